@@ -14,6 +14,7 @@ from ..queries.approvals import PendingApproval
 from ..times import exact
 from .args import OrderedGroup, as_json, changing, database, existing, opened, reason, required_text, summed_up
 from .changes import note, report
+from .completion import named_contexts
 from .render import (
     aligned,
     approval_shape,
@@ -109,7 +110,7 @@ def _decide(
 
 
 @approvals.command("approve", help="Allow a call of CTX to run as the model made it.\n" + SHAPE)
-@click.argument("name", metavar="CTX", callback=existing)
+@click.argument("name", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @call
 @by
 @reason
@@ -121,7 +122,7 @@ def approve(name: str, call: str, by: str, reason: str | None, location: str, as
 
 
 @approvals.command("reject", help="Forbid a call of CTX to run; the model is sent by whom and why.\n" + SHAPE)
-@click.argument("name", metavar="CTX", callback=existing)
+@click.argument("name", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @call
 @by
 @reason
@@ -133,7 +134,7 @@ def reject(name: str, call: str, by: str, reason: str | None, location: str, as_
 
 
 @approvals.command("change", help="Allow a call of CTX to run with ARGUMENTS, a JSON object, instead.\n" + SHAPE)
-@click.argument("name", metavar="CTX", callback=existing)
+@click.argument("name", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @call
 @click.argument("arguments", metavar="ARGUMENTS", callback=required_text)
 @by

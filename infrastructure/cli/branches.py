@@ -35,6 +35,7 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .changes import Changed, after, note, report
+from .completion import named_contexts
 from .containers import born, changed, container_in, departures_of, made_room, named_shapes, past_container, totals_of
 from .render import one_line
 
@@ -44,7 +45,7 @@ MERGED = ("chat", "queue", "pool")
 
 
 @click.command("fork")
-@click.argument("reference", metavar="CTX[@V]", callback=parse_reference)
+@click.argument("reference", metavar="CTX[@V]", callback=parse_reference, shell_complete=named_contexts)
 @click.argument("new", metavar="NEW", callback=new_id)
 @click.option("--turns", metavar="N", type=click.IntRange(min=1), help="Take the last N turns only.")
 @click.option("--brief", metavar="TEXT", callback=optional_text, help="Take nothing; TEXT is the new instructions.")
@@ -213,8 +214,8 @@ def _explain_container(
 
 
 @click.command("merge")
-@click.argument("reference", metavar="FROM[@V]", callback=parse_reference)
-@click.argument("into", metavar="INTO", callback=existing)
+@click.argument("reference", metavar="FROM[@V]", callback=parse_reference, shell_complete=named_contexts)
+@click.argument("into", metavar="INTO", callback=existing, shell_complete=named_contexts)
 @click.option(
     "--how", type=click.Choice(["full", "result"]), default="full", show_default=True, help="All, or the last answer."
 )

@@ -50,6 +50,7 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .changes import PLACE, items, report
+from .completion import named_contexts
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
 from .render import named_shape, one_line
@@ -221,7 +222,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
     """
 
     @click.command("remove", help=help_text, short_help="Take items out.")
-    @click.argument("context", metavar="CTX", callback=existing)
+    @click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
     @items(required=True, metavar=items_named)
     @reason
     @actor
@@ -270,7 +271,7 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
     """
 
     @click.command("restore", help=help_text, short_help="Put items back.")
-    @click.argument("context", metavar="CTX", callback=existing)
+    @click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
     @items(required=True, metavar=items_named)
     @actor
     @database
@@ -299,7 +300,7 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
     """Return the command that shows contexts of a kind; `items_named` stands for an item in its help."""
 
     @click.command("show", help=help_text, short_help="Show what there is, now or at a moment of the past.")
-    @click.argument("reference", metavar="CTX[@V]", callback=parse_reference)
+    @click.argument("reference", metavar="CTX[@V]", callback=parse_reference, shell_complete=named_contexts)
     @items(required=False, metavar=items_named)
     @click.option("--at", "moment", metavar="X", callback=address, help="The moment, if it is not in CTX@V.")
     @click.option("--evicted", is_flag=True, help="What left, and why, instead of what is there.")
@@ -330,7 +331,7 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
 
 
 @click.command("add", short_help="Put an item in.")
-@click.argument("context", metavar="CTX", callback=existing)
+@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @content("CONTENT")
 @is_json("CONTENT")
 @click.option("--description", metavar="TEXT", callback=optional_text, help="What it is about.")
@@ -377,7 +378,7 @@ queue = group(
 
 
 @click.command("add", short_help="Put an item in.")
-@click.argument("context", metavar="CTX", callback=existing)
+@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @click.argument("item_id", metavar="ID", callback=required_text)
 @content("CONTENT")
 @click.option("--description", metavar="TEXT", callback=required_text, required=True, help="What it is about.")

@@ -21,6 +21,7 @@ from ..queries.origins import Item, id_of
 from ..store import Store
 from .args import Reference, as_json, database, reading, stream_of
 from .args import references as parse_references
+from .completion import named_contexts
 from .context_views import Seen, SeenRun, view_of
 from .lines import Row, body_of, print_rows, sort_of
 from .render import Entry, aligned, item_shape, one_line, paint, print_json
@@ -118,7 +119,9 @@ class Side(NamedTuple):
 
 
 @click.command("diff")
-@click.argument("references", metavar="CTX@A..B | CTX@A OTHER@B", nargs=-1, callback=parse_references)
+@click.argument(
+    "references", metavar="CTX@A..B | CTX@A OTHER@B", nargs=-1, callback=parse_references, shell_complete=named_contexts
+)
 @click.option("--stat", is_flag=True, help="Numbers only.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 where they differ.")
 @database

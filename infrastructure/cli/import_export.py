@@ -20,6 +20,7 @@ from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, impo
 from ..store import Store
 from .args import Reference, database, optional_text, reading, references, shown, stream_of, writing
 from .changes import note
+from .completion import named_contexts
 from .progress import progress_bar
 from .render import one_line
 
@@ -148,7 +149,7 @@ Export = Callable[[LiveLog, Path, list[str] | None, Progress | None], str]
 
 
 @click.command("export")
-@click.argument("contexts", metavar="[CTX...]", nargs=-1, callback=references)
+@click.argument("contexts", metavar="[CTX...]", nargs=-1, callback=references, shell_complete=named_contexts)
 @click.option(
     "--output",
     "-o",

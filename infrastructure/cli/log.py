@@ -24,6 +24,7 @@ from ..times import exact
 from .args import Reference, as_json, checked_text, database, position, reading, stream_of
 from .args import reference as parse_reference
 from .changes import note
+from .completion import named_contexts
 from .context_views import seen
 from .lines import print_events, summary_of, type_of
 from .readable import LeftOutError, Readable, rows_of
@@ -333,7 +334,9 @@ def _is_called(event: Any, wanted: str) -> bool:
 
 
 @click.command("log")
-@click.argument("reference", metavar="[CTX[@V]]", callback=parse_reference, required=False)
+@click.argument(
+    "reference", metavar="[CTX[@V]]", callback=parse_reference, shell_complete=named_contexts, required=False
+)
 @click.option("--type", "types", metavar="T", callback=_types, multiple=True, help="Events of this type only.")
 @click.option("--after", metavar="P", callback=position, help="Events behind this position only.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="N events at most.")

@@ -36,6 +36,7 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .changes import items, note, report, texts
+from .completion import named_contexts
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
 from .render import named_shape, one_line
@@ -165,7 +166,7 @@ def _changed(
 
 
 @click.command("show", short_help="Show what there is, now or at a moment of the past.")
-@click.argument("reference", metavar="SCOPE[@V]", callback=parse_reference)
+@click.argument("reference", metavar="SCOPE[@V]", callback=parse_reference, shell_complete=named_contexts)
 @items(required=False, metavar="KEY")
 @click.option("--at", "moment", metavar="X", callback=address, help="The moment, if it is not in SCOPE@V.")
 @click.option("--prefix", metavar="P", callback=optional_text, help="Keys that begin so only.")

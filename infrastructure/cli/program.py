@@ -51,8 +51,8 @@ COMMANDS = {
     "export": ("import_export:export", "Write contexts with their past, or all, into a file."),
     "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context."),
     "stats": ("contexts:stats", "Count contexts, events and bytes."),
+    "completion": ("completion:completion", "Print the script with which a shell completes words."),
 }
-COMPLETION = "_REFOLD_COMPLETE"
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 SILENT = logging.NullHandler()
 
@@ -132,9 +132,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     """Invoke click; `refold.main()` would treat a closed pipe as a failure and print an empty line after Ctrl-C."""
-    instruction = os.environ.get(COMPLETION)
+    instruction = os.environ.get("_REFOLD_COMPLETE")
     if instruction:
-        return shell_complete(refold, {}, "refold", COMPLETION, instruction)
+        from .completion import VARIABLE
+
+        return shell_complete(refold, {}, "refold", VARIABLE, instruction)
     with refold.make_context("refold", arguments) as context:
         code = refold.invoke(context)
     return code if isinstance(code, int) else 0

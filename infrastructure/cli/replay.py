@@ -13,6 +13,7 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from .args import as_json, database, existing, opened, reading, required_text
 from .changes import note
+from .completion import named_contexts
 from .context_views import SeenChat
 from .lines import Row, body_of, print_rows
 from .render import aligned, item_shape, one_line, paint, print_json
@@ -30,7 +31,7 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 @click.command("replay")
-@click.argument("context", metavar="CTX", callback=existing)
+@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @click.option(
     "--policy",
     metavar="P",

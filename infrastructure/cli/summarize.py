@@ -13,6 +13,7 @@ from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
 from .args import actor, as_json, changing, checked_text, database, existing, opened
 from .changes import after, note, report
+from .completion import named_contexts
 from .lines import body_of
 from .render import one_line
 
@@ -59,7 +60,7 @@ def model_of(text: str) -> LLM:
 
 
 @click.command("summarize")
-@click.argument("context", metavar="CTX", callback=existing)
+@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @click.option(
     "--with", "model", metavar="MODEL", callback=model_name, help="openai:NAME, anthropic:NAME or google:NAME."
 )

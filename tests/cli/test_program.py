@@ -134,7 +134,7 @@ def test_as_a_process(database: Path) -> None:
 
 def test_a_name_is_completed() -> None:
     """Shells ask with an environment variable."""
-    asking = environment(_REFOLD_COMPLETE="bash_complete", COMP_WORDS="refold co", COMP_CWORD="1")
+    asking = environment(_REFOLD_COMPLETE="bash_complete", COMP_WORDS="refold cont", COMP_CWORD="1")
     ended = spawned(env=asking)
 
     assert (ended.code, ended.out.split()) == (0, ["plain,contexts"])

@@ -1,0 +1,79 @@
+"""What a shell completes: commands, contexts, names and versions."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import refold as package
+from tests.cli.running import environment, refold, spawned
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Path:
+    """A database with chats, `support-42` and `supper`, and a queue, `support-q`; a version has a name."""
+    with package.open(tmp_path / "refold.db") as store:
+        chat = store.chat("support-42")
+        chat.add_message("user", "hi")
+        chat.name_version("before-refund")
+        store.chat("supper")
+        store.queue("support-q")
+    return tmp_path / "refold.db"
+
+
+def completed(line: str) -> list[str]:
+    """Return what is offered for the end of a line, by the way that zsh and fish ask."""
+    asking = environment(_REFOLD_COMPLETE="zsh_complete", COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
+    # Three lines for each: its type, the word, its help.
+    return spawned(env=asking).out.splitlines()[1::3]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("refold show suppe", ["supper"]),
+        ("refold evict support", ["support-42", "support-q"]),
+        ("refold log chat:s", ["chat:supper", "chat:support-42"]),
+        ("refold show support-42@be", ["support-42@before-refund"]),
+        ("refold fork support-42@", ["support-42@before-refund", *(f"support-42@{number}" for number in (3, 2, 1))]),
+        ("refold diff support-42@1..b", ["support-42@1..before-refund"]),
+        ("refold show nobody@", []),
+        ("refold --db none.db show s", []),
+    ],
+)
+def test_contexts_and_versions(named: Path, line: str, offered: list[str]) -> None:
+    """Ids of all kinds, with the kind or without; behind `@` names first, then versions, the newest first."""
+    assert sorted(completed(line)) == sorted(offered)
+    assert not Path("none.db").exists()
+
+
+def test_bash(named: Path) -> None:
+    """Bash divides a word at `:` and `@`, so it gets the part that it replaces: from the @ on, behind the colon."""
+    script = """
+        eval "$(refold completion bash)"
+        for line in 'refold sh' 'refold show support-42@be' 'refold show chat:suppo'; do
+            COMP_LINE=$line COMP_POINT=${#line} COMPREPLY=()
+            _refold_completion refold
+            echo "${COMPREPLY[*]}"
+        done
+    """
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env=environment(PATH=path), capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines() == ["show", "@before-refund", "support-42"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell(shell: str) -> None:
+    """It asks `refold` with the variable that the program looks at."""
+    assert f"_REFOLD_COMPLETE={shell}_complete" in refold("completion", shell).out
+
+
+def test_another_shell() -> None:
+    """It is named."""
+    assert "'ksh' is not one of" in refold("completion", "ksh").fault

@@ -36,7 +36,8 @@ class AsyncProxy(Generic[S]):
         self.sync = sync
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.sync!r})"
+        # A context shows its id alone: its own repr reads its state.
+        return f"{type(self).__name__}({getattr(self.sync, 'id', self.sync)!r})"
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.sync is getattr(other, "sync", None)

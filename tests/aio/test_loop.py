@@ -279,6 +279,10 @@ def test_every_call_lets_the_loop_turn(tmp_path: Path, kind: str) -> None:
             begin = called(sibling, name, store)
             if hasattr(sibling.sync, "cleanup"):
                 sibling.sync.cleanup()
+            with database_calls() as at_once:
+                getattr(sibling, name)
+                repr(sibling)
+            assert at_once == [], f"{kind}.{name}"
             if begin is None:
                 continue
             made, result = asyncio.run(turned(begin, holder))
@@ -286,3 +290,16 @@ def test_every_call_lets_the_loop_turn(tmp_path: Path, kind: str) -> None:
             if hasattr(result, "stop"):
                 asyncio.run(result.stop()) if name == "start_projections" else result.stop()
     holder.close()
+
+
+async def test_a_sync_call_is_noticed(tmp_path: Path) -> None:
+    """The same call of the sync chat uses the database in the thread of the loop."""
+    with refold.open(tmp_path / "store.db") as store:
+        made_by_hand = chat(store, "a")
+        with database_calls() as made:
+            made_by_hand.add_message("user", "more")
+        with database_calls() as made_async:
+            await refold.to_async(made_by_hand).add_message("user", "more")
+
+    assert "execute" in made
+    assert made_async == []

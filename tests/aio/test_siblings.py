@@ -60,6 +60,7 @@ async def test_what_is_shown_through_a_sibling() -> None:
     fork, past = await chat.fork("b"), await chat.at(1)
 
     assert isinstance(chat.sync, refold.ChatContext)
+    assert repr(chat) == "AsyncChat('detached')"
     assert (await chat.truncate(max_items=5)) is chat
     assert (await chat.merge(fork)) is chat  # type: ignore[arg-type]  # a type checker wants `fork.sync`
     assert [type(one) for one in (fork, past, chat.readonly)] == [refold.AsyncChat] * 3

@@ -24,7 +24,8 @@ from .items import ActiveConfig, ChatItem, ChatMessage, items_to_dict
 from .pairing import PendingAnswer, PendingRule, items_to_send, pending_answers, pending_call
 from .rules.commands import Begin
 from .rules.decide import CHAT
-from .rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns, tool_names
+from .rules.forking import Copying, Parent, carried_config, forked_from, matching, tool_names
+from .rules.forking import recent_turns as items_of_turns
 from .state.arena import Arena
 from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
@@ -78,11 +79,14 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             ordinals = recorded.order()[len(shown) :]
             added = map(recorded.arena.items.__getitem__, ordinals)
             return FrozenList([*shown, *map(item_of, added, map(recorded.arrival, ordinals))])
-        if recorded.edits is None:
+        was_plain = seen is not None and seen.edits is None
+        if recorded.edits is None and not was_plain:
             return FrozenList(map(item_of, recorded, recorded.arrivals()))
-        arena, made = self._made
+        arena, made = (seen.arena, list(shown)) if seen is not None and was_plain else self._made
         if arena is not recorded.arena:
-            made = []
+            # An arena that continues another one has the same events, a few of them in a new form.
+            known = zip(made, arena.items if arena else (), recorded.arena.items, recorded.arrivals(), strict=False)
+            made = [item if old is new else item_of(new, arrival) for item, old, new, arrival in known]
         made += map(item_of, recorded.arena.items[len(made) : recorded.reach], recorded.arrivals(len(made)))
         self._made = (recorded.arena, made)
         return FrozenList(map(made.__getitem__, recorded.order()))
@@ -369,7 +373,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             InvalidInputError: `recent_turns` is less than 1, or as for `fork`.
         """
         parent = self._parent()
-        carried = _recent(parent, recent_turns, tools)
+        keeps = Copying(tools=None if tools is None else tool_names(tools)).keeps
+        carried = items_of_turns(parent.state.items, recent_turns, keeps)
         system = self._home.system
         config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
         forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
@@ -493,8 +498,3 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 def _index(index: int, length: int) -> int | None:
     place = index + length if index < 0 else index
     return place if 0 <= place < length else None
-
-
-def _recent(parent: Parent, turns: int, tools: Sequence[Any] | None) -> list[int]:
-    keeps: Callable[[ChatItemEvent], bool] = Copying(tools=None if tools is None else tool_names(tools)).keeps
-    return recent_turns(parent.state.items, turns, keeps)

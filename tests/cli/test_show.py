@@ -1,5 +1,8 @@
 """`refold show`: a context, as it is or as it was."""
 
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,14 +75,21 @@ def test_the_whole_configuration(tmp_path: Path) -> None:
     assert "model: m1" in refold("log", "x", db=tmp_path / "x.db").out
 
 
-def test_a_message_that_was_not_finished(tmp_path: Path) -> None:
-    """A mark says so, and why; the log has its pieces."""
-    with package.open(tmp_path / "x.db") as store:
-        chat = store.chat("x")
-        out = chat.stream_message().__enter__()
-        out.write("It is ")
-        out.flush()
+DYING = """
+import os, signal, sys, refold
+with refold.open(sys.argv[1]).chat("x").stream_message() as out:
+    out.write("It is ")
+    out.flush()
+    out.write("lost")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
+
+def test_a_message_whose_writer_was_killed(tmp_path: Path) -> None:
+    """It is there as far as it came; a mark says so, and why; the log has its pieces."""
+    died = subprocess.run([sys.executable, "-c", DYING, tmp_path / "x.db"], timeout=60, check=False)
+
+    assert died.returncode == -signal.SIGKILL
     assert bodies(refold("show", "x", db=tmp_path / "x.db").out) == [
         "@2  assistant  It is",
         "               [incomplete: its writer has not finished it]",

@@ -128,12 +128,16 @@ def test_an_old_view_keeps_the_old_form() -> None:
         out.write("one ")
         out.flush()
         child, old, count = chat.fork(), chat.at(chat.version), chat.estimated_tokens(len)
+        first = chat.items[0]
         out.write("two ")
         out.flush()
         child.add_message("user", "And?")
 
         assert [one.messages()[1].content for one in (chat, child, old)] == [["one two "], ["one "], ["one "]]
         assert chat.estimated_tokens(len) == count + 4
+        # Only the message that grew is made again.
+        assert chat.items[0] is first
+        assert chat.items[1].id == out.message_id
     assert old.messages()[1].content == ["one "]
 
 

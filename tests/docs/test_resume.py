@@ -36,6 +36,8 @@ class Program:
 
     def __init__(self, place: Path) -> None:
         self.place, self.lines = place, 0
+        # What is recorded at the end, without ids and times.
+        self.items: list[tuple[str, str]] = []
         self.names: dict[str, Any] = {}
         exec(compile(LOOP, "resume.md", "exec"), self.names)
 
@@ -51,7 +53,7 @@ class Program:
                 self.lines += 1
             return stop
 
-        with refold.open(self.place) as store:
+        with refold.open(self.place, synchronous="NORMAL") as store:
             before = sys.gettrace()
             sys.settrace(lambda frame, *_: stop if frame.f_code is answer.__code__ else None)
             try:
@@ -60,14 +62,10 @@ class Program:
                 return None
             finally:
                 sys.settrace(before)
-        return result
-
-    def items(self) -> list[tuple[str, str]]:
-        """Return what was recorded, without ids and times."""
-        with refold.open(self.place) as store:
             fields = ("role", "name", "arguments", "content", "output")
             items = store.chat(ASKED[0], create=False).to_dict()["items"]
-            return [(item["type"], str([item.get(field) for field in fields])) for item in items]
+            self.items = [(item["type"], str([item.get(field) for field in fields])) for item in items]
+        return result
 
 
 def programs(folder: Path) -> Iterator[Program]:
@@ -82,14 +80,14 @@ def test_the_loop_is_killed_at_every_step(tmp_path: Path) -> None:
     """Before each line in turn: the next run gives the same answer and record, and each tool has run once."""
     fresh = programs(tmp_path)
     whole = next(fresh)
-    answer, recorded, lines = whole.run(), whole.items(), whole.lines
+    answer, recorded, lines = whole.run(), whole.items, whole.lines
 
     assert answer == "Order 8 is delivered. Order 7 is lost: refund of order 7."
     assert lines > 30
     for line in range(lines):
         program = next(fresh)
         assert program.run(line) is None
-        assert (program.run(), program.items()) == (answer, recorded), line
+        assert (program.run(), program.items) == (answer, recorded), line
         assert sorted(program.names["done"].values()) == ["delivered", "lost", "refund of order 7"], line
 
 

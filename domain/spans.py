@@ -24,6 +24,26 @@ class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: VersionNumber
     stream: StreamName = OWN
 
+    def __str__(self) -> str:
+        return f"{self.stream}@{self.version}"
+
+    def within(self, stream: str) -> Ref:
+        """Return the name with its stream, which is `stream` if it has none."""
+        return self if self.stream else Ref(self.version, stream)
+
+    @classmethod
+    def parse(cls, text: str) -> Ref:
+        """
+        Return the name that a text `stream@version` is; a key of a row is such a text, too.
+
+        Raises:
+            ValueError: the text has not this form.
+        """
+        stream, at, version = text.rpartition("@")
+        if not at or not version.isdecimal() or not version.isascii():
+            raise ValueError(f"{text!r} names no event: it is a stream and a version, like chat:support@3")
+        return cls(int(version), stream)
+
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stream up to and including a version."""

@@ -95,5 +95,4 @@ def mark_key(context: str, version: int) -> str:
 
 def birth_in(key: str, context: str) -> str:
     """Return the origin of an item, given the key of its row in a context."""
-    stream, _, version = key.removeprefix(rows_prefix(context)).rpartition("@")
-    return f"{stream or context}@{int(version)}"
+    return str(Ref.parse(key.removeprefix(rows_prefix(context))).within(context))

@@ -51,8 +51,8 @@ def envelope_columns(event: RecordedEvent) -> dict[str, Any]:
 
 def place_in(key: str) -> tuple[str, int]:
     """Return the stream and the version in the key of a vertex, or in the reference of an event."""
-    stream, _, version = key.rpartition("@")
-    return stream, int(version)
+    ref = Ref.parse(key)
+    return ref.stream, ref.version
 
 
 def reference_of(key: str) -> str:

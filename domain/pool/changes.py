@@ -20,7 +20,7 @@ from ..spans import Ref, spans_of
 from .events import AddedEvent, ContainerEvent
 from .items import ContextItem, Held
 from .rules import Add, ChangeSettings, Clear, Command, Evict, Kind, Remove, Restore, overflow
-from .state import ContainerState, Departures, Resolved, absolute, fold, named_items, ref_of
+from .state import ContainerState, Departures, Resolved, fold, named_items, ref_of
 
 # The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
 COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
@@ -84,7 +84,7 @@ def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: S
         ref = by_id.get(name) or (ref_of(name, stream) if "@" in name or name.isdecimal() else None)
         if ref is None or ref not in gone:
             raise NotFoundError(f"{stream} let go of no item {name!r}: `evicted()` lists those that left")
-        found[ref] = Held(absolute(ref, stream), gone[ref].event)
+        found[ref] = Held(ref.within(stream), gone[ref].event)
     return list(found.values())
 
 

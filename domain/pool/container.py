@@ -34,7 +34,7 @@ from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, st
 from .events import AddedEvent, ContainerEvent
 from .items import ContextItem, EvictedItem
 from .rules import Add, Begin, Command, Kind, NameVersion
-from .state import ContainerState, Resolved, birth_of, departed
+from .state import ContainerState, Resolved, departed
 
 if TYPE_CHECKING:
     from typing import Self
@@ -254,7 +254,7 @@ class Container(Context[ContainerState], Generic[T]):
     @property
     def births(self) -> list[str]:
         """The name of each item's origin, `stream@version`, in order. `evict` and `restore` take these names."""
-        return [birth_of(held.ref, self.stream) for held in self._state.items.values()]
+        return [str(held.ref.within(self.stream)) for held in self._state.items.values()]
 
     def _shown(self) -> list[ContextItem[T]]:
         return [held.item for held in self._state.items.values()]

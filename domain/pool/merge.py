@@ -29,7 +29,7 @@ from .container import Container
 from .events import BranchedEvent, ContainerEvent, PoolConflictResolved
 from .items import ContextItem, Held
 from .rules import Begin, Command, Merge
-from .state import EMPTY, ContainerState, Departed, Departures, Resolved, absolute, complete, fold
+from .state import EMPTY, ContainerState, Departed, Departures, Resolved, complete, fold
 
 R = TypeVar("R")
 Choice = Literal["ours", "theirs"]
@@ -46,13 +46,13 @@ class Side(NamedTuple):
 
     def refs(self) -> dict[str, Ref]:
         """Return the origins of a pool's items by id, with their streams."""
-        return {str(key): absolute(held.ref, self.stream) for key, held in self.state.items.items()}
+        return {str(key): held.ref.within(self.stream) for key, held in self.state.items.items()}
 
     def last_change(self, item_id: str) -> Ref:
         """Return the last event that added or removed the item with this id."""
         held = self.state.items.get(item_id)
         if held is not None:
-            return absolute(held.ref, self.stream)
+            return held.ref.within(self.stream)
         left = [departure.version for departure in self.gone.values() if departure.held.event.id == item_id]
         return Ref(left[-1] if left else self.version, self.stream)
 
@@ -82,7 +82,7 @@ Decide = Callable[[Conflict], "Choice | ContextItem[object]"]
 
 def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
     """Return the merge that takes the present items of the other queue that were added there and were never here."""
-    known = {*(absolute(held.ref, ours.stream) for held in ours.state.items.values()), *ours.gone}
+    known = {*(held.ref.within(ours.stream) for held in ours.state.items.values()), *ours.gone}
     there = [_named(held, theirs.stream) for held in theirs.state.items.values()]
     new = tuple(held for held in there if held.ref not in known and not ours.bore(held.ref))
     return Merge(source=theirs.stream, version=theirs.version, base=base, taken=new)
@@ -145,8 +145,8 @@ class _PoolMerge:
             raise InvalidInputError(f"the rule gave {choice!r} for {conflict.id!r}: 'ours', 'theirs' or a ContextItem")
         if kept == "theirs":
             self.take(conflict.id)
-        ours = None if conflict.ours is None else absolute(conflict.ours.ref, self._ours.stream)
-        theirs = None if conflict.theirs is None else absolute(conflict.theirs.ref, self._theirs.stream)
+        ours = None if conflict.ours is None else conflict.ours.ref.within(self._ours.stream)
+        theirs = None if conflict.theirs is None else conflict.theirs.ref.within(self._theirs.stream)
         self._conflicts.append(
             PoolConflictResolved(
                 source=self._theirs.stream, id=conflict.id, ours=ours, theirs=theirs, rule=self._rule, kept=kept
@@ -175,7 +175,7 @@ def _is_for_room(side: Side, item_id: str, ref: Ref | None) -> bool:
 
 
 def _named(held: Held, stream: str) -> Held:
-    return Held(absolute(held.ref, stream), held.event)
+    return Held(held.ref.within(stream), held.event)
 
 
 ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any] | None"], "Choice | ContextItem[Any]"]
@@ -282,7 +282,7 @@ class Merging(Change):
         log = container.log if base.stream == container.stream else self._log
         events = complete(log, log.read_events(base.stream, until=base.version))
         held = fold(EMPTY, events).items.items()
-        return {str(key): absolute(one.ref, base.stream) for key, one in held}
+        return {str(key): one.ref.within(base.stream) for key, one in held}
 
     def _decision(self, container: Owner, ours: Side) -> Callable[[Conflict], Any]:
         rule = self._rule

@@ -185,27 +185,19 @@ class _Fold:
         self._put_all(kept if event.limit is None else kept[-event.limit :])
 
 
-def absolute(ref: Ref, stream: str) -> Ref:
-    """Return a name with its stream, which is `stream` where the name has none."""
-    return ref if ref.stream else Ref(ref.version, stream)
-
-
-def birth_of(ref: Ref, stream: str) -> str:
-    """Return the name of an item of `stream`."""
-    return f"{ref.stream or stream}@{ref.version}"
-
-
 def ref_of(birth: str, stream: str) -> Ref:
     """
-    Return the Ref of a name that `birth_of` made, with its stream; a number alone is a version of `stream`.
+    Return the Ref of a name in `births`, with its stream; a number alone is a version of `stream`.
 
     Raises:
         InvalidInputError: it is not such a name.
     """
-    named, at, version = str(birth).rpartition("@")
-    if not version.isdecimal() or (at and not named):
-        raise InvalidInputError(f"{birth!r} does not name an item: take one of `births`, as {stream}@2, or its version")
-    return Ref(int(version), named or stream)
+    text = str(birth)
+    try:
+        return Ref.parse(f"{stream}@{text}" if "@" not in text else text.removeprefix("@"))
+    except ValueError as error:
+        fault = f"{birth!r} does not name an item: take one of `births`, as {stream}@2, or its version"
+        raise InvalidInputError(fault) from error
 
 
 def named_items(state: ContainerState, refs: Iterable[Ref], stream: str) -> list[Held]:
@@ -215,12 +207,10 @@ def named_items(state: ContainerState, refs: Iterable[Ref], stream: str) -> list
     Raises:
         NotFoundError: one of the items is not there.
     """
-    by_ref = {absolute(held.ref, stream): held for held in state.items.values()}
+    by_ref = {held.ref.within(stream): held for held in state.items.values()}
     for ref in refs:
         if ref not in by_ref:
-            raise NotFoundError(
-                f"{stream} does not hold the item {birth_of(ref, stream)}: `births` names those it does"
-            )
+            raise NotFoundError(f"{stream} does not hold the item {ref.within(stream)}: `births` names those it does")
     return [by_ref[ref] for ref in refs]
 
 
@@ -291,7 +281,7 @@ class Departures:
                 leaving = [held.named_in(recorded.parent) for held in leaving]
             staying = self._there() if isinstance(recorded, MergedEvent | BranchedEvent) else ()
             for held in leaving:
-                ref = absolute(held.ref, self._stream)
+                ref = held.ref.within(self._stream)
                 if ref not in staying:
                     self._left.pop(ref, None)
                     self._left[ref] = Departed(left.how, left.reason, self.state.version, held)
@@ -302,7 +292,7 @@ class Departures:
         return {ref: left for ref, left in self._left.items() if ref not in there}
 
     def _there(self) -> set[Ref]:
-        return {absolute(held.ref, self._stream) for held in self.state.items.values()}
+        return {held.ref.within(self._stream) for held in self.state.items.values()}
 
 
 def departed(stream: str, events: Iterable[ContainerEvent | Resolved]) -> list[EvictedItem]:
@@ -310,7 +300,7 @@ def departed(stream: str, events: Iterable[ContainerEvent | Resolved]) -> list[E
     departures = Departures(stream)
     departures.go_on(events)
     return [
-        EvictedItem(one.held, one.how, one.reason, one.version, birth_of(ref, stream))
+        EvictedItem(one.held, one.how, one.reason, one.version, str(ref.within(stream)))
         for ref, one in departures.gone().items()
     ]
 

@@ -213,7 +213,7 @@ class RunGraph:
         event = self.event(ref)
         found = [Edge(leaf, BRIDGE, 0) for leaf in self.bridged_to(ref)]
         if isinstance(event, NodeRegistered):
-            found += [Edge(_absolute(source, ref.stream), event.edge, ref.version) for source in event.sources]
+            found += [Edge(source.within(ref.stream), event.edge, ref.version) for source in event.sources]
         return self._there(found + self._added(ref, lambda state: state.into))
 
     def successors(self, ref: Ref) -> list[Edge]:
@@ -224,7 +224,7 @@ class RunGraph:
 
     def _added(self, ref: Ref, side: Callable[[RunState], Edges]) -> list[Edge]:
         return [
-            Edge(_absolute(edge.end, stream), edge.type, edge.version)
+            Edge(edge.end.within(stream), edge.type, edge.version)
             for stream, state, named in self._rounds_since(ref)
             # A later round that touches no earlier one has no such edges, so its edges need not be collected.
             if stream == ref.stream or state.touches_past
@@ -290,11 +290,6 @@ def _count(state: RunState, name: str) -> int:
     """Return how many vertices with a name a run ever registered."""
     newest = state.vertices.get(state.newest.get(name) or 0)
     return 0 if newest is None else newest.number
-
-
-def _absolute(ref: Ref, stream: str) -> Ref:
-    """Return a vertex as the run names it; `stream` is the stream that has it as its own."""
-    return ref if ref.stream else Ref(ref.version, stream)
 
 
 # The names of a round's vertices, by the versions that registered them.

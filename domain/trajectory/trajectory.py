@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..frozen import thaw
+from ..spans import Ref
 from .nodes import DATA, DESCRIPTION, NodeNotFoundError, node_name
 
 T = TypeVar("T", bound=Hashable)
@@ -354,8 +355,7 @@ def _drawing_id(node: TrajectoryNode) -> str:
 
     A name can change, when a newer node takes it; this id does not change.
     """
-    version = node.birth.rpartition("@")[2]
-    return f"r{node.run_id}s{node.sub_id}v{version}"
+    return f"r{node.run_id}s{node.sub_id}v{Ref.parse(node.birth).version}"
 
 
 def visible(text: str) -> str:

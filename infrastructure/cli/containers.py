@@ -28,7 +28,7 @@ from ...domain.pool.rules import Add, Command, Evict, Remove, Restore
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
-from ..queries.origins import births, full_ref
+from ..queries.origins import births
 from ..store import Store
 from .args import (
     Reference,
@@ -111,7 +111,7 @@ def changed(container: Container[Any], prepare: Callable[[ContainerState], Comma
 
 def held_in(stream: str, state: ContainerState) -> dict[Ref, Held]:
     """Return the items of the container `stream` by origin."""
-    return {full_ref(held.ref, stream): held for held in state.items.values()}
+    return {held.ref.within(stream): held for held in state.items.values()}
 
 
 def named_items(stream: str, held: Mapping[Ref, Held], names: Iterable[str], way_out: str) -> list[Held]:
@@ -143,7 +143,7 @@ def _places(stream: str, name: str) -> list[Ref]:
 
 def born(container: Container[Any], spans: Iterable[Span]) -> list[Held]:
     """Return the items that events of a container name, read from the events that first recorded them."""
-    refs = [full_ref(ref, container.stream) for ref in refs_of(spans)]
+    refs = [ref.within(container.stream) for ref in refs_of(spans)]
     found = births(container.log, refs)
     return [Held(ref, found[ref].event) for ref in refs]
 

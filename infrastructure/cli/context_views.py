@@ -25,7 +25,7 @@ from ...domain.pool import state as containers
 from ...domain.spans import Ref
 from ...domain.totals import Totals
 from ...domain.trajectory.identity import run_id_of
-from ..queries.origins import Item, births, full_ref
+from ..queries.origins import Item, births
 from ..store import Store
 from .args import Reference, stream_of
 from .render import Entry
@@ -78,7 +78,7 @@ class SeenChat:
         return self._entries(held, [ordinal for ordinal in ordinals if ordinal is not None])
 
     def _entries(self, items: Items, ordinals: Sequence[int]) -> list[Entry]:
-        refs = [full_ref(items.ref(ordinal), self.stream) for ordinal in ordinals]
+        refs = [items.ref(ordinal).within(self.stream) for ordinal in ordinals]
         born = births(self.log, refs)
         return [
             Entry(
@@ -167,7 +167,7 @@ class SeenFolded:
         return self.log.read_events(self.stream, until=self.version)
 
     def _entries(self, items: Sequence[tuple[Ref, Item]]) -> list[Entry]:
-        refs = [full_ref(ref, self.stream) for ref, _ in items]
+        refs = [ref.within(self.stream) for ref, _ in items]
         born = births(self.log, refs)
         return [Entry(item, born[ref], self.stream) for (_, item), ref in zip(items, refs, strict=True)]
 
@@ -239,7 +239,7 @@ class SeenWindow(SeenFolded):
         departures = WindowDepartures(self.log, self.stream, self.version)
         left = [(one.born, Departure(one.how, one.reason, one.version)) for one in departures.evicted()]
         left += [(one.born, Departure("drop", one.reason, one.version)) for one in departures.dropped()]
-        refs = [Ref(int(born.rpartition("@")[2]), self.stream) for born, _ in left]
+        refs = [Ref.parse(born) for born, _ in left]
         born = births(self.log, refs)
         return [Gone(ref, born[ref].event, how) for ref, (_, how) in zip(refs, left, strict=True)]
 

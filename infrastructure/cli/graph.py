@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ...domain.context.description import counted, joined
+from ...domain.spans import Ref
 from ...domain.trajectory.trajectory import Trajectory
 from .args import address, as_json, database, optional_text, reading, required_text
 from .changes import note
@@ -60,7 +61,7 @@ def _rows(graph: Trajectory) -> Iterator[tuple[str, ...]]:
         yield (
             POINTER if name in graph.pointers else "",
             f"{node.run_id}.{node.sub_id}" if node.sub_id else str(node.run_id),
-            "@" + node.birth.rpartition("@")[2],
+            f"@{Ref.parse(node.birth).version}",
             one_line(name),
             "; ".join(ends),
         )

@@ -14,7 +14,7 @@ from ...domain.memory.events import MemoryForgotten, MemoryRemembered, MemoryRes
 from ...domain.memory.memory import MemoryScope
 from ...domain.memory.records import MemoryKind, MemoryRecord
 from ...domain.spans import Ref, refs_of
-from ..queries.origins import Item, births, full_ref
+from ..queries.origins import Item, births
 from ..store import Store
 from .args import (
     Reference,
@@ -153,7 +153,7 @@ def _changed(
         for key in dict.fromkeys(keys) or (None,):
             change(shown, key)
     refs = [
-        full_ref(ref, shown.stream)
+        ref.within(shown.stream)
         for recorded in shown.recorded_events(after=before, until=shown.version)
         if isinstance(recorded.event, kind)
         for ref in refs_of(recorded.event.items)

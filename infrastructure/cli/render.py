@@ -27,7 +27,7 @@ from ...domain.spans import Ref
 from ...projections.catalogue import CatalogueRow
 from ..log.codec import tag_of
 from ..plain_data import plain_fields, plain_item
-from ..queries.origins import Item, full_ref
+from ..queries.origins import Item
 from ..times import exact, time_of
 
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -280,7 +280,7 @@ def approval_shape(approval: Approval | None) -> Shape | None:
 
 def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:
     """Return the name of an item of the context `stream` for JSON: stream and version of its origin, and its id."""
-    full = full_ref(ref, stream)
+    full = ref.within(stream)
     return {"stream": full.stream, "version": full.version, "id": item_id}
 
 

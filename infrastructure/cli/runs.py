@@ -12,6 +12,7 @@ from ...domain.context.description import counted, joined, source_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.messages import Message, kind_of, message_to_dict
+from ...domain.spans import Ref
 from ...domain.trajectory.describe import message_text, value_text
 from ...domain.trajectory.events import QUEUES
 from ...domain.trajectory.history import TrajectoryDiff, compared
@@ -150,18 +151,18 @@ def run_shape(view: SeenRun) -> dict[str, Any]:
 
 def own_nodes(view: SeenRun) -> list[TrajectoryNode]:
     """Return the nodes that the round itself registered."""
-    return [node for node in view.run.graph().nodes.values() if node.birth.rpartition("@")[0] == view.stream]
+    return [node for node in view.run.graph().nodes.values() if Ref.parse(node.birth).stream == view.stream]
 
 
 def node_shape(node: TrajectoryNode, graph: Trajectory) -> dict[str, Any]:
     """Return a node of a graph for JSON: its names, the place where it was registered, and its attributes."""
-    stream, _, version = node.birth.rpartition("@")
+    born = Ref.parse(node.birth)
     return {
         "name": node.name,
         "type": node.type,
         "label": node.label,
-        "stream": stream,
-        "version": int(version),
+        "stream": born.stream,
+        "version": born.version,
         "round": node.run_id,
         "sub": node.sub_id,
         "created_at": node.created_at,
@@ -177,8 +178,8 @@ def edge_shape(edge: TrajectoryEdge) -> dict[str, Any]:
 
 def place_in(view: SeenRun, node: TrajectoryNode) -> str:
     """Return the place where a node was registered: `@3`, or `stream@3` for another round."""
-    stream, _, version = node.birth.rpartition("@")
-    return f"@{version}" if stream == view.stream else node.birth
+    born = Ref.parse(node.birth)
+    return f"@{born.version}" if born.stream == view.stream else node.birth
 
 
 def print_run(view: SeenRun, *, as_json: bool) -> None:

@@ -48,7 +48,7 @@ from ...projections.intervals import STILL_THERE
 from ..log.codec import tag_of
 from ..plain_data import plain_fields, plain_item
 from .intervals import Interval
-from .origins import Item, births, causes_of, full_ref, id_of, named_so, ref_of
+from .origins import Item, births, causes_of, id_of, named_so
 
 if TYPE_CHECKING:
     from ...domain.trajectory.run import Run
@@ -80,8 +80,8 @@ class AuditEntry(NamedTuple):
         """The origin of the item: `stream@version` of the event that first recorded it."""
         if self.ref is None:
             return None
-        ref = full_ref(self.ref, self.recorded.stream)
-        return f"{ref.stream}@{ref.version}"
+        ref = self.ref.within(self.recorded.stream)
+        return str(ref)
 
 
 Entries = Iterator[AuditEntry]
@@ -132,7 +132,7 @@ class _ItemTrail:
             yield from self._attributes.entries(recorded, change)
         if change.facts:
             yield from self._facts(recorded, change, own)
-        instead = None if change.instead is None else full_ref(change.instead, self.stream)
+        instead = None if change.instead is None else change.instead.within(self.stream)
         if change.left is not None:
             spans = change.left.items
             leaving = list(self._there) if spans is None else refs_of(spans)
@@ -154,19 +154,19 @@ class _ItemTrail:
             yield AuditEntry(recorded, ref, id_of(item), old=old, new=item, reason=change.reason)
 
     def _facts(self, recorded: RecordedEvent, change: Change, own: Ref) -> Entries:
-        refs = [full_ref(fact.ref, self.stream) for fact in change.facts if fact.ref is not None and fact.name is None]
+        refs = [fact.ref.within(self.stream) for fact in change.facts if fact.ref is not None and fact.name is None]
         items = dict(self._items(refs))
         for fact in change.facts:
             ref, name = own if fact.ref is ITSELF else fact.ref, fact.name
             if ref is not None and name is None:
-                ref = full_ref(ref, self.stream)
+                ref = ref.within(self.stream)
                 if ref not in items:
                     continue
                 name = id_of(items[ref])
             yield AuditEntry(recorded, ref, name, fact.attribute, fact.old, fact.new, fact.reason)
 
     def _items(self, refs: Iterable[Ref]) -> list[tuple[Ref, Item]]:
-        wanted = [full_ref(ref, self.stream) for ref in refs]
+        wanted = [ref.within(self.stream) for ref in refs]
         missing = [ref for ref in wanted if ref not in self._known]
         if missing:
             self._known.update(self._read(missing))
@@ -193,11 +193,11 @@ def began_with(log: Log, stream: str) -> dict[Ref, Item]:
     kind = split_stream_id(stream)[0]
     if kind == "chat":
         first = chat_items(log, stream, 1)
-        return {full_ref(first.ref(ordinal), stream): first.arena.items[ordinal] for ordinal in first.order()}
+        return {first.ref(ordinal).within(stream): first.arena.items[ordinal] for ordinal in first.order()}
     if kind not in ("queue", "pool"):
         return {}
     state = fold_container(EMPTY_CONTAINER, container_events(log, log.read_events(stream, until=1)))
-    return {full_ref(held.ref, stream): held.event for held in state.items.values()}
+    return {held.ref.within(stream): held.event for held in state.items.values()}
 
 
 def _chat_reader(log: Log, stream: str, version: int) -> Reader:
@@ -226,8 +226,8 @@ def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Entries:
     coming, leaving = _by_version(saying, "v0"), _by_version(saying, "v1")
     versions = sorted({*coming, *leaving} - {STILL_THERE})
     recorded = births(log, [Ref(version, stream) for version in versions])
-    born = births(log, {ref_of(stay.birth) for stay in saying})
-    items = {stay.birth: added_item(born[ref_of(stay.birth)].event) for stay in saying}
+    born = births(log, {Ref.parse(stay.birth) for stay in saying})
+    items = {stay.birth: added_item(born[Ref.parse(stay.birth)].event) for stay in saying}
     there: dict[int, Interval] = {}
     before: dict[str, Any] = {}
     for version in versions:
@@ -286,11 +286,11 @@ class _RunTrail:
                 self._values[own] = values = {DESCRIPTION: event.description, **parse_json(event.fields)}
                 yield AuditEntry(recorded, own, self._names[own], new=dict(values))
             case NodeRemoved(node=node, reason=reason):
-                born = full_ref(node, recorded.stream)
+                born = node.within(recorded.stream)
                 old = self._values.pop(born, None) or self._values_before(recorded, born)
                 yield AuditEntry(recorded, node, self._name(recorded, node), old=old, reason=reason)
             case NodeChanged(node=node) | PortraitWritten(node=node):
-                values = self._values.get(full_ref(node, recorded.stream), {})
+                values = self._values.get(node.within(recorded.stream), {})
                 values.update((fact.attribute, fact.new) for fact in change.facts)
             case MessageRecorded(record=record):
                 message = parse_json(record)
@@ -312,7 +312,7 @@ class _RunTrail:
         Other runs may have changed it as well, so the values are read from the run's graph.
         """
         before = self._run.at(recorded.version - 1).graph()
-        birth = f"{born.stream}@{born.version}"
+        birth = str(born)
         return next((dict(node.attributes) for node in before.nodes.values() if node.birth == birth), {})
 
     def _step(self, recorded: RecordedEvent) -> Entries:
@@ -330,7 +330,7 @@ class _RunTrail:
                     yield _of_step(recorded, step, self._waiting.pop(step), is_there=False)
 
     def _name(self, recorded: RecordedEvent, ref: Ref) -> str:
-        born = full_ref(ref, recorded.stream)
+        born = ref.within(recorded.stream)
         if born not in self._names:
             # A node of an earlier round.
             self._names[born] = runs.name_of(births(self._log, [born])[born].event)

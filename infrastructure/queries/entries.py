@@ -21,7 +21,7 @@ from ...domain.errors import DamagedError
 from ...domain.ids import split_stream_id
 from ...domain.log.ports import Log
 from ...domain.positions import Moment
-from ...domain.spans import Segment, refs_of
+from ...domain.spans import Ref, Segment, refs_of
 from ...projections.entries import (
     BRANCHED,
     CLEARED,
@@ -36,7 +36,7 @@ from ...projections.entries import (
 from ...projections.intervals import STILL_THERE, intervals_of
 from ..log.row_faults import REBUILD, opening
 from ..projecting.store import ProjectionStore
-from .intervals import AncestorRows, born_rows, levels_of, version_in
+from .intervals import AncestorRows, born_rows, levels_of
 
 
 class EntryStay(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +149,7 @@ class _AncestorRows(AncestorRows[EntryRow]):
         steps = [step for mark in self.marks for step in self._marked(mark)]
         for row in self.rows.values():
             if row.type:
-                steps.append(_Step(version_in(row.birth), CAME, row.birth, "replace"))
+                steps.append(_Step(Ref.parse(row.birth).version, CAME, row.birth, "replace"))
             # A replaced entry has no step of its own: the entry that replaces it ends its interval and takes its place.
             steps += [
                 _Step(stay.v1, LEFT, row.birth, stay.how, stay.reason)
@@ -162,7 +162,7 @@ class _AncestorRows(AncestorRows[EntryRow]):
     def _marked(self, mark: EntryRow) -> Iterator[_Step]:
         if mark.type in (MERGED, RESTORED):
             for ref in refs_of(came_with(mark).items):
-                yield _Step(mark.v0, CAME, self.birth_of(ref), "merge")
+                yield _Step(mark.v0, CAME, str(ref.within(self.context)), "merge")
         elif mark.type == BRANCHED:
             yield _Step(mark.v0, BRANCHED, limit=came_with(mark).limit)
         elif mark.type == CLEARED:

@@ -70,10 +70,6 @@ class AncestorRows(Generic[R]):
         """The context and version whose items this context began with; None if there is none."""
         raise NotImplementedError
 
-    def birth_of(self, ref: Ref) -> str:
-        """Return the origin of an item that an event of the context names."""
-        return f"{ref.stream or self.context}@{ref.version}"
-
 
 def levels_of(level_of: Callable[[str], L], context: str) -> list[tuple[L, int | None]]:
     """
@@ -97,20 +93,10 @@ def levels_of(level_of: Callable[[str], L], context: str) -> list[tuple[L, int |
 def born_rows(store: ProjectionStore, projection: Projection, births: Iterable[str], rows: Iterable[R]) -> dict[str, R]:
     """Return by origin the rows that describe items, as far as they exist; `rows` have been read already."""
     known = {row.birth: row for row in rows if row.type}
-    missing = {birth: item_key(*place_of(birth)) for birth in births if birth not in known}
+    refs = {birth: Ref.parse(birth) for birth in births if birth not in known}
+    missing = {birth: item_key(ref.stream, ref) for birth, ref in refs.items()}
     found = store.load(projection, missing.values()) if missing else {}
     return known | {birth: found[key] for birth, key in missing.items() if key in found and found[key].type}
-
-
-def place_of(birth: str) -> tuple[str, Ref]:
-    """Return the stream of an item's origin, and the item's reference."""
-    stream, _, version = birth.rpartition("@")
-    return stream, Ref(int(version), stream)
-
-
-def version_in(birth: str) -> int:
-    """Return the version of an item's origin."""
-    return place_of(birth)[1].version
 
 
 def described(store: ProjectionStore, births: Sequence[str], rows: Iterable[ValidityRow]) -> dict[str, ValidityRow]:
@@ -129,9 +115,7 @@ def described(store: ProjectionStore, births: Sequence[str], rows: Iterable[Vali
 
 def _copied(store: ProjectionStore, births: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return for items that a merge copied under the name of another agent: the source's origin, and that agent."""
-    keys = {
-        birth: mark_key(stream, ref.version) for birth, (stream, ref) in zip(births, map(place_of, births), strict=True)
-    }
+    keys = {birth: mark_key(ref.stream, ref.version) for birth, ref in zip(births, map(Ref.parse, births), strict=True)}
     marks = store.load(VALIDITY, keys.values()) if keys else {}
     copied = {}
     for birth, key in keys.items():
@@ -139,7 +123,7 @@ def _copied(store: ProjectionStore, births: Sequence[str]) -> dict[str, tuple[st
         refs = [ref for placement in brought.placed or () for ref in refs_of(placement.items)] if brought else []
         if brought is None or brought.agent is None or len(refs) != 1:
             raise DamagedError(birth, "a merge or fork names it as an item, and it is none")
-        copied[birth] = (f"{refs[0].stream or place_of(birth)[0]}@{refs[0].version}", brought.agent)
+        copied[birth] = (str(refs[0].within(Ref.parse(birth).stream)), brought.agent)
     return copied
 
 
@@ -245,8 +229,8 @@ class _AncestorRows(AncestorRows[ValidityRow]):
         """
         born = (row for row in self.rows.values() if row.type)
         # Marks come first, so that a fork's inherited items come before its own; the sort is stable.
-        for row in sorted([*self.marks, *born], key=lambda row: version_in(row.birth)):
-            version = version_in(row.birth)
+        for row in sorted([*self.marks, *born], key=lambda row: Ref.parse(row.birth).version):
+            version = Ref.parse(row.birth).version
             if end is not None and version > end:
                 return
             if row.type in self.mark_types:
@@ -259,10 +243,10 @@ class _AncestorRows(AncestorRows[ValidityRow]):
             return
         brought = brought_by(mark)
         for placement in brought.placed or ():
-            before = "" if placement.before is None else self.birth_of(placement.before)
+            before = "" if placement.before is None else str(placement.before.within(self.context))
             for ref in refs_of(placement.items):
                 # An item that was copied under another agent's name is a new item, whose origin is the mark.
-                yield (self.birth_of(ref) if brought.agent is None else mark.birth), before
+                yield (str(ref.within(self.context)) if brought.agent is None else mark.birth), before
 
     def stays(self, birth: str, arrived: int, *, is_shown: bool) -> list[StoredInterval]:
         """Return the intervals of an item that came with a version; `is_shown` says whether it was visible then."""

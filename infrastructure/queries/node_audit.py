@@ -18,6 +18,7 @@ from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.positions import Position
+from ...domain.spans import Ref
 from ...domain.trajectory.events import NodeRemoved
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import DATA, NODE_TYPES, NodeNotFoundError, parse_node_name
@@ -26,7 +27,7 @@ from ...projections.transitions import TRANSITIONS, TransitionRow, changes_prefi
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
 from .audit import AuditEntry
-from .origins import births, ref_of
+from .origins import births
 
 
 class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -214,7 +215,7 @@ class _Trail:
 def _moment(row: TransitionRow) -> tuple[RunId | None, int]:
     """Return the sort key of a row among the rows of a vertex: rounds in order, and positions within a round."""
     # Within a run the positions rise with the versions.
-    return run_of(row.reference.rpartition("@")[0]), row.number
+    return run_of(Ref.parse(row.reference).stream), row.number
 
 
 def is_node_name(text: str) -> bool:
@@ -227,11 +228,11 @@ def is_node_name(text: str) -> bool:
 
 def node_changes(log: Log, name: str, told: Sequence[AttributeTransition]) -> list[AuditEntry]:
     """Return the result of `audit_node` as audit entries, each with the event that made the change."""
-    refs = [ref_of(one.reference) for one in told]
+    refs = [Ref.parse(one.reference) for one in told]
     recorded = births(log, refs)
     return [_change(name, one, recorded[ref]) for one, ref in zip(told, refs, strict=True)]
 
 
 def _change(name: str, told: AttributeTransition, recorded: RecordedEvent) -> AuditEntry:
     reason = recorded.event.reason if isinstance(recorded.event, NodeRemoved) else None
-    return AuditEntry(recorded, ref_of(told.vertex), name, told.attribute, told.old, told.new, reason)
+    return AuditEntry(recorded, Ref.parse(told.vertex), name, told.attribute, told.old, told.new, reason)

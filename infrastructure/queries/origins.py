@@ -27,11 +27,6 @@ def id_of(item: Item) -> str | None:
     return item.key if isinstance(item, WindowItemEvent | MemoryRemembered) else item.id
 
 
-def full_ref(ref: Ref, stream: str) -> Ref:
-    """Return a reference with its stream; a reference without one belongs to `stream`."""
-    return ref if ref.stream else Ref(ref.version, stream)
-
-
 def named_so(name: str, stream: str) -> frozenset[str]:
     """
     Return the origins that a name can mean in a context.
@@ -39,12 +34,6 @@ def named_so(name: str, stream: str) -> frozenset[str]:
     It may be given as `stream@version`, as `@version` of this context, or as `id@version` of another chat.
     """
     return frozenset((name, f"{stream}{name}", f"chat:{name}"))
-
-
-def ref_of(reference: str) -> Ref:
-    """Return the parsed reference of a text `stream@version`."""
-    stream, _, version = reference.rpartition("@")
-    return Ref(int(version), stream)
 
 
 def event_at(log: Log, stream: str, version: int) -> RecordedEvent | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from refold.domain.chat.context import ReadOnlyChatContext as ReadOnlyChatContext
     from refold.domain.chat.eviction import EvictedItem as EvictedItem
     from refold.domain.chat.eviction import Eviction as Eviction
+    from refold.domain.chat.items import ActiveConfig as ActiveConfig
     from refold.domain.chat.items import AgentConfigUpdate as AgentConfigUpdate
     from refold.domain.chat.items import AgentHandoff as AgentHandoff
     from refold.domain.chat.items import ChatMessage as ChatMessage
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from refold.domain.chat.pairing import Approval as Approval
     from refold.domain.chat.pairing import PendingAnswer as PendingAnswer
     from refold.domain.chat.pairing import PendingCall as PendingCall
+    from refold.domain.chat.stream import MessageStream as MessageStream
     from refold.domain.chat.usage import Usage as Usage
     from refold.domain.chat.window import ContextWindow as ChatWindow
     from refold.domain.errors import CallSettledError as CallSettledError
@@ -77,6 +79,7 @@ __version__ = "0.1.0"
 # Each name is imported when it is first used: a program that has chats alone never loads pools, runs and windows,
 # and `import refold` takes milliseconds.
 _MODULES = {
+    "ActiveConfig": "refold.domain.chat.items",
     "AgentConfigUpdate": "refold.domain.chat.items",
     "AgentContext": "refold.domain.window.window",
     "AgentHandoff": "refold.domain.chat.items",
@@ -112,6 +115,7 @@ _MODULES = {
     "MemoryKind": "refold.domain.memory.records",
     "MemoryRecord": "refold.domain.memory.records",
     "MemoryStore": "refold.domain.memory.records",
+    "MessageStream": "refold.domain.chat.stream",
     "Moment": "refold.domain.positions",
     "NotFoundError": "refold.domain.errors",
     "PendingAnswer": "refold.domain.chat.pairing",
@@ -138,6 +142,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "ActiveConfig",
     "AgentConfigUpdate",
     "AgentContext",
     "AgentHandoff",
@@ -173,6 +178,7 @@ __all__ = [
     "MemoryKind",
     "MemoryRecord",
     "MemoryStore",
+    "MessageStream",
     "Moment",
     "NotFoundError",
     "PendingAnswer",

@@ -49,7 +49,7 @@ class Catalogue:
     """The fold behind `store.contexts()` and `refold contexts`."""
 
     name = "catalogue"
-    version = 2
+    version = 3
     row = CatalogueRow
     stays_in_slice = True
 

@@ -31,7 +31,7 @@ from ..domain.chat.events import (
     Summarized,
     added_item,
 )
-from ..domain.chat.tokens import SCRIPTS, estimate_tokens
+from ..domain.chat.tokens import DEFAULT, estimate_tokens
 from ..domain.chat.usage import NANOS, NO_USAGE, Usage, usage_in, usage_of
 from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import Event, RecordedEvent
@@ -78,7 +78,7 @@ class UsageByContext:
     """The fold behind `store.usage()`."""
 
     name = "usage"
-    version = 2
+    version = 3
     row = UsageRow
     stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(
@@ -141,7 +141,7 @@ class _Said(NamedTuple):
     @property
     def tokens(self) -> int:
         """The estimated tokens."""
-        return sum(map(SCRIPTS, self.texts), self.size) if self.item is None else estimate_tokens(self.item)
+        return sum(map(DEFAULT, self.texts), self.size) if self.item is None else estimate_tokens(self.item)
 
 
 def _said(event: RecordedEvent) -> _Said | None:

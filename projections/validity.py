@@ -81,7 +81,7 @@ class Validity:
     """The fold behind `store.validity()`."""
 
     name = "validity"
-    version = 1
+    version = 2
     row = ValidityRow
     stays_in_slice = True
     events: frozenset[type[Event]] = frozenset((*ITEM_EVENTS, *VIEW_EVENTS, *PIECES))

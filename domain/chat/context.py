@@ -85,7 +85,7 @@ from .summarising import (
 from .tokens import DEFAULT, TokenCounter
 from .usage import NOT_GIVEN, Usage, metrics_given, metrics_of
 from .view import ChatView
-from .views import MADE_UP, as_given, item_of, items_added, items_as_given, make_event, recorded_form
+from .views import MADE_UP, SeenItems, as_given, item_of, items_added, items_as_given, make_event, recorded_form
 
 if TYPE_CHECKING:
     # A model is called with a chat context.
@@ -971,13 +971,13 @@ class ReadOnlyChatContext(ChatContext):
     """
     A chat context that can only be read; every changing call raises RuntimeError.
 
-    `ReadOnlyChatContext(context)` is a live view of a context; `ReadOnlyChatContext(items)` holds items that never
-    change; `context.at(moment)` gives a context of the past.
+    Made of a context, or of its `items`, it is a live view; of another list, it holds items that never change.
     """
 
-    def __init__(self, shown: ChatView[Any] | Sequence[ChatItem] = ()) -> None:
+    def __init__(self, items: ChatView[Any] | Sequence[ChatItem] = ()) -> None:
+        shown = items.context if isinstance(items, SeenItems) else items
         # Plain items get a context of their own, which no other code can change.
-        self._show(shown if isinstance(shown, ChatView) else ChatContext(shown))
+        self._show(shown if isinstance(shown, ChatView) else ChatContext(list(items)))
 
 
 def _holding(made: type[Made], items: list[ChatItemEvent]) -> Made:
@@ -995,6 +995,6 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
     return await answer_of(llm, ChatContext(summary_prompt(text, prior)))
 
 
-async def generate_summary(llm: LLM, text: str, *, prior: str | None = None) -> str:
-    """Return a summary of `text`, or "" if there is none; `ask_for_summary` also gives the reason."""
-    return (await ask_for_summary(llm, text, prior=prior)).text
+async def generate_summary(llm: LLM, conversation_text: str, *, prior: str | None = None) -> str:
+    """Return a summary of a text, or "" if there is none; `ask_for_summary` also gives the reason."""
+    return (await ask_for_summary(llm, conversation_text, prior=prior)).text

@@ -55,9 +55,9 @@ def render_items(items: Iterable[ChatItem | ChatItemEvent]) -> str:
     return "\n".join(line for line in map(_summary_line, items) if line is not None)
 
 
-def render_context_as_text(context: HasItems) -> str:
+def render_context_as_text(ctx: HasItems) -> str:
     """Return the conversation as text, without instructions and blank messages, with full outputs."""
-    return "\n".join(line for line in map(_transcript_line, context.items) if line is not None)
+    return "\n".join(line for line in map(_transcript_line, ctx.items) if line is not None)
 
 
 def _summary_line(item: ChatItem | ChatItemEvent) -> str | None:

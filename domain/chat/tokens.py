@@ -1,7 +1,8 @@
 """
 The estimate of an item's tokens: a counter counts its texts, and fixed numbers are added for the rest.
 
-The fixed numbers are the seed's. So is the count of texts, except for Chinese, Japanese and Korean.
+The fixed numbers are the seed's. So is the count of texts by default; `SCRIPTS` is closer to the truth for Chinese,
+Japanese and Korean.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _named(name: str) -> Encoding:
         ) from error
 
 
-DEFAULT = SCRIPTS
+DEFAULT = CHARACTERS
 
 
 def estimate_tokens(item: ChatItemEvent, counter: TokenCounter = DEFAULT) -> int:

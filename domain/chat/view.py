@@ -30,8 +30,8 @@ from .state.arena import Arena
 from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
-from .tokens import TokenCounter
-from .views import item_of, make_event
+from .tokens import DEFAULT, TokenCounter
+from .views import SeenItems, item_of, make_event
 
 if TYPE_CHECKING:
     # Imported by the methods that need it: few programs replay.
@@ -78,10 +78,10 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         if seen is not None and recorded.continues(seen):
             ordinals = recorded.order()[len(shown) :]
             added = map(recorded.arena.items.__getitem__, ordinals)
-            return FrozenList([*shown, *map(item_of, added, map(recorded.arrival, ordinals))])
+            return SeenItems([*shown, *map(item_of, added, map(recorded.arrival, ordinals))], self)
         was_plain = seen is not None and seen.edits is None
         if recorded.edits is None and not was_plain:
-            return FrozenList(map(item_of, recorded, recorded.arrivals()))
+            return SeenItems(map(item_of, recorded, recorded.arrivals()), self)
         arena, made = (seen.arena, list(shown)) if seen is not None and was_plain else self._made
         if arena is not recorded.arena:
             # An arena that continues another one has the same events, a few of them in a new form.
@@ -89,7 +89,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             made = [item if old is new else item_of(new, arrival) for item, old, new, arrival in known]
         made += map(item_of, recorded.arena.items[len(made) : recorded.reach], recorded.arrivals(len(made)))
         self._made = (recorded.arena, made)
-        return FrozenList(map(made.__getitem__, recorded.order()))
+        return SeenItems(map(made.__getitem__, recorded.order()), self)
 
     def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
         """Return the recorded events with versions above `after`, up to and including `until`."""
@@ -114,7 +114,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
         `counter` counts the tokens of a text in another way; each item is counted once.
         """
-        if counter is None:
+        if counter is None or counter is DEFAULT:
             return self._totals.tokens
         require_callable(counter, "the counter")
         return self._counted.setdefault(counter, RunningTokens(counter)).total(self._state.items)

@@ -7,9 +7,10 @@ takes a third of the time of validation, which is most of the cost of reading a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeVar
+from weakref import ReferenceType, ref
 
 from pydantic import BaseModel
 
@@ -65,6 +66,23 @@ _MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
 }
 # The fields that Refold generates if the caller does not give them.
 MADE_UP = ("id", "created_at")
+
+
+class SeenItems(FrozenList[ChatItem]):
+    """The items of a context at one version; the list knows the context, so that a live view can be made of it."""
+
+    __slots__ = ("_seen_in",)
+    _seen_in: ReferenceType[object] | None
+
+    def __init__(self, items: Iterable[ChatItem] = (), context: object | None = None) -> None:
+        super().__init__(items)
+        # Weakly, since the context keeps this list.
+        self._seen_in = None if context is None else ref(context)
+
+    @property
+    def context(self) -> object | None:
+        """The context, as long as it is used; a copy of the list knows none."""
+        return None if self._seen_in is None else self._seen_in()
 
 
 def item_of(event: ChatItemEvent, version: int | None = None) -> ChatItem:

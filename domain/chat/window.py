@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..arguments import require_limits
+from ..arguments import require_callable, require_limits
 from ..errors import DecisionRefusedError, RefoldError
 from ..llm.base import LLMError
+from .tokens import DEFAULT, TokenCounter
 
 if TYPE_CHECKING:
     # Only for type checkers: at run time this import would be a circle, since a model's answers use the roles of chats.
@@ -23,7 +24,7 @@ class Compressible(Protocol):
     def items(self) -> Any:
         """The items in order."""
 
-    def estimated_tokens(self) -> int:
+    def estimated_tokens(self, counter: TokenCounter | None = None) -> int:
         """Return the estimated tokens of all items."""
 
     def turn_count(self) -> int:
@@ -32,7 +33,14 @@ class Compressible(Protocol):
     async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3) -> Any:
         """Replace all but the last turns by a summary."""
 
-    def truncate(self, max_items: int | None = None, max_tokens: int | None = None, *, whole_turns: bool = True) -> Any:
+    def truncate(
+        self,
+        max_items: int | None = None,
+        max_tokens: int | None = None,
+        *,
+        counter: TokenCounter = DEFAULT,
+        whole_turns: bool = True,
+    ) -> Any:
         """Evict the oldest turns, or else items, until the rest is within both limits."""
 
 
@@ -43,6 +51,7 @@ class ContextWindow:
     `max_tokens` and `max_context_items` limit the context; None means no limit. The last `keep_recent_turns` user turns
     are never summarised. `max_tool_calls_per_turn` limits the loop that runs tools. `summary_llm` writes the summaries;
     without it the model of the conversation does. With `whole_turns=False` single items are truncated, as in the seed.
+    `counter` counts the tokens of a text, such as `SCRIPTS`; the default is a quarter of the characters.
     """
 
     def __init__(
@@ -54,6 +63,7 @@ class ContextWindow:
         max_tool_calls_per_turn: int = 10,
         summary_llm: LLM | None = None,
         whole_turns: bool = True,
+        counter: TokenCounter = DEFAULT,
     ) -> None:
         require_limits(max_tokens=max_tokens, max_context_items=max_context_items)
         require_limits(keep_recent_turns=keep_recent_turns, max_tool_calls_per_turn=max_tool_calls_per_turn)
@@ -62,6 +72,7 @@ class ContextWindow:
         self.keep_recent_turns = keep_recent_turns
         self.max_tool_calls_per_turn = max_tool_calls_per_turn
         self.summary_llm = summary_llm
+        self.counter = require_callable(counter, "the counter")
         self.whole_turns = whole_turns
 
     async def manage(self, ctx: Compressible, llm: LLM | None) -> None:
@@ -76,12 +87,18 @@ class ContextWindow:
         if self._needs_summary(ctx):
             await self._summarize(ctx, self.summary_llm or llm)
         if self.max_tokens is not None or self.max_context_items is not None:
-            ctx.truncate(max_items=self.max_context_items, max_tokens=self.max_tokens, whole_turns=self.whole_turns)
+            ctx.truncate(
+                max_items=self.max_context_items,
+                max_tokens=self.max_tokens,
+                whole_turns=self.whole_turns,
+                counter=self.counter,
+            )
 
     def _needs_summary(self, ctx: Compressible) -> bool:
         has_old_turns = ctx.turn_count() > self.keep_recent_turns + 1
         return has_old_turns and (
-            _is_over(self.max_tokens, ctx.estimated_tokens()) or _is_over(self.max_context_items, len(ctx.items))
+            _is_over(self.max_tokens, ctx.estimated_tokens(self.counter))
+            or _is_over(self.max_context_items, len(ctx.items))
         )
 
     async def _summarize(self, ctx: Compressible, llm: LLM | None) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, cast, overload
 
 from pydantic import BaseModel
 
@@ -217,9 +217,9 @@ class LLM(EventEmitter[Literal["error"]]):
         `conversational_graph` is for adapters that support it.
 
         Raises:
-            NotImplementedError: the subclass does not implement `chat`, and the result of this one is awaited.
+            NotImplementedError: the subclass does not implement `chat`, and the result of this one is awaited or read.
         """
-        return cast("AsyncIterator[LLMResponse]", _missing_chat(self.label))
+        return cast("AsyncIterator[LLMResponse]", _MissingChat(self.label))
 
     @abstractmethod
     async def cancel_current_generation(self) -> None:
@@ -234,11 +234,30 @@ class LLM(EventEmitter[Literal["error"]]):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         """Close the model."""
         await self.aclose()
 
 
-async def _missing_chat(label: str) -> AsyncIterator[LLMResponse]:
-    raise NotImplementedError(f"{label} has no chat(): write it as an async generator of LLMResponse")
+class _MissingChat(Coroutine[Any, Any, NoReturn]):
+    """The answer of a model without `chat`, which raises the same error when it is awaited and when it is read."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+
+    def send(self, value: Any) -> NoReturn:
+        """Raise the error."""
+        raise NotImplementedError(f"{self._label} has no chat(): write it as an async generator of LLMResponse")
+
+    def throw(self, *error: Any) -> NoReturn:
+        """Raise the error."""
+        self.send(None)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+    def __await__(self) -> NoReturn:
+        self.send(None)
+
+    __aiter__ = __await__

@@ -2,9 +2,9 @@
 Several models behind one: if one fails or becomes slow, the next is asked, and later the first again.
 
 A provider may fail in the middle of an answer, and the next one's answer begins from the start. Text that was already
-yielded cannot be taken back. So by default an answer is yielded only when it is complete: joining the pieces gives
-exactly one answer. `buffer=False` streams instead; a piece with `{"restart": True}` then means that the text before it
-must be discarded, as `collect` does.
+yielded cannot be taken back: a piece with `{"restart": True}` means that the text before it must be discarded, as
+`collect` does. With `buffer=True` an answer is yielded only when it is complete: joining the pieces then gives exactly
+one answer.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class FallbackLLM(LLM):
         latency_threshold_ms: float | None = None,
         consecutive_latency_hits: int = 3,
         *,
-        buffer: bool = True,
+        buffer: bool = False,
         measure_latency: bool = True,
         system: Stopwatch = REAL_SYSTEM,
     ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from refold.domain.chat.context import ChatContext, ReadOnlyChatContext, ask_for_summary, generate_summary
 from refold.domain.chat.eviction import EvictedItem, Eviction
 from refold.domain.chat.items import (
@@ -44,6 +47,26 @@ from refold.domain.llm.fallback import FallbackLLM
 from refold.infrastructure.models.anthropic_llm import AnthropicLLM
 from refold.infrastructure.models.google_llm import GoogleLLM
 from refold.infrastructure.models.openai_llm import OpenAILLM
+
+
+def to_openai_messages(ctx: ChatContext, *, reasoning_model: bool = False) -> list[dict[str, Any]]:
+    """Return the messages of a context for OpenAI; `ctx.to_openai_messages` has more options."""
+    return ctx.to_openai_messages(reasoning_model=reasoning_model)
+
+
+def to_anthropic_messages(
+    ctx: ChatContext, *, caching: bool = False
+) -> tuple[list[dict[str, Any]], str | list[dict[str, Any]] | None]:
+    """Return (messages, system) of a context for Anthropic; `ctx.to_anthropic_messages` has more options."""
+    return ctx.to_anthropic_messages(caching=caching)
+
+
+async def to_google_contents(
+    ctx: ChatContext, *, thought_signatures: Mapping[str, str | bytes] | None = None
+) -> tuple[list[Any], str | None]:
+    """Return (contents, system instruction) of a context for Google; `ctx.to_google_contents` has more options."""
+    return await ctx.to_google_contents(thought_signatures=thought_signatures)
+
 
 __all__ = [
     "CHARACTERS",
@@ -91,4 +114,7 @@ __all__ = [
     "render_context_as_text",
     "render_items",
     "tiktoken_counter",
+    "to_anthropic_messages",
+    "to_google_contents",
+    "to_openai_messages",
 ]

@@ -1,9 +1,11 @@
 """A view of the past can be read and nothing else (SPEC V12)."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from refold.chat import to_anthropic_messages, to_google_contents, to_openai_messages
 from refold.domain.chat.context import ChatContext, ReadOnlyChatContext
 from refold.domain.errors import DecisionRefusedError
 
@@ -93,6 +95,36 @@ def test_a_live_view_goes_on_with_its_context() -> None:
         assert (view.items, view.version, view.to_dict()) == (chat.items, chat.version, chat.to_dict())
         with pytest.raises(DecisionRefusedError):
             view.add_message("user", "no")
+
+
+def test_a_view_of_a_contexts_items_is_live() -> None:
+    """V12.1: made of `ctx.items`, it shows later changes, also of a list that was read before; a copy shows none."""
+    chat = ChatContext()
+    empty = ReadOnlyChatContext(chat.items)
+    chat.add_message("user", "hi")
+    live, past, copied = (
+        ReadOnlyChatContext(items=chat.items),
+        ReadOnlyChatContext(chat.at(2).items),
+        ReadOnlyChatContext(chat.items.copy()),
+    )
+    chat.add_message("user", "more")
+    chat.add_message("system", "be brief", replace=True)
+
+    assert texts(live) == texts(empty) == texts(chat)
+    assert (texts(past), texts(copied)) == (["hi"], ["hi"])
+    with pytest.raises(RuntimeError):
+        live.add_message("user", "no")
+
+
+def test_conversions_are_functions_too() -> None:
+    """Of the module `refold.chat`, as in the seed's module of converters."""
+    chat = ChatContext()
+    chat.add_message("system", "brief")
+    chat.add_message("user", "hi")
+
+    assert to_openai_messages(chat, reasoning_model=True) == chat.to_openai_messages(reasoning_model=True)
+    assert to_anthropic_messages(chat, caching=True) == chat.to_anthropic_messages(caching=True)
+    assert asyncio.run(to_google_contents(chat))[1] == "brief"
 
 
 def test_views_of_items_of_nobody() -> None:

@@ -19,7 +19,6 @@ from tests.support.deviations.plain_items import Item
 from tests.support.deviations.refusals import refusal_of
 from tests.support.deviations.summarising import summarized
 from tests.support.deviations.switches import UNEXPLAINED
-from tests.support.deviations.tokens import total_of
 from tests.support.deviations.truncating import truncated
 from tests.support.parity.chats import replayed_chats
 from tests.support.parity.contexts import chat_of, plain
@@ -86,8 +85,6 @@ ASKED: list[tuple[str, Any, list[Any], tuple[str, str], list[Any], str]] = [
     ("V6.5", functools.partial(truncated, max_items=0), [[USER, called("c")]], ("u", "uc"), [[called("c"), USER]], "u"),
     ("V6.5", functools.partial(truncated, max_items=9), [[called("c"), USER, called("d", "d")]], ("u", "ud"),
      [[USER, *PAIR]], "ucr"),
-    ("V2.8", functools.partial(truncated, max_tokens=11), [[said("j", content="日本語の"), USER]], ("ju", "u"),
-     [[said("e", content="four"), USER]], "eu"),
 ]  # fmt: skip
 
 
@@ -121,12 +118,6 @@ def test_a_repair_of_summaries(number: str, items: list[Item], without: Any, wit
     for on, expected in (((), without), ((number,), with_it)):
         left, asked = summarized(items, keep_recent_turns=1, answer="A", on=on)
         assert (ids(left), asked[0] if number == "V7.8" else ids(left)) == expected
-
-
-@pytest.mark.parametrize(("text", "without", "with_it"), [("日本語", 4, 7), ("abcdefgh", 6, 6), ("🙂🙂🙂🙂", 5, 5)])
-def test_a_repair_of_counts(text: str, without: int, with_it: int) -> None:
-    """V2.8: only Chinese, Japanese and Korean count more."""
-    assert (total_of([said("m", content=text)]), total_of([said("m", content=text)], ("V2.8",))) == (without, with_it)
 
 
 IMAGE = {"type": "image", "id": "i", "inference_detail": "auto"}

@@ -12,7 +12,7 @@ from refold.domain.llm.fallback import FallbackLLM
 from .models import Emitted, ScriptedLLM, SetClock, Step, ask, errors_of, failing, pieces, said
 
 
-def chain(*providers: LLM, attempts: int = 3, clock: SetClock | None = None, buffer: bool = True) -> FallbackLLM:
+def chain(*providers: LLM, attempts: int = 3, clock: SetClock | None = None, buffer: bool = False) -> FallbackLLM:
     """Return a model over providers that rest for 60 seconds."""
     return FallbackLLM(list(providers), 60.0, attempts, system=clock or SetClock(), buffer=buffer)
 
@@ -115,8 +115,8 @@ BROKEN: list[Step] = ["Hel", "lo", RuntimeError("broke off")]
 
 
 def test_text_is_not_repeated() -> None:
-    """A consumer that joins the texts has one answer, not one and a half."""
-    model = chain(ScriptedLLM(BROKEN), ScriptedLLM(["Good ", "day"]))
+    """With a buffer, a consumer that joins the texts has one answer, not one and a half."""
+    model = chain(ScriptedLLM(BROKEN), ScriptedLLM(["Good ", "day"]), buffer=True)
     heard = errors_of(model)
 
     assert ask(model) == ["Good ", "day"]
@@ -124,11 +124,11 @@ def test_text_is_not_repeated() -> None:
 
 
 def test_half_an_answer_is_none() -> None:
-    """When the last provider breaks off, nothing of it was handed on before the error."""
+    """With a buffer, when the last provider breaks off, nothing of it was handed on before the error."""
     texts = []
 
     async def listen() -> None:
-        async for piece in chain(ScriptedLLM(BROKEN)).chat(ChatContext()):
+        async for piece in chain(ScriptedLLM(BROKEN), buffer=True).chat(ChatContext()):
             texts.append(piece.content)
 
     with pytest.raises(RuntimeError, match="broke off"):
@@ -138,9 +138,9 @@ def test_half_an_answer_is_none() -> None:
 
 
 def test_streaming_says_where_the_answer_starts_again() -> None:
-    """Without a buffer text comes at once, and a mark says what to throw away; `collect` does it."""
-    model = chain(ScriptedLLM(BROKEN), ScriptedLLM(["Good day"]), buffer=False)
-    again = chain(ScriptedLLM(BROKEN), ScriptedLLM(["Good day"]), buffer=False)
+    """Text comes at once, and a mark says what to throw away; `collect` does it."""
+    model = FallbackLLM([ScriptedLLM(BROKEN), ScriptedLLM(["Good day"])])
+    again = chain(ScriptedLLM(BROKEN), ScriptedLLM(["Good day"]))
 
     found = asyncio.run(pieces(model))
 
@@ -150,15 +150,15 @@ def test_streaming_says_where_the_answer_starts_again() -> None:
 
 def test_a_failure_before_the_first_text_needs_no_mark() -> None:
     """Nothing was said that could be thrown away."""
-    model = chain(failing("a"), ScriptedLLM(["b"]), buffer=False)
+    model = chain(failing("a"), ScriptedLLM(["b"]))
 
     assert asyncio.run(pieces(model)) == [said("b")]
 
 
-def test_text_comes_at_once_without_a_buffer() -> None:
+def test_text_comes_at_once() -> None:
     """The first piece is there before the second is made."""
     clock = SetClock()
-    model = chain(ScriptedLLM(["a", 1_000.0, "b"], clock=clock), clock=clock, buffer=False)
+    model = FallbackLLM([ScriptedLLM(["a", 1_000.0, "b"], clock=clock)], system=clock)
 
     async def times() -> list[float]:
         return [clock.time async for _ in model.chat(ChatContext())]

@@ -2,9 +2,9 @@
 
 import asyncio
 import copy
-import inspect
 import pickle
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -71,14 +71,19 @@ def test_collect_starts_again() -> None:
 
 
 def test_the_base_can_be_made_but_not_asked() -> None:
-    """`LLM()` has a label; its chat is a coroutine that raises when awaited."""
+    """V14.3: `LLM()` has a label; its chat is a coroutine that raises when awaited, and when it is read."""
     model = LLM()  # type: ignore[abstract]
-    question = model.chat(ChatContext())
+    question: Any = model.chat(ChatContext())
+
+    async def read() -> None:
+        async for _ in question:
+            pass
 
     assert model.label == "refold.domain.llm.base.LLM"
-    assert inspect.iscoroutine(question)
-    with pytest.raises(NotImplementedError, match="chat"):
-        asyncio.run(question)
+    assert asyncio.iscoroutine(question)
+    for wrong in (question, read()):
+        with pytest.raises(NotImplementedError, match=r"LLM has no chat\(\): write it as an async generator"):
+            asyncio.run(wrong)
 
 
 def test_a_model_is_closed_at_the_end_of_its_block() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, TokenCounter
 from refold.domain.chat.window import ContextWindow
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError
 from refold.domain.llm.base import LLM, LLMUnavailableError
@@ -26,7 +27,7 @@ class Context:
         """Return the turns."""
         return self.turns
 
-    def estimated_tokens(self) -> int:
+    def estimated_tokens(self, counter: TokenCounter | None = None) -> int:
         """Return the tokens."""
         return self.tokens
 
@@ -37,7 +38,14 @@ class Context:
             raise self.error
         return self
 
-    def truncate(self, max_items: int | None = None, max_tokens: int | None = None, *, whole_turns: bool = True) -> Any:
+    def truncate(
+        self,
+        max_items: int | None = None,
+        max_tokens: int | None = None,
+        *,
+        counter: TokenCounter = CHARACTERS,
+        whole_turns: bool = True,
+    ) -> Any:
         """Note the limits."""
         self.calls.append((max_items, max_tokens) if whole_turns else (max_items, max_tokens, "items"))
         return self
@@ -61,9 +69,25 @@ def test_settings() -> None:
         "max_tool_calls_per_turn": 10,
         "summary_llm": None,
         "whole_turns": True,
+        "counter": CHARACTERS,
     }
     with pytest.raises(TypeError):
         ContextWindow(1_000)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(("counter", "left"), [(CHARACTERS, 4), (SCRIPTS, 2)])
+def test_limits_count_as_the_counter_does(counter: TokenCounter, left: int) -> None:
+    """V2.8: texts count a quarter of their characters in every script, and by choice what they weigh in theirs."""
+    chat = ChatContext()
+    for index in range(4):
+        chat.add_message("user", "注文はどこですか" * 2, message_id=f"m{index}")
+
+    asyncio.run(ContextWindow(max_tokens=40, counter=counter).manage(chat, None))
+
+    assert chat.estimated_tokens(counter) <= 40
+    assert len(chat) == left
+    with pytest.raises(ValueError, match="counter"):
+        ContextWindow(counter="scripts")  # type: ignore[arg-type]
 
 
 def test_without_limits_nothing_happens() -> None:

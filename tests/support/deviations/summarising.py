@@ -2,7 +2,7 @@
 The seed's summaries (SPEC V7) and windows (V8.5 to V8.7), and what Refold repairs in them.
 
 V7.8 an earlier summary is taken into the new one, told to the model in front of the rest; V7.9 a call stays as long as
-its output does; in windows also what is repaired in truncation and in counting.
+its output does; in windows also what is repaired in truncation.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from .tokens import total_of
 from .truncating import truncated
 
 NUMBERS = ("V7.8", "V7.9")
-WINDOW_NUMBERS = (*NUMBERS, "V2.8", "V6.5")
+WINDOW_NUMBERS = (*NUMBERS, "V6.5")
 # Who a summary is called, nobody knows beforehand.
 SUMMARY = "SUM"
 HEADING, OTHERS_HEADING = "[Conversation Summary]\n", "[Sub-agent Summary]\n"
@@ -64,7 +64,7 @@ def windowed(
     max_items, max_tokens = settings.get("max_context_items"), settings.get("max_tokens")
     keep = settings.get("keep_recent_turns", 3)
     is_over = (max_items is not None and len(items) > max_items) or (
-        max_tokens is not None and total_of(items, on) > max_tokens
+        max_tokens is not None and total_of(items) > max_tokens
     )
     left, asked = [*items], list[str]()
     if is_over and len(users(items)) > keep + 1:

@@ -1,6 +1,6 @@
 """
 The seed's truncation (SPEC V6), and what Refold repairs in it: V6.5, calls of the running turn that wait for their
-output stay; and V2.8, by which texts count more.
+output stay.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from .plain_items import SILENT, Item, answered_calls, is_instructions, is_summary, last_user
 from .tokens import total_of
 
-NUMBERS = ("V2.8", "V6.5")
+NUMBERS = ("V6.5",)
 
 
 def truncated(
@@ -17,7 +17,7 @@ def truncated(
     """Return the items that truncation leaves."""
     kept = _protected(items) | (_awaited(items) if "V6.5" in on else set())
     left = list(range(len(items)))
-    while _is_over([items[place] for place in left], max_items, max_tokens, on):
+    while _is_over([items[place] for place in left], max_items, max_tokens):
         going = next((place for place in left if place not in kept), None)
         if going is None:
             break
@@ -52,9 +52,9 @@ def _first(items: Sequence[Item], wanted: Callable[[Item], bool]) -> int | None:
     return next((place for place, item in enumerate(items) if wanted(item)), None)
 
 
-def _is_over(items: list[Item], max_items: int | None, max_tokens: int | None, on: Collection[str]) -> bool:
+def _is_over(items: list[Item], max_items: int | None, max_tokens: int | None) -> bool:
     return (max_items is not None and len(items) > max_items) or (
-        max_tokens is not None and total_of(items, on) > max_tokens
+        max_tokens is not None and total_of(items) > max_tokens
     )
 
 

@@ -118,14 +118,14 @@ def tokens(items: Sequence[Item], answers: Mapping[str, Any], *, each: str) -> I
         "estimated_tokens",
         answers["estimated_tokens"],
         chat.estimated_tokens,
-        lambda recorded, ours: explanation(lambda on: total_of(items, on), ("V2.8",), recorded=recorded, ours=ours),
+        lambda recorded, ours: explanation(lambda on: total_of(items), (), recorded=recorded, ours=ours),
     )
     yield Question(
         each,
         answers[each],
         lambda: [estimate_tokens(item) for item in chat.recorded_items()],
         lambda recorded, ours: explanation(
-            lambda on: [tokens_of(item, on) for item in items], ("V2.8",), recorded=recorded, ours=ours
+            lambda on: [tokens_of(item) for item in items], (), recorded=recorded, ours=ours
         ),
     )
 

@@ -8,7 +8,7 @@ uses only the items below its count. Indexes of ids and running totals are compu
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
 
@@ -129,12 +129,12 @@ class Arena:
             _, place, version = self._taken[bisect_right(self._taken, ordinal, key=itemgetter(0)) - 1]
         return version if place == depth else 1
 
-    def arrivals(self, start: int, end: int, depth: int) -> Iterator[int]:
-        """Yield the same for a range of ordinals."""
+    def arrivals(self, start: int, end: int, depth: int) -> Iterator[Iterable[int]]:
+        """Yield the same for a range of ordinals, run by run: a call for each item would slow down a load."""
         while start < end:
             stop = min(end, self.run_end(start))
             first, place = self.arrival(start, depth), self.birth(start)[0]
-            yield from range(first, first + stop - start) if place == depth else repeat(first, stop - start)
+            yield range(first, first + stop - start) if place == depth else repeat(first, stop - start)
             start = stop
 
     def run_end(self, ordinal: int) -> int:

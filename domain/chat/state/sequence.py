@@ -288,7 +288,7 @@ class Items(Sequence[ChatItemEvent]):
 
     def arrivals(self, start: int = 0) -> Iterator[int]:
         """Yield the same for all items ever held, from ordinal `start` on."""
-        return self.arena.arrivals(start, self.reach, len(self.lineage))
+        return chain.from_iterable(self.arena.arrivals(start, self.reach, len(self.lineage)))
 
     def shows(self, ordinal: int) -> bool:
         """Return whether an item is in the view."""

@@ -86,11 +86,13 @@ def usage_of(item: ChatItemEvent) -> Usage:
 def _imported(rest: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields of an imported message beside its content: see `source_shape` of each provider."""
     anthropic = _mapping(rest.get("anthropic"))
+    whole = _mapping(anthropic.get("whole", rest.get("whole")))
+    fields = whole or _mapping(anthropic.get("message")) or _mapping(_mapping(rest.get("message")).get("set"))
     if anthropic.get("continues"):
         # A piece of a message repeats the usage of the whole message, which counts at its first piece.
-        return {}
-    whole = anthropic.get("whole", rest.get("whole"))
-    return _mapping(whole) or _mapping(anthropic.get("message")) or _mapping(_mapping(rest.get("message")).get("set"))
+        return {name: fields[name] for name in MODEL if name in fields}
+    # The first piece of a message has beside it the usage of the last one, if that is another one.
+    return {**fields, "usage": rest["usage"]} if "usage" in rest else fields
 
 
 def metrics_given(usage: object, given: tuple[Any, ...]) -> dict[str, Any] | None:

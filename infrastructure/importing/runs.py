@@ -267,6 +267,8 @@ def _run_of_session(path: Path, session: Session, prefix: str | None) -> Run:
     stream_id("chat", context_id)
     canonical_json(session.attributes, what="what lies beside the messages")
     shaper = AnthropicShaper(context_id)
+    # The pieces of a message repeat its usage, and only the last one has all tokens; the first one counts for all.
+    usage = {placed.line.message_id: placed.line.message.get("usage") for placed in session.lines}
     groups = [
         shaper.items_of(
             placed.line.uuid,
@@ -274,7 +276,7 @@ def _run_of_session(path: Path, session: Session, prefix: str | None) -> Run:
             f"line {placed.line.number}",
             created_at=placed.line.created_at,
             continues=placed.continues,
-            source={"claude_code": placed.line.beside},
+            source={"claude_code": placed.line.beside, **_last_usage(placed, usage)},
         )
         for placed in session.lines
     ]
@@ -291,6 +293,13 @@ def _run_of_session(path: Path, session: Session, prefix: str | None) -> Run:
         agent=session.agent,
         lines=tuple(session.lines),
     )
+
+
+def _last_usage(placed: PlacedLine, usage: Mapping[str | None, Any]) -> dict[str, Any]:
+    """Return the usage of a whole message for its first piece, if that has another one."""
+    message, last = placed.line.message, usage.get(placed.line.message_id)
+    is_own = placed.continues or placed.line.message_id is None or last == message.get("usage")
+    return {} if is_own or last is None else {"usage": last}
 
 
 def _session_id(path: Path, key: str, prefix: str | None) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ from refold.domain.chat.items import ChatMessage, ChatRole, FunctionCall
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.receive import AnthropicShaper
 from refold.domain.messages import AIMessage, HumanMessage
+from refold.infrastructure.importing import import_file
 from refold.projections.usage import UsageRow
 
 from ..model.editing_life import TellingLLM
@@ -163,7 +166,29 @@ def test_usage_in_imports(store: refold.Store) -> None:
     store.chat("b").record_items([*items, *shaper.items_of(1, pieces[1], "1", created_at=1.0, continues=True)])
 
     sums = [(row.model, row.counted_in, row.counted_out, row.cost) for row in store.usage(by=["model"])]
-    assert sums == [("", 0, 0, 0), ("m1", 12, 0, Decimal("0.5")), ("m2", 7, 2, 0)]
+    assert sums == [("m1", 12, 0, Decimal("0.5")), ("m2", 7, 2, 0)]
+
+
+def test_usage_in_pieces_of_a_message(store: refold.Store, tmp_path: Path) -> None:
+    """A session repeats the usage in each piece, and only the last one has all tokens of the answer."""
+    usage: dict[str, Any] = {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 100}
+    pieces = [{"type": "text", "text": "yo"}, {"type": "tool_use", "id": "t1", "name": "f", "input": {}}]
+    lines: list[dict[str, Any]] = [
+        {
+            "type": "assistant", "uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None,
+            "sessionId": "s1", "timestamp": "2026-11-20T10:00:02Z", "message": {
+                "id": "m1", "role": "assistant", "model": "m1", "content": [piece],
+                "usage": {**usage, "output_tokens": 2 + 18 * number},
+            },
+        }
+        for number, piece in enumerate(pieces)
+    ]  # fmt: skip
+    path = tmp_path / "s1.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    import_file(store, path)
+
+    [row] = store.usage(by=["model"])
+    assert used(row) == ("", "m1", 1, 1, 0, row.tokens_out, 105, 20, 100)
 
 
 @pytest.mark.parametrize("by", ["day", ["hour"]])

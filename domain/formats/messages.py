@@ -13,10 +13,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..canonical import canonical_json
-from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
+from ..canonical import canonical_json, parse_json
+from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ..chat.items import ChatItem, items_from_dict
 from ..chat.state.sequence import Items
+from ..chat.usage import metrics_of
 from ..chat.views import items_as_given, recorded_form
 from ..clock import System
 from ..errors import InvalidInputError
@@ -74,6 +75,8 @@ class Given(NamedTuple):
     messages: list[Any]
     places: list[str]
     system: Any = None
+    # What a single answer used: see `metrics_of`.
+    used: dict[str, Any] | None = None
 
     def as_called(self) -> list[Any]:
         """Return the messages for the fingerprint of a call: without ids and times that were generated."""
@@ -96,11 +99,12 @@ def messages_given(messages: Any, system: Any = None) -> Given:
     if isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], list):
         messages, beside = messages
         system = beside if system is None else system
+    used = None
     if _is_one(messages):
         whole = {} if isinstance(messages, ChatItem) else as_plain_data(messages)
         field = next((name for name in REQUESTS if name in whole and not {"role", "type"} & whole.keys()), None)
         if field is None:
-            messages = [messages]
+            messages, used = [messages], _used(whole) if isinstance(whole, dict) else None
         else:
             beside = whole.get(REQUESTS[field])
             system = beside if system is None else system
@@ -109,7 +113,16 @@ def messages_given(messages: Any, system: Any = None) -> Given:
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise InvalidInputError(f"messages: found {json_kind_of(messages)}, expected a list of messages")
     found = [one for index, message in enumerate(messages) for one in _spread(message, f"messages[{index}]")]
-    return Given([message for _, message in found], [place for place, _ in found], as_plain_data(system))
+    return Given([message for _, message in found], [place for place, _ in found], as_plain_data(system), used)
+
+
+def _used(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the usage and the model that an answer names, under the names of its provider."""
+    usage = answer.get("usage") or answer.get("usage_metadata")
+    response = answer.get("response_metadata")
+    model = answer.get("model") or answer.get("model_version")
+    model = model or (response.get("model_name") if isinstance(response, dict) else None)
+    return metrics_of(usage=usage, model=model) if isinstance(usage, dict) else None
 
 
 def _is_one(given: Any) -> bool:
@@ -199,7 +212,19 @@ def items_of(given: Given, held: Items, *, system_clock: System) -> list[ChatIte
         places = [given.places[number] for number in numbers]
         items += READERS[dialect](messages, system, system_clock=system_clock, places=places)
         system = None
-    return _named(items, held)
+    return _named(_with_usage(items, given.used), held)
+
+
+def _with_usage(items: list[ChatItemEvent], used: dict[str, Any] | None) -> list[ChatItemEvent]:
+    """Return the items of an answer; its usage is stored with the first of them."""
+    if used and items:
+        first, packed = items[0], canonical_json(used, what="the usage")
+        if isinstance(first, MessageAdded):
+            items[0] = msgspec.structs.replace(first, metrics=packed)
+        elif isinstance(first, FunctionCalled):
+            both = {**(parse_json(first.metadata) or {}), **used}
+            items[0] = msgspec.structs.replace(first, metadata=canonical_json(both, what="the usage"))
+    return items
 
 
 def _items_recorded(

@@ -16,6 +16,7 @@ from openai.types.responses import Response
 
 from refold.chat import ChatContext, ChatMessage, FunctionCall, FunctionCallOutput
 from refold.domain.chat.events import ChatItemEvent, Image, MessageAdded
+from refold.domain.chat.usage import usage_of
 from refold.domain.errors import InvalidInputError
 from refold.domain.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from tests.domain.formats.provider_contexts import CONTEXTS
@@ -191,6 +192,22 @@ def test_what_clients_return_is_taken(kind: str) -> None:
     assert output == chat.items[-1]
     messages, _ = chat.to_anthropic_messages()
     assert messages[-1]["content"][0]["content"] == "shipped"
+
+
+def test_the_usage_of_an_answer_is_recorded() -> None:
+    """With its model, for a text or a call, as it is counted by `store.usage()`."""
+    counts = {"usage": {"prompt_tokens": 12, "completion_tokens": 3}, "model": "small-1"}
+    said = {"choices": [{"message": {"role": "assistant", "content": "Hi."}}], **counts}
+    called = {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [CALLED]}}], **counts}
+    chat = ChatContext()
+    for answer in (said, called, ANSWER):
+        chat.add_messages(answer)
+
+    used = [usage_of(chat.recorded_items()[index]) for index in (0, 1, 2)]
+    assert [(one.input_tokens, one.output_tokens, one.model) for one in used] == [
+        (12, 3, "small-1"), (12, 3, "small-1"), (1, 2, "c"),
+    ]  # fmt: skip
+    assert "usage" not in str(chat.to_openai_messages())
 
 
 def test_one_list_may_hold_several_forms() -> None:

@@ -2,14 +2,22 @@
 The content of an item of a queue, a pool or a memory, in the form that an event stores.
 
 A text is stored as text, other JSON in its canonical form, and an msgspec Struct, a pydantic model or a dataclass as
-JSON beside the name of its class. A content is refused if reading it again would not give an equal value.
+JSON beside the name of its class. In any other value, a mark stands for each part that JSON has no form for: its kind,
+and its own JSON. A content is refused if reading it again would not give an equal value.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, DecimalException
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -26,8 +34,71 @@ TOKEN_BYTES = 4
 _CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
 
 
+# The type of a content with marks, and the keys of a mark: the name of its kind, and its JSON.
+MARKED = "marks"
+KIND, OF = "$", "of"
+# The kinds of marks that have no codec: dicts whose keys are not all texts, members of enums, instances of classes.
+DICT, ENUM, INSTANCE = "dict", "enum", "instance"
+PLAIN = (type(None), bool, int, float, str)
+V = TypeVar("V")
+
+
+class Codec(NamedTuple):
+    """How values of a class are written as JSON, and read again; `name` is stored."""
+
+    name: str
+    cls: type
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+
+
+def _in_order(values: Any) -> list[Any]:
+    """Return the members of a set in an order of their own, so that equal sets have equal bytes."""
+    return sorted(values, key=lambda value: canonical_json(_marked(value), what="a member of a set"))
+
+
+# By the name, and by the class; `register_content` adds to them.
+_CODECS = {
+    codec.name: codec
+    for codec in (
+        Codec("datetime", datetime, datetime.isoformat, datetime.fromisoformat),
+        Codec("date", date, date.isoformat, date.fromisoformat),
+        Codec("time", time, time.isoformat, time.fromisoformat),
+        Codec("timedelta", timedelta, lambda it: [it.days, it.seconds, it.microseconds], lambda it: timedelta(*it)),
+        Codec("bytes", bytes, lambda it: b64encode(it).decode(), lambda it: b64decode(it, validate=True)),
+        Codec("decimal", Decimal, str, Decimal),
+        Codec("uuid", UUID, str, UUID),
+        Codec("path", type(Path()), str, Path),
+        Codec("tuple", tuple, list, tuple),
+        Codec("set", set, _in_order, set),
+        Codec("frozenset", frozenset, _in_order, frozenset),
+    )
+}
+_CODEC_OF = {codec.cls: codec for codec in _CODECS.values()}
+
+
+def register_content(cls: type[V], name: str, encode: Callable[[V], Any], decode: Callable[[Any], V]) -> None:
+    """
+    Let items and memories hold values of a class: `encode` returns JSON, or other content, and `decode` reads it.
+
+    `name` is stored in events, so it must stay the same for ever. A program that has not registered it reads the value
+    as data, `{"$": name, "of": JSON}`. Subclasses need a name of their own.
+
+    Raises:
+        InvalidInputError: the name is empty, or another class has it.
+    """
+    known = _CODECS.get(require_unicode(name, "the name of a content"))
+    if not name or name in (DICT, ENUM, INSTANCE) or (known is not None and known.cls is not cls):
+        raise InvalidInputError(f"the name {name!r} is empty or taken: give contents of {cls.__name__} another name")
+    _CODECS[name] = _CODEC_OF[cls] = Codec(name, cls, encode, decode)
+
+
 class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A text, or `json` in canonical form; `type` (`module:name`) is the class if the content is an instance of one."""
+    """
+    A text, or `json` in canonical form.
+
+    `type` (`module:name`) is the class if the content is an instance of one, and `marks` if the JSON has marks.
+    """
 
     text: str | None = None
     json: Json = b""
@@ -44,21 +115,102 @@ def stored_content(value: Any, what: str = "content") -> Content:
     Return `value` in the form that an event stores; `what` names it in the error.
 
     Raises:
-        InvalidInputError: it is neither JSON nor a Struct, model or dataclass that is equal when it is read again.
+        InvalidInputError: it holds a part that is neither JSON, nor a Struct, model or dataclass, nor of a class with a
+            codec; or it is not equal when it is read again.
         LimitExceededError: its lists and dicts are nested too deep.
     """
     if isinstance(value, str):
         # A member of a str enum is a text, but its str() may differ from that text.
         return Content(text=str.__str__(require_unicode(value, what)))
-    if is_typed(value):
-        return _stored_instance(value, what)
-    data = _json(value, what)
-    if parse_json(data) != value:
+    if type(value) not in _CODEC_OF:
+        if is_typed(value):
+            return _stored_instance(value, what)
+        data = _plain_json(value, what)
+        if data is not None:
+            return Content(json=data)
+    return _stored_with_marks(value, what)
+
+
+def _plain_json(value: Any, what: str) -> bytes | None:
+    """Return the canonical form of a value that is JSON, or None."""
+    try:
+        data = _json(value, what)
+    except LimitExceededError:
+        raise
+    except InvalidInputError:
+        return None
+    return data if parse_json(data) == value else None
+
+
+def _stored_with_marks(value: Any, what: str) -> Content:
+    try:
+        marked = _marked(value)
+        content = Content(json=_json(marked, what), type=MARKED)
+        back = restored_content(content)
+        is_same = _marked(back) == marked
+    except LimitExceededError:
+        raise
+    except (InvalidInputError, TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"{what} is {type(value).__name__} and would not come back as it is: take texts, numbers, lists, dicts, "
-            "or a Struct, pydantic model or dataclass"
-        )
-    return Content(json=data)
+            f"{what} cannot be stored as JSON: {error}; `register_content` says how to store instances of a class"
+        ) from error
+    if not is_same:
+        raise InvalidInputError(f"{what} would not come back as it is: {value!r} is read as {back!r}")
+    return content
+
+
+def _marked(value: Any) -> Any:
+    """
+    Return a value as JSON, with marks for the parts that JSON has no form for.
+
+    Raises:
+        TypeError: there is no codec for the class of a part.
+    """
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    codec = _CODEC_OF.get(kind)
+    if codec is not None:
+        plain = codec.encode(value)
+        return {KIND: codec.name, OF: [_marked(one) for one in plain] if type(plain) is list else _marked(plain)}
+    if isinstance(value, Enum):
+        _CLASSES[_name_of(kind)] = kind
+        return {KIND: ENUM, OF: [_name_of(kind), value.name]}
+    if is_typed(value):
+        stored = _stored_instance(value, f"an instance of {kind.__name__}")
+        return {KIND: INSTANCE, OF: [stored.type, parse_json(stored.json)]}
+    if isinstance(value, list):
+        return [_marked(one) for one in value]
+    if isinstance(value, dict):
+        if KIND not in value and all(type(key) is str for key in value):
+            return {key: _marked(one) for key, one in value.items()}
+        pairs = [[_marked(key), _marked(one)] for key, one in value.items()]
+        return {KIND: DICT, OF: sorted(pairs, key=lambda pair: canonical_json(pair[0], what="a key"))}
+    raise TypeError(f"a {kind.__name__} is not JSON")
+
+
+def _unmarked(data: Any) -> Any:
+    """Return the value whose JSON with marks is `data`; a mark of an unknown kind or enum is returned as it is."""
+    if isinstance(data, list):
+        return [_unmarked(one) for one in data]
+    if not isinstance(data, dict):
+        return data
+    if KIND not in data:
+        return {key: _unmarked(one) for key, one in data.items()}
+    kind, of = data[KIND], data[OF]
+    if kind == DICT:
+        return {_unmarked(key): _unmarked(one) for key, one in of}
+    if kind == INSTANCE:
+        return typed_content(*of)
+    if kind == ENUM:
+        cls = _CLASSES.get(of[0]) or _imported(of[0])
+        return cls[of[1]] if cls is not None and issubclass(cls, Enum) else data
+    codec = _CODECS.get(kind)
+    return data if codec is None else codec.decode(_unmarked(of))
+
+
+def _name_of(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def restored_content(content: Content) -> Any:
@@ -98,6 +250,11 @@ def typed_content(type_name: str, value: Any) -> Any:
     Raises:
         InvalidInputError: as for `restored_content`.
     """
+    if type_name == MARKED:
+        try:
+            return _unmarked(value)
+        except (TypeError, ValueError, LookupError, AttributeError, DecimalException) as error:
+            raise InvalidInputError(f"stored content cannot be read: {error}") from error
     cls = _CLASSES.get(type_name) or _imported(type_name)
     if cls is None:
         module = type_name.partition(":")[0]
@@ -112,7 +269,7 @@ def typed_content(type_name: str, value: Any) -> Any:
 
 def _stored_instance(value: Any, what: str) -> Content:
     cls = type(value)
-    name = f"{cls.__module__}:{cls.__qualname__}"
+    name = _name_of(cls)
     try:
         plain = _plain_instance(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -156,4 +313,4 @@ def _imported(type_name: str) -> type | None:
 
 
 def _is_stored_by_name(cls: type) -> bool:
-    return issubclass(cls, msgspec.Struct | BaseModel)
+    return issubclass(cls, msgspec.Struct | BaseModel | Enum)

@@ -35,7 +35,7 @@ class MemoryRecord(BaseModel):
     """
     A thing to remember, in a scope (`user:42`) and under a key.
 
-    `value` is a JSON value, or an msgspec Struct, a pydantic model or a dataclass. `timestamp` is when the key was
+    `value` is content, as of an item of a queue. `timestamp` is when the key was
     first remembered, `updated_at` when it was last remembered. A record that was read is a copy: to change it, `put` it
     again.
     """

@@ -21,7 +21,7 @@ class ContextItem(Generic[T]):
     """
     An item of context: its content, its description, and its id in a pool.
 
-    `content` is a JSON value, or an msgspec Struct, a pydantic model or a dataclass.
+    `content` is JSON, an msgspec Struct, a pydantic model or a dataclass, or holds other types; see `register_content`.
     """
 
     content: T

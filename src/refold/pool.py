@@ -14,6 +14,7 @@ from refold.domain.agent.errors import (
 )
 from refold.domain.agent.tool import AsyncGenTool, BaseTool, Tool, ToolMetadata, ToolRegistry, tool
 from refold.domain.agent.turn import StopReason, Turn, TurnMetadata, safe_execution
+from refold.domain.content import register_content
 from refold.domain.hooks.hook import (
     AgentHook,
     ContextPoolHook,
@@ -93,6 +94,7 @@ __all__ = [
     "inject_context_deps",
     "merge_kwargs",
     "rebuild_hooks_from_serialization",
+    "register_content",
     "safe_execution",
     "serialize_hooks_by_type",
     "tool",

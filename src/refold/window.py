@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from refold.domain.content import register_content
 from refold.domain.memory.memory import InMemoryMemoryStore, Memory, MemoryAt, MemoryScope, ScopeAt
 from refold.domain.memory.records import MemoryChange, MemoryKind, MemoryRecord, MemoryStore
 from refold.domain.window.items import ContextItem, DroppedItem, EvictedItem
@@ -26,4 +27,5 @@ __all__ = [
     "ReadOnlyContextWindow",
     "ScopeAt",
     "SqliteMemoryStore",
+    "register_content",
 ]

@@ -145,7 +145,7 @@ async def test_any_value(memory: InMemoryMemoryStore, value: Any) -> None:
     assert (await memory.search(scope="s"))[0].value == value
 
 
-@pytest.mark.parametrize("value", [{1: 2}, (1, 2), {"a"}, float("nan"), datetime(2026, 1, 1, tzinfo=UTC), "\ud800"])
+@pytest.mark.parametrize("value", [object(), [float("nan")], float("nan"), "\ud800"])
 async def test_a_value_that_would_not_come_back(memory: InMemoryMemoryStore, value: Any) -> None:
     """A4.5: it is refused, where the seed kept another one."""
     with pytest.raises(InvalidInputError, match="the value of 'k'"):

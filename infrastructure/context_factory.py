@@ -342,7 +342,7 @@ def _settled(given: ContextInitOptions | None, known: _Held | None, *, is_new: b
     url = known.options.database_url
     if given.database_url not in (None, url):
         raise InvalidInputError(
-            f"{known.run.stream} was made with the database {url!r}, not {given.database_url!r}: release it first"
+            f"{known.run.stream_id} was made with the database {url!r}, not {given.database_url!r}: release it first"
         )
     return replace(given, database_url=url) if is_new else known.options
 

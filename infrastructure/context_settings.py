@@ -54,7 +54,7 @@ class ContainerSettings(NamedTuple):
         has = container.shown_state
         if self.limit not in (None, has.limit) or self.tags not in (None, has.tags):
             raise InvalidInputError(
-                f"{container.stream} has the limit {has.limit} and the tags {list(has.tags)}: leave them out, or "
+                f"{container.stream_id} has the limit {has.limit} and the tags {list(has.tags)}: leave them out, or "
                 "change them with change_settings()"
             )
         return container
@@ -77,8 +77,8 @@ class WindowSettings(NamedTuple):
         window = ContextWindow.standing_on(journal, home_of(journal), counter=self.counter, trace=trace)
         if self.max_tokens not in (None, window.max_tokens) or self.policy not in (None, window.policy):
             raise InvalidInputError(
-                f"{window.stream} has max_tokens {window.max_tokens} and the policy {window.policy!r}: leave them out, "
-                "or set them on the window, which is an event"
+                f"{window.stream_id} has max_tokens {window.max_tokens} and the policy {window.policy!r}: leave "
+                "them out, or set them on the window, which is an event"
             )
         return window
 

@@ -72,11 +72,11 @@ SHOWN = {
 ITSELF = ("Self", "ForkedChat")
 # Properties that never wait for a disk or for another thread.
 PLAIN = (
-    "id", "stream", "stream_kind", "root", "is_detached", "came_between", "readonly", "approvals",
+    "id", "stream_id", "stream_kind", "root", "is_detached", "came_between", "readonly", "approvals",
     "user_id", "session_id", "run_id", "sub_id", "scope", "moment",
 )  # fmt: skip
 # Methods that only return an object for `async with`.
-ENTERED = ("stream_message",)
+ENTERED = ("stream",)
 # They are calls of the store itself, or of no use in an event loop: `attach` and `adopted_events` serve `adopt`, the
 # recorder is for sync applications, and `run_projections` blocks until it is stopped.
 LEFT_OUT = ("attach", "adopted_events", "transaction", "close", "recorder", "run_projections", "aflush")

@@ -48,7 +48,7 @@ def stream(bench: Bench, database: str) -> Iterator[Row]:
 
 
 def _write(chat: ChatContext, deltas: list[str]) -> None:
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         for delta in deltas:
             out.write(delta)
 

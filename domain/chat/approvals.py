@@ -42,26 +42,26 @@ class Approvals:
             NotFoundError: the context never held such a call.
         """
         items = self._context._state.items
-        return items.approval(find_call(self._context.stream, call, items).ordinal)
+        return items.approval(find_call(self._context.stream_id, call, items).ordinal)
 
     def request(
         self, call: str, *, by: str | None = None, because: str | None = None, idempotency_key: str | None = None
     ) -> Approval:
         """Let a call wait for a decision."""
-        return self._decide(DecideCall(self._context.stream, call, "requested", by, because), idempotency_key)
+        return self._decide(DecideCall(self._context.stream_id, call, "requested", by, because), idempotency_key)
 
     def approve(
         self, call: str, *, by: str, because: str | None = None, idempotency_key: str | None = None
     ) -> Approval:
         """Allow a call to run as the model made it."""
-        return self._decide(DecideCall(self._context.stream, call, "approved", by, because), idempotency_key)
+        return self._decide(DecideCall(self._context.stream_id, call, "approved", by, because), idempotency_key)
 
     def reject(self, call: str, *, by: str, because: str | None = None, idempotency_key: str | None = None) -> Approval:
         """Forbid a call to run; it gets an output, marked as an error, that says by whom and why."""
         text = f"This call was rejected by {by} and did not run." + (f" Reason: {because}" if because else "")
         output = make_event(FunctionReturned, **self._new("output_"), name="", call_id=call, output=text, is_error=True)
         assert isinstance(output, FunctionReturned), "an output is recorded as one"
-        command = DecideCall(self._context.stream, call, "rejected", by, because, output=output)
+        command = DecideCall(self._context.stream_id, call, "rejected", by, because, output=output)
         return self._decide(command, idempotency_key)
 
     def change(
@@ -86,7 +86,7 @@ class Approvals:
         _require_object(text)
         changed = make_event(FunctionCalled, **self._new("call_"), name="", arguments=text, call_id=call)
         assert isinstance(changed, FunctionCalled), "a call is recorded as one"
-        command = DecideCall(self._context.stream, call, "changed", by, because, changed=changed)
+        command = DecideCall(self._context.stream_id, call, "changed", by, because, changed=changed)
         return self._decide(command, idempotency_key)
 
     def pending(self) -> list[PendingCall]:

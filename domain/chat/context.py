@@ -249,9 +249,9 @@ class ChatContext(ChatView["ChatContext"]):
             return self._replace_instructions(event, expected_version, idempotency_key, made_up)
         return self._add(ChatMessage, event, expected_version, idempotency_key, made_up)
 
-    def stream_message(self, role: ChatRole | str = "assistant", *, agent_id: str | None = None) -> MessageStream:
+    def stream(self, role: ChatRole | str = "assistant", *, agent_id: str | None = None) -> MessageStream:
         """
-        Return a message that is written piece by piece: `with chat.stream_message() as out: out.write(delta)`.
+        Return a message that is written piece by piece: `with chat.stream() as out: out.write(delta)`.
 
         Raises:
             pydantic.ValidationError: the role is invalid (a ValueError).
@@ -941,7 +941,7 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             NotFoundError: there is no such call, or a fork began with it: then ask the context that made it.
         """
-        return self._view(ReadOnlyChatContext, version_before(self.stream, call_id, self._journal.state.items))
+        return self._view(ReadOnlyChatContext, version_before(self.stream_id, call_id, self._journal.state.items))
 
     @property
     def readonly(self) -> ReadOnlyChatContext:

@@ -40,9 +40,9 @@ def seen_from(
     """
     other._source.settle()
     if other._home.is_shared_with(home):
-        yield _side(other.stream, other.version, other._state), key
+        yield _side(other.stream_id, other.version, other._state), key
         return
-    copy = adopted_copy(other._home.log, other.stream, beside=stream, root=root, system=home.system)
+    copy = adopted_copy(other._home.log, other.stream_id, beside=stream, root=root, system=home.system)
     events = copy.log.read_events(copy.stream, until=other.version)
     state = CHAT.fold(CHAT.initial_state, complete(copy.log, events))
     side = _side(copy.stream, other.version, state)
@@ -87,7 +87,7 @@ def other_as_given(other: ChatView[Any], home: Home) -> tuple[object, ...]:
     """
     is_nameless = other.is_detached and not other._home.is_shared_with(home)
     held = [as_given(item, *MADE_UP) for item in other._state.items] if is_nameless else None
-    return other.stream, other._version_asked, held
+    return other.stream_id, other._version_asked, held
 
 
 def _side(stream: str, version: int, state: ChatState) -> OtherSide:

@@ -34,7 +34,7 @@ LAST_BLANK = re.compile(r".*\s", re.DOTALL)
 
 class MessageStream:
     """
-    A message that is being written: `with chat.stream_message("assistant") as out: out.write(delta)`.
+    A message that is being written: `with chat.stream("assistant") as out: out.write(delta)`.
 
     The message is in the context from the first text on, so that a request made in the block does not hold it. Leaving
     the block completes the message; an exception leaves it incomplete, with the exception as the reason. It is for one

@@ -328,7 +328,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         source = self._source
         if source.is_loaded:
             return source.state.items[-count:]
-        found = last_items(source.journal.log, Ref(self.version, self.stream), self._last_events, count)
+        found = last_items(source.journal.log, Ref(self.version, self.stream_id), self._last_events, count)
         # An edit may name fewer items than asked for; then the whole context is loaded.
         return source.state.items[-count:] if found is None else found
 
@@ -445,7 +445,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     def _parent(self) -> Parent:
         # The child's first event refers to events of the parent, so those must be written first.
         self._source.settle()
-        state, stream = self._state, self.stream
+        state, stream = self._state, self.stream_id
         opened = state.opened
         if opened is None:
             raise InvalidInputError(f"{stream}@{self.version} is before the context began: fork a later version")
@@ -463,7 +463,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         home = self._home
         event = forked.event if isinstance(forked, Resolved) else forked
         assert isinstance(event, Forked), "a fork begins with one"
-        made_up = home.child_id(self.stream, self._state.ancestry, key) if context_id is None else context_id
+        made_up = home.child_id(self.stream_id, self._state.ancestry, key) if context_id is None else context_id
         stream = stream_id("chat", made_up)
         journal: Journal[ChatState] = Journal(
             home.log,
@@ -475,7 +475,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         )
         begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
         try:
-            call = (*call, self.stream, self._version_asked)
+            call = (*call, self.stream_id, self._version_asked)
             journal.execute(begin, call=call, idempotency_key=key, catch_up=False)
         except ConcurrencyError as error:
             raise InvalidInputError(f"{stream} exists already: fork under another id") from error

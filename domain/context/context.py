@@ -273,17 +273,17 @@ class Context(Generic[S]):
     @property
     def id(self) -> str:
         """The context's id within its store; "detached" without one."""
-        return split_stream_id(self.stream)[1]
+        return split_stream_id(self.stream_id)[1]
 
     @property
-    def stream(self) -> str:
+    def stream_id(self) -> str:
         """The stream that holds the context's events."""
         return self._source.journal.place.stream
 
     @property
     def stream_kind(self) -> str:
         """The kind of context: the first part of its stream's id."""
-        return split_stream_id(self.stream)[0]
+        return split_stream_id(self.stream_id)[0]
 
     @property
     def root(self) -> str:
@@ -313,7 +313,7 @@ class Context(Generic[S]):
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
         """Return the events that a store must append to store this detached context as `stream`."""
-        return adopted_events(self._writer.log, self.stream, stream, root=root)
+        return adopted_events(self._writer.log, self.stream_id, stream, root=root)
 
     # Recording
 
@@ -389,7 +389,7 @@ class Context(Generic[S]):
         self._require_writer()
         named = self.version if version is None else require_whole(version, "the version", least=None)
         if not 0 < named <= self.version:
-            raise NotFoundError(f"{self.stream} has no version {named}: it is at {self.version}")
+            raise NotFoundError(f"{self.stream_id} has no version {named}: it is at {self.version}")
         command, call = self._naming(name, named), ("name_version", name, version)
         outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
         first: Any = outcome.events[0] if outcome.replayed and outcome.events else None

@@ -144,8 +144,8 @@ class MemoryScope(Context[MemoryState]):
         call = ("restore", key)
         outcome = self._writer.repeated(call, idempotency_key)
         if outcome is None:
-            items = forgotten(self.recorded_events(until=self.version), self.stream, key)
-            command = Restore(self.stream, tuple(held for held, _ in items))
+            items = forgotten(self.recorded_events(until=self.version), self.stream_id, key)
+            command = Restore(self.stream_id, tuple(held for held, _ in items))
             outcome = self._record(command, expected_version, idempotency_key, catch_up=False, call=call)
         return sum(event.change.items for event in outcome.events if isinstance(event, MemoryRestored))
 

@@ -94,7 +94,7 @@ class Owner(Protocol):
     kind: ClassVar[Kind]
 
     @property
-    def stream(self) -> str:
+    def stream_id(self) -> str:
         """The stream that holds its events."""
 
     @property
@@ -240,7 +240,7 @@ class Evicting(Change):
         return ("evict", self._births, self._reason)
 
     def _leaving(self, container: Owner, state: ContainerState) -> list[Held]:
-        stream = container.stream
+        stream = container.stream_id
         refs = dict.fromkeys(ref_of(birth, stream) for birth in self._births)
         return named_items(state, list(refs), stream)
 
@@ -271,7 +271,7 @@ class Restoring(Change):
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Look the items up in the log, since the state holds only present items."""
-        self._items = returning(container.stream, container.completed_events(state.version), self._names)
+        self._items = returning(container.stream_id, container.completed_events(state.version), self._names)
         return Restore(tuple(self._items))
 
     async def announce(self, container: Owner, stage: Stage) -> None:

@@ -254,7 +254,7 @@ class Container(Context[ContainerState], Generic[T]):
     @property
     def births(self) -> list[str]:
         """The name of each item's origin, `stream@version`, in order. `evict` and `restore` take these names."""
-        return [str(held.ref.within(self.stream)) for held in self._state.items.values()]
+        return [str(held.ref.within(self.stream_id)) for held in self._state.items.values()]
 
     def _shown(self) -> list[ContextItem[T]]:
         return [held.item for held in self._state.items.values()]
@@ -273,7 +273,7 @@ class Container(Context[ContainerState], Generic[T]):
 
     def evicted(self) -> list[EvictedItem]:
         """Return the items that left and were not restored, in the order in which they left, each with how and why."""
-        return departed(self.stream, self.completed_events(self.version))
+        return departed(self.stream_id, self.completed_events(self.version))
 
     # Changing
 

@@ -202,8 +202,8 @@ async def merge_into(
     container._require_writer()
     if other.kind is not container.kind:
         raise InvalidInputError(f"a {other.kind.name} cannot be merged into a {container.kind.name}")
-    if other.stream == container.stream and other.log is container.log:
-        raise InvalidInputError(f"{container.stream} cannot be merged into itself")
+    if other.stream_id == container.stream_id and other.log is container.log:
+        raise InvalidInputError(f"{container.stream_id} cannot be merged into itself")
     if isinstance(rule, str) and rule not in RULES:
         raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
     if other.log is container.log:
@@ -215,7 +215,7 @@ async def merge_into(
 
 def _flushed_side(other: Container[Any]) -> Side:
     other.flush()
-    return _side(other.log, other.stream, other.version)
+    return _side(other.log, other.stream_id, other.version)
 
 
 async def _adopt_and_merge(
@@ -230,7 +230,7 @@ async def _adopt_and_merge(
     def read() -> tuple[Sequence[NewEvents], Merging]:
         other.flush()
         system = container._home.system
-        copy = adopted_copy(other.log, other.stream, beside=container.stream, root=container.root, system=system)
+        copy = adopted_copy(other.log, other.stream_id, beside=container.stream_id, root=container.root, system=system)
         return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
 
     copied, change = await reading(other, read)
@@ -259,11 +259,11 @@ class Merging(Change):
         """Return the other side and the rule; for a detached one, whose name identifies nothing, also its items."""
         other, rule = self._other, self._rule
         held = other.added_events() if other.is_detached and other.log is not self._log else None
-        return ("merge", other.stream, other._version_asked, held, rule if isinstance(rule, str) else "function")
+        return ("merge", other.stream_id, other._version_asked, held, rule if isinstance(rule, str) else "function")
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Compare both sides with the last point at which they were the same."""
-        ours = _seen(container.stream, state.version, container.completed_events(state.version))
+        ours = _seen(container.stream_id, state.version, container.completed_events(state.version))
         base = _base_of(ours, self._theirs)
         if container.kind.name == "queue":
             merge = merged_queue(ours, self._theirs, base)
@@ -279,7 +279,7 @@ class Merging(Change):
         if base is None:
             return {}
         # Where `other` is in another log, only its own copy knows its streams, and only this log knows ours.
-        log = container.log if base.stream == container.stream else self._log
+        log = container.log if base.stream == container.stream_id else self._log
         events = complete(log, log.read_events(base.stream, until=base.version))
         held = fold(EMPTY, events).items.items()
         return {str(key): one.ref.within(base.stream) for key, one in held}
@@ -389,7 +389,7 @@ def branch_of(
     event = _branched(parent, limit)
     home = parent._home
     if context_id is None:
-        context_id = home.child_id(parent.stream, parent.shown_state.ancestry, key)
+        context_id = home.child_id(parent.stream_id, parent.shown_state.ancestry, key)
     stream = stream_id(parent.kind.name, context_id)
     journal: Journal[ContainerState] = Journal(
         home.log,
@@ -400,7 +400,7 @@ def branch_of(
         base=fold(parent.recorded_state, (event,)),
     )
     try:
-        call = ("branch", parent.stream, parent._version_asked, limit)
+        call = ("branch", parent.stream_id, parent._version_asked, limit)
         journal.execute(Begin(event), call=call, idempotency_key=key, catch_up=False)
     except ConcurrencyError as error:
         raise InvalidInputError(f"{stream} exists already: branch under another id") from error
@@ -413,15 +413,15 @@ def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:
     state = parent.recorded_state
     opened = state.opened
     if opened is None:
-        raise InvalidInputError(f"{parent.stream}@{parent.version} is before it began: branch a later version")
+        raise InvalidInputError(f"{parent.stream_id}@{parent.version} is before it began: branch a later version")
     total = Totals()
     kept = state.items.values()
     for held in kept if limit is None else kept[-limit:]:
         total += held.totals
     return parent.kind.branched(
-        parent=parent.stream,
+        parent=parent.stream_id,
         version=parent.version,
-        lineage=(*state.ancestry, Segment(parent.stream, parent.version)),
+        lineage=(*state.ancestry, Segment(parent.stream_id, parent.version)),
         root=parent.root,
         limit=limit,
         tags=state.tags,

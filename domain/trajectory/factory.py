@@ -73,7 +73,7 @@ class RunFactory:
         identity = RunId(user_id, session_id, run_id, sub_id)
         run = self._runs.get(identity)
         if run is not None and not run._journal.is_void:
-            _require_same(run.agent, run.stream, agent)
+            _require_same(run.agent, run.stream_id, agent)
             return run
         return self._opened(identity, agent, restore=restore, create=create)
 

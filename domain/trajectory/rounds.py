@@ -131,7 +131,7 @@ def export_round(run: Run) -> RoundRecord:
     state = run._state
     recorded = run.recorded_events(until=state.version)
     if len(recorded) < state.version:
-        raise DecisionRefusedError(f"{run.stream} is being changed by a transaction: tell of it when that has ended")
+        raise DecisionRefusedError(f"{run.stream_id} is being changed by a transaction: tell of it when that has ended")
     # Without the earlier rounds, so edges to them are left out.
     graph = RunGraph(msgspec.structs.replace(state, past=()))
     refs = list(graph.vertices())
@@ -281,7 +281,7 @@ def import_round(run: Run, record: RoundRecord) -> None:
         DecisionRefusedError: the run has nodes or messages.
     """
     if run._state.vertices or run._state.messages:
-        raise DecisionRefusedError(f"{run.stream} holds something already: a round is brought into an empty run")
+        raise DecisionRefusedError(f"{run.stream_id} holds something already: a round is brought into an empty run")
     _RoundImport(run, record).carry_out()
 
 

@@ -577,7 +577,7 @@ class Run(Context[RunState]):
         # After its store is closed, the portrait cannot be recorded, so the error is ignored.
         with suppress(StorageClosedError):
             async with self._semaphore.hold():
-                with acting(actor=actor, because=f"{ref.stream or self.stream}@{ref.version}"):
+                with acting(actor=actor, because=f"{ref.stream or self.stream_id}@{ref.version}"):
                     request = await in_daemon_thread(self._request_portrait, ref, asking.model)
                 if request is not None:
                     with acting(actor=actor, because=request):
@@ -590,7 +590,7 @@ class Run(Context[RunState]):
             return None
         since = enumerate(self._journal.events(after=before, until=self.version), before + 1)
         versions = [number for number, event in since if isinstance(event, PortraitRequested) and event.node == ref]
-        return f"{self.stream}@{versions[-1]}"
+        return f"{self.stream_id}@{versions[-1]}"
 
     async def _describe(self, ref: Ref, asking: Asking) -> None:
         """Ask until there is an answer, or the node needs none any more."""
@@ -653,7 +653,7 @@ class Run(Context[RunState]):
         """
         self.flush()
         graph = self._graph
-        return node_versions(graph, self._journal.log, self.stream, self._ever_named(name))
+        return node_versions(graph, self._journal.log, self.stream_id, self._ever_named(name))
 
     def history(self, name: str, attribute: str | None = None) -> list[AttributeVersion]:
         """
@@ -853,7 +853,7 @@ class Run(Context[RunState]):
         if stream != self.identity.stream:
             raise InvalidInputError(f"{self.id} can be adopted under its own id alone: store.adopt(run, run.id)")
         self.flush()
-        return adopted_events(self._writer.log, self.stream, stream, root=self.session_id, keep_names=True)
+        return adopted_events(self._writer.log, self.stream_id, stream, root=self.session_id, keep_names=True)
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
         """Continue in a store's log, which holds the same events; `store.adopt` uses this."""

@@ -224,7 +224,7 @@ class ContextWindow(Context[WindowState]):
     @property
     def births(self) -> list[str]:
         """The name of each item's origin, `stream@version`, in order. `evict` and `restore` take these names."""
-        return [f"{self.stream}@{held.version}" for held in self._state.held.in_order()]
+        return [f"{self.stream_id}@{held.version}" for held in self._state.held.in_order()]
 
     def get(self, key: str) -> ContextItem | None:
         """Return the last item with a key, or None."""
@@ -255,7 +255,7 @@ class ContextWindow(Context[WindowState]):
 
     def _departures(self) -> Departures:
         self.flush()
-        return Departures(self._journal.log, self.stream, self.version)
+        return Departures(self._journal.log, self.stream_id, self.version)
 
     def _forget_shown(self) -> None:
         self._shown = None
@@ -357,7 +357,7 @@ class ContextWindow(Context[WindowState]):
         call = ("restore", versions)
         if self._writer.repeated(call, idempotency_key):
             return
-        command = Restore(self.stream, tuple(self._departures().returning(versions)))
+        command = Restore(self.stream_id, tuple(self._departures().returning(versions)))
         self._record(command, expected_version, idempotency_key, catch_up=False, call=call)
 
     def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
@@ -373,10 +373,10 @@ class ContextWindow(Context[WindowState]):
         self._record(command, None, None, catch_up=False)
 
     def _versions(self, births: Iterable[str]) -> tuple[int, ...]:
-        refs = [ref_of(birth, self.stream) for birth in births]
+        refs = [ref_of(birth, self.stream_id) for birth in births]
         for birth, ref in zip(births, refs, strict=True):
-            if ref.stream != self.stream:
-                raise NotFoundError(f"{birth} is no item of {self.stream}")
+            if ref.stream != self.stream_id:
+                raise NotFoundError(f"{birth} is no item of {self.stream_id}")
         return tuple(ref.version for ref in refs)
 
     def _naming(self, name: str, version: int) -> NameVersion:

@@ -43,7 +43,7 @@ class AsyncChat(AsyncProxy["ChatContext"]):
     """A chat whose calls are awaited."""
 
     id = plain(lambda: _chat.id)
-    stream = plain(lambda: _chat.stream)
+    stream_id = plain(lambda: _chat.stream_id)
     stream_kind = plain(lambda: _chat.stream_kind)
     root = plain(lambda: _chat.root)
     version = value(lambda: _chat.version)
@@ -83,7 +83,7 @@ class AsyncChat(AsyncProxy["ChatContext"]):
     fork_brief = returning(lambda: _chat.fork_brief, lambda: AsyncChat)
     copy = returning(lambda: _chat.copy, lambda: AsyncChat)
     add_message = awaited(lambda: _chat.add_message)
-    stream_message = plain(lambda: _chat.stream_message)
+    stream = plain(lambda: _chat.stream)
     add_function_call = awaited(lambda: _chat.add_function_call)
     add_function_output = awaited(lambda: _chat.add_function_output)
     answer_call = awaited(lambda: _chat.answer_call)
@@ -126,7 +126,7 @@ class AsyncQueue(AsyncProxy["ContextQueue[Any]"]):
     """A queue whose calls are awaited."""
 
     id = plain(lambda: _queue.id)
-    stream = plain(lambda: _queue.stream)
+    stream_id = plain(lambda: _queue.stream_id)
     stream_kind = plain(lambda: _queue.stream_kind)
     root = plain(lambda: _queue.root)
     version = value(lambda: _queue.version)
@@ -161,7 +161,7 @@ class AsyncPool(AsyncProxy["ContextPool[Any]"]):
     """A pool whose calls are awaited."""
 
     id = plain(lambda: _pool.id)
-    stream = plain(lambda: _pool.stream)
+    stream_id = plain(lambda: _pool.stream_id)
     stream_kind = plain(lambda: _pool.stream_kind)
     root = plain(lambda: _pool.root)
     version = value(lambda: _pool.version)
@@ -199,7 +199,7 @@ class AsyncBudgetWindow(AsyncProxy["ContextWindow"]):
     """A window whose calls are awaited."""
 
     id = plain(lambda: _budget_window.id)
-    stream = plain(lambda: _budget_window.stream)
+    stream_id = plain(lambda: _budget_window.stream_id)
     stream_kind = plain(lambda: _budget_window.stream_kind)
     root = plain(lambda: _budget_window.root)
     version = value(lambda: _budget_window.version)
@@ -262,7 +262,7 @@ class AsyncMemoryScope(AsyncProxy["MemoryScope"]):
     """A scope of a memory whose calls are awaited."""
 
     id = plain(lambda: _memory_scope.id)
-    stream = plain(lambda: _memory_scope.stream)
+    stream_id = plain(lambda: _memory_scope.stream_id)
     stream_kind = plain(lambda: _memory_scope.stream_kind)
     root = plain(lambda: _memory_scope.root)
     version = value(lambda: _memory_scope.version)
@@ -291,7 +291,7 @@ class AsyncRun(AsyncProxy["Run"]):
     """A run whose calls are awaited."""
 
     id = plain(lambda: _run.id)
-    stream = plain(lambda: _run.stream)
+    stream_id = plain(lambda: _run.stream_id)
     stream_kind = plain(lambda: _run.stream_kind)
     root = plain(lambda: _run.root)
     version = value(lambda: _run.version)

@@ -179,7 +179,7 @@ def _explain_chat(target: ChatContext, merged: list[Merged], conflicts: list[Con
 def merge_containers(target: Container[Any], source: Container[Any], *, rule: str, as_json: bool) -> None:
     """Merge the new items of a queue or a pool into another one of the same kind, and print the result."""
     departures = departures_of(source)
-    theirs = Side(source.stream, source.version, departures.state, departures.gone())
+    theirs = Side(source.stream_id, source.version, departures.state, departures.gone())
     merging = Merging(theirs, source.log, rule, source)
     events = changed(target, lambda state: merging.prepare(target, state))
     merged = [event for event in events if isinstance(event, MergedEvent)]
@@ -193,8 +193,8 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
         "items": len(taken),
         "tokens": tokens,
         "conflicts": [{"kind": "item", "item": one.id, "rule": one.rule, "kept": one.kept} for one in conflicts],
-        "dropped": named_shapes(dropped, target.stream),
-        "evicted": named_shapes(evicted, target.stream),
+        "dropped": named_shapes(dropped, target.stream_id),
+        "evicted": named_shapes(evicted, target.stream_id),
     }
     said = f"{counted(len(taken), 'item')} taken from {one_line(source.id)}@{source.version}, about {tokens:,} tokens"
     said += f"; {counted(len(dropped), 'item')} dropped" if dropped else ""
@@ -207,7 +207,7 @@ def _explain_container(
     target: Container[Any], merged: Sequence[MergedEvent], conflicts: Sequence[PoolConflictResolved]
 ) -> None:
     if not merged:
-        note(f"{target.stream} has nothing to take from there that it did not have before: nothing was changed")
+        note(f"{target.stream_id} has nothing to take from there that it did not have before: nothing was changed")
     for one in conflicts:
         other = "theirs" if one.kept == "ours" else "ours"
         note(f"both sides changed {one.id!r}: {one.kept} kept (--on-conflict {other} would have kept the other)")

@@ -60,7 +60,7 @@ def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:
     for name, ordinal in found.items():
         if ordinal is None:
             raise NotFoundError(
-                f"{chat.stream} has no item {name!r}: `refold show {quote(chat.stream)} --ids` lists them, with "
+                f"{chat.stream_id} has no item {name!r}: `refold show {quote(chat.stream_id)} --ids` lists them, with "
                 "--evicted those that left the view"
             )
     return [held.arena.items[ordinal].id for ordinal in found.values() if ordinal is not None]

@@ -143,7 +143,7 @@ def _places(stream: str, name: str) -> list[Ref]:
 
 def born(container: Container[Any], spans: Iterable[Span]) -> list[Held]:
     """Return the items that events of a container name, read from the events that first recorded them."""
-    refs = [ref.within(container.stream) for ref in refs_of(spans)]
+    refs = [ref.within(container.stream_id) for ref in refs_of(spans)]
     found = births(container.log, refs)
     return [Held(ref, found[ref].event) for ref in refs]
 
@@ -155,8 +155,8 @@ def made_room(container: Container[Any], events: Iterable[Event]) -> list[Held]:
 
 def departures_of(container: Container[Any]) -> Departures:
     """Return the items that left a container up to the version that it shows."""
-    departures = Departures(container.stream)
-    departures.go_on(complete(container.log, container.log.read_events(container.stream, until=container.version)))
+    departures = Departures(container.stream_id)
+    departures.go_on(complete(container.log, container.log.read_events(container.stream_id, until=container.version)))
     return departures
 
 
@@ -197,7 +197,7 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
 def add_to(container: Container[Any], item: ContextItem[Any], *, as_json: bool) -> None:
     """Add an item, and print the result."""
     events = changed(container, lambda _: Add((container.added_event(item),)))
-    stream, event, evicted = container.stream, events[-1], made_room(container, events)
+    stream, event, evicted = container.stream_id, events[-1], made_room(container, events)
     old = event.old if isinstance(event, PoolReplaced) else None
     shape = {
         "item": named_shape(Ref(container.version), stream, item.id),
@@ -233,7 +233,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
     ) -> None:
         with changing(location, actor) as store:
             container = container_in(store, stream_of(store, context, (kind,)))
-            stream = container.stream
+            stream = container.stream_id
             way_out = f"to take out: `refold {kind} show {quote(container.id)}` lists what there is"
             leaving = named_items(stream, held_in(stream, container.shown_state), items, way_out)
             with store.transaction():
@@ -279,7 +279,7 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
     def command(context: str, items: tuple[str, ...], actor: str, location: str, as_json: bool) -> None:
         with changing(location, actor) as store:
             container = container_in(store, stream_of(store, context, (kind,)))
-            stream = container.stream
+            stream = container.stream_id
             way_out = f"to restore: `refold {kind} show {quote(container.id)} --evicted` lists what left"
             left = {ref: Held(ref, one.held.event) for ref, one in departures_of(container).gone().items()}
             back = named_items(stream, left, items, way_out)

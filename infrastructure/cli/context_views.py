@@ -292,7 +292,7 @@ class SeenRun:
 
     def __init__(self, log: Log, run: Run, version: int) -> None:
         self.log, self.version, self.head = log, version, run.version
-        self.stream = run.stream
+        self.stream = run.stream_id
         self.run = run.at(version)
 
 

@@ -37,8 +37,8 @@ def evict(context: str, items: tuple[str, ...], reason: str | None, actor: str, 
         named = named_items(chat, items)
         pinned = {*chat.pinned_ids()}.intersection(named)
         if pinned:
-            way_out = f"`refold unpin {quote(chat.stream)} {quote(min(pinned))}` lets it go"
-            raise InvalidInputError(f"item {min(pinned)!r} of {chat.stream} is pinned: {way_out}")
+            way_out = f"`refold unpin {quote(chat.stream_id)} {quote(min(pinned))}` lets it go"
+            raise InvalidInputError(f"item {min(pinned)!r} of {chat.stream_id} is pinned: {way_out}")
         eviction = chat.evict(named, reason=reason)
         report(chat, _sentence(eviction), _shape(eviction), as_json=as_json)
     if not eviction.item_ids:

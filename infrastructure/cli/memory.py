@@ -107,7 +107,7 @@ def remove(
     def forget(shown: MemoryScope, key: str | None) -> None:
         if not shown.forget(key, reason=reason) and key is not None:
             way_out = f"`refold memory show {quote(shown.id)}` lists what there is"
-            raise NotFoundError(f"nothing is remembered in {shown.stream} under {key!r}: {way_out}")
+            raise NotFoundError(f"nothing is remembered in {shown.stream_id} under {key!r}: {way_out}")
 
     _require_choice(items, is_all)
     with changing(location, actor) as store:
@@ -153,13 +153,13 @@ def _changed(
         for key in dict.fromkeys(keys) or (None,):
             change(shown, key)
     refs = [
-        ref.within(shown.stream)
+        ref.within(shown.stream_id)
         for recorded in shown.recorded_events(after=before, until=shown.version)
         if isinstance(recorded.event, kind)
         for ref in refs_of(recorded.event.items)
     ]
     born = births(store.log, refs)
-    named = [named_shape(ref, shown.stream, born[ref].event.key) for ref in refs]
+    named = [named_shape(ref, shown.stream_id, born[ref].event.key) for ref in refs]
     report(shown, f"{counted(len(refs), 'record')} {done}", {"items": named}, as_json=as_json)
     if not refs:
         note(f"there is nothing to be {done}: nothing was changed")
@@ -256,8 +256,8 @@ def add(
         (recorded,) = chosen.recorded_events(after=chosen.version - 1, until=chosen.version)
         old = recorded.event.replaced
         shape = {
-            "item": named_shape(Ref(recorded.version), chosen.stream, key),
-            "replaced": None if old is None else named_shape(old, chosen.stream, key),
+            "item": named_shape(Ref(recorded.version), chosen.stream_id, key),
+            "replaced": None if old is None else named_shape(old, chosen.stream_id, key),
         }
         instead = f", in the place of {source_of('', old.version)}" if old else ""
         report(chosen, f"{one_line(key)} remembered{instead}", shape, as_json=as_json)

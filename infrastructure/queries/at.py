@@ -163,7 +163,7 @@ class StoreAt:
         then = self._store.chat(context_id, create=False).at(self.moment)
         view = self._existing(then, f"chat:{context_id}")
         # The totals come from the table of growth, so the chat need not be read for them.
-        view._count = cache(partial(totals_at, self._store.log, self._store._runner, view.stream, view.version))
+        view._count = cache(partial(totals_at, self._store.log, self._store._runner, view.stream_id, view.version))
         return view
 
     def queue(self, context_id: str) -> ReadOnlyQueue[Any]:
@@ -205,7 +205,7 @@ class StoreAt:
             NotFoundError: it did not exist then.
         """
         run = self._store.run(user_id, session_id, run_id, sub_id, create=False)
-        return self._existing(run.at(self.moment), run.stream)
+        return self._existing(run.at(self.moment), run.stream_id)
 
     def contexts(self) -> list[CatalogueRow]:
         """Return the catalogue row of each context that existed then, ordered by kind and id."""

@@ -260,8 +260,8 @@ def run_changes(log: Log, run: Run, version: int) -> Entries:
     Nodes are named without a number, because the number depends on later nodes; their origins distinguish them.
     """
     trail = _RunTrail(log, run)
-    with trusted(run.stream):
-        for recorded in log.read(run.stream, until=version):
+    with trusted(run.stream_id):
+        for recorded in log.read(run.stream_id, until=version):
             yield from trail.entries(recorded)
 
 

@@ -123,7 +123,7 @@ async def test_a_message_written_piece_by_piece(location: str) -> None:
     """The block is entered without waiting; its pieces are awaited."""
     async with refold.aopen(location) as store:
         chat = await store.chat("a")
-        async with chat.stream_message() as out:
+        async with chat.stream() as out:
             await out.awrite("It is ")
             await out.awrite("on its way.")
         assert said(await chat.items) == ["It is on its way."]

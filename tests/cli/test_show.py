@@ -77,7 +77,7 @@ def test_the_whole_configuration(tmp_path: Path) -> None:
 
 DYING = """
 import os, signal, sys, refold
-with refold.open(sys.argv[1]).chat("x").stream_message() as out:
+with refold.open(sys.argv[1]).chat("x").stream() as out:
     out.write("It is ")
     out.flush()
     out.write("lost")

@@ -30,7 +30,7 @@ class SharedAgentsContract:
             mine = [content for content in contents(pool) if content.startswith(name)]
             assert mine == lines == [f"{name}-{number}" for number in range(ITEMS)]
             assert actors(pool).count(name) == ITEMS
-        check_chain(log.read(pool.stream))
+        check_chain(log.read(pool.stream_id))
 
     def test_a_killed_run_leaves_what_was_routed(self, store: Store) -> None:
         """All that the tool saw routed; the next agent of the name goes on."""

@@ -49,7 +49,7 @@ def detached(text: str, kind: type[Any]) -> Any:
 
 def born(context: Any, number: int) -> str:
     """Return the name of an item: they were put in one by one, behind the event that opened the context."""
-    return f"{context.stream}@{number + 2}"
+    return f"{context.stream_id}@{number + 2}"
 
 
 # What is done, and what is another thing. `c` is the context, `k` has the key.

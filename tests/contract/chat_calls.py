@@ -59,7 +59,7 @@ class ChatCallsContract:
         got: list[FunctionCallOutput] = []
         handles = [handle_on(log) for _ in range(6)]
         raised = at_once(*(lambda one=one: got.append(one.answer_call("c1", "found")) for one in handles))
-        refused = at_once(*(lambda one=one: one.answer_call("c2", one.stream + str(id(one))) for one in handles[:2]))
+        refused = at_once(*(lambda one=one: one.answer_call("c2", one.stream_id + str(id(one))) for one in handles[:2]))
 
         chat.refresh()
         outputs = [item for item in chat.items if isinstance(item, FunctionCallOutput)]

@@ -39,7 +39,7 @@ class ChatStreamingContract:
         """It keeps its place while others write, and every version shows it as far as it was then."""
         chat = begun(log, message("a"))
         other = handle_on(log)
-        with chat.stream_message("assistant", agent_id="solver") as out:
+        with chat.stream("assistant", agent_id="solver") as out:
             piece(out, "It is ")
             other.add_message("user", "Stop.")
             seen = chat.readonly.messages()[1]
@@ -64,7 +64,7 @@ class ChatStreamingContract:
     def test_what_a_crash_leaves(self, log: LiveLog) -> None:
         """Another handle sees it as far as it came, incomplete, and can do with it what it can do with any item."""
         chat = begun(log, message("a"))
-        out = chat.stream_message()
+        out = chat.stream()
         out.__enter__()
         piece(out, "It is ")
         out.write("on")
@@ -75,7 +75,7 @@ class ChatStreamingContract:
         left.pin(out.message_id)
         left.unpin(out.message_id)
         left.evict(out.message_id)
-        with left.stream_message() as again:
+        with left.stream() as again:
             again.write("Again.")
         assert state_of(left) == [("text", None), ("Again.", None)]
         left.restore()
@@ -85,7 +85,7 @@ class ChatStreamingContract:
     def test_an_exception_is_the_reason(self, log: LiveLog) -> None:
         """What was written stays, nothing can be written behind it, and the exception goes on."""
         chat = begun(log, message("a"))
-        out = chat.stream_message()
+        out = chat.stream()
         with pytest.raises(ValueError, match="broke off"):
             break_off(out)
 
@@ -99,7 +99,7 @@ class ChatStreamingContract:
     def test_edits_while_it_grows(self, log: LiveLog) -> None:
         """It goes on behind an eviction, and comes back whole; tokens are those of what can be seen."""
         chat = begun(log, message("a"), message("b"))
-        with chat.stream_message() as out:
+        with chat.stream() as out:
             piece(out, "one two three ")
             chat.evict([out.message_id, "a"])
             piece(out, "four five six ")
@@ -115,7 +115,7 @@ class ChatStreamingContract:
     def test_forks_and_merges_in_the_middle(self, log: LiveLog) -> None:
         """A fork has it as far as it was, whole or in part, and so have those forked and merged from there."""
         chat = begun(log, message("a"))
-        with chat.stream_message() as out:
+        with chat.stream() as out:
             piece(out, "one ")
             forks = [chat.fork("full"), chat.fork_filtered(1, context_id="part"), chat.copy(context_id="copy")]
             piece(out, "two ")
@@ -139,7 +139,7 @@ class ChatStreamingContract:
         """Of two handles, in one context: each message has its own pieces."""
         chat = begun(log, message("a"))
         other = handle_on(log)
-        with chat.stream_message() as mine, other.stream_message("user") as theirs:
+        with chat.stream() as mine, other.stream("user") as theirs:
             for number in range(3):
                 piece(mine, f"m{number} ")
                 piece(theirs, f"t{number} ")

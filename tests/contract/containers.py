@@ -67,7 +67,7 @@ def checked(log: LiveLog, live: Any, again: Any) -> None:
     assert again.shown_state == live.shown_state
     assert again.to_dict() == live.to_dict()
     assert (again.births, again.evicted()) == (live.births, live.evicted())
-    recorded = log.read_events(live.stream)
+    recorded = log.read_events(live.stream_id)
     assert fold(EMPTY, complete(log, recorded)) == live.shown_state
     for version in range(1, live.version + 1):
         past = again.at(version)
@@ -88,7 +88,7 @@ class ContainersContract(RacingContainersContract):
         await live.aflush()
 
         checked(log, live, on(log))
-        check_chain(log.read(live.stream))
+        check_chain(log.read(live.stream_id))
 
     async def test_contents_are_kept(self, log: LiveLog) -> None:
         """Texts of every size and script, JSON, instances of classes."""

@@ -21,7 +21,7 @@ def check_race(log: LiveLog, container: Any, written: Iterable[str]) -> None:
     """
     accounted = [*contents(container), *(content for content, _ in gone(container))]
     assert sorted(accounted) == sorted(written)
-    check_chain(log.read(container.stream))
+    check_chain(log.read(container.stream_id))
     over = [
         version for version in range(1, container.version + 1) if len(container.at(version)) > (container.limit or 0)
     ]

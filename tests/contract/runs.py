@@ -112,8 +112,8 @@ class RunsContract:
         run = store.run(*texts, 7, 2)
         other = store.run(texts[0].replace("/", "%2F"), texts[1] + "/7", 7, 2)
 
-        assert other.stream != run.stream
-        assert run_id_of(split_stream_id(run.stream)[1]) == run.identity == RunId(*texts, 7, 2)
+        assert other.stream_id != run.stream_id
+        assert run_id_of(split_stream_id(run.stream_id)[1]) == run.identity == RunId(*texts, 7, 2)
         assert store_on(log).run(*texts, 7, 2, create=False).user_id == texts[0]
 
     def test_agents_and_runs_that_are_not(self, log: LiveLog) -> None:
@@ -148,7 +148,7 @@ class RunsContract:
             assert [again.node(name) for name in again.nodes()] == [run.node(name) for name in run.nodes()]
             for version in range(run.version + 1):
                 assert again.at(version).graph() == run.at(version).graph()
-            check_chain(log.read(run.stream))
+            check_chain(log.read(run.stream_id))
 
     def test_every_moment(self, log: LiveLog) -> None:
         """By version, from the end, by position, by time and by name it is what it was then."""
@@ -242,13 +242,13 @@ class RunsContract:
         behind = store_on(log).run("mia", "s", agent="planner")
         run = begun(log)
         first = CALLS[what][1](run, idempotency_key="k")
-        head = log.head(run.stream)
+        head = log.head(run.stream_id)
         for handle in (run, store_on(log).run("mia", "s"), behind):
             assert CALLS[what][1](handle, idempotency_key="k") == first
             handle.refresh()
             assert everything(handle) == everything(run)
 
-        assert log.head(run.stream) == head == run.version
+        assert log.head(run.stream_id) == head == run.version
 
     @pytest.mark.parametrize("what", CALLS)
     def test_a_call_that_comes_second(self, log: LiveLog, what: str) -> None:
@@ -306,7 +306,7 @@ class RunsContract:
 
         with pytest.raises(ZeroDivisionError):
             fail()
-        assert (everything(run), log.head(run.stream), log.head(new[0].stream)) == (before, run.version, 0)
+        assert (everything(run), log.head(run.stream_id), log.head(new[0].stream_id)) == (before, run.version, 0)
         with pytest.raises(DecisionRefusedError, match="rolled back"):
             new[0].register_query("q")
         with store.transaction():

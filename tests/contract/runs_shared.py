@@ -70,4 +70,4 @@ class SharedRunsContract:
         assert run.get_active_branch() == {query, *names}
         add(run, "State", query)
         assert everything(run) == everything(store_on(log).run("mia", "s"))
-        check_chain(log.read(run.stream))
+        check_chain(log.read(run.stream_id))

@@ -52,7 +52,7 @@ def check_finds(log: LiveLog, run: Run, finds: list[str]) -> Counter[tuple[str, 
     assert [run.node(f"Knowledge({label})").description for label in finds] == [f"A portrait of {x}." for x in finds]
     behind = [run.predecessors(f"Knowledge({label})") for label in finds]
     assert len({action for (action,) in behind}) == len(finds) == len(run.nodes("Action"))
-    recorded = log.read(run.stream)
+    recorded = log.read(run.stream_id)
     check_chain(recorded)
     assert run_on(log).graph() == run.graph()
     return Counter((type(one.event).__name__, getattr(one.event, "node", None)) for one in recorded)

@@ -44,7 +44,7 @@ def test_a_piece_a_quarter_of_a_second() -> None:
     """Text waits until the last piece is 250 ms old, and ends behind a word; the end records the rest."""
     clock = Clock()
     chat = ChatContext(system=clock)
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         for delta in ("It ", "is ", "on"):
             out.write(delta)
         before = pieces(chat)
@@ -60,7 +60,7 @@ def test_a_clock_that_is_set_back() -> None:
     """Then text is recorded at once, and not when the old time comes again."""
     clock = Clock()
     chat = ChatContext(system=clock)
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         out.write("It ")
         clock.time -= 3_600
         out.write("is ")
@@ -72,7 +72,7 @@ def test_a_clock_that_is_set_back() -> None:
 def test_a_piece_of_four_kilobytes(delta: str, count: int) -> None:
     """Of UTF-8; a text without a blank is cut anywhere, and a large one is one piece."""
     chat = ChatContext(system=Clock())
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         for _ in range(count - 1):
             out.write(delta)
         before = pieces(chat)
@@ -84,7 +84,7 @@ def test_a_piece_of_four_kilobytes(delta: str, count: int) -> None:
 def test_ten_thousand_deltas() -> None:
     """They are a few events, whose texts are the whole text."""
     chat = ChatContext(system=Clock())
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         for number in range(10_000):
             out.write(f"{number:>19} ")
 
@@ -95,13 +95,13 @@ def test_ten_thousand_deltas() -> None:
 def test_nothing_written() -> None:
     """It is no message, unless there is a usage to be kept; before the first text the prompt is as it was."""
     chat = ChatContext()
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         out.write("")
         assert chat.items == []
-    with pytest.raises(KeyError), chat.stream_message():
+    with pytest.raises(KeyError), chat.stream():
         raise KeyError("no answer")
     assert chat.version == 1
-    with chat.stream_message("user") as out:
+    with chat.stream("user") as out:
         out.use(input_tokens=5)
 
     assert [(one.role.value, one.content, one.incomplete) for one in chat.messages()] == [("user", [""], None)]
@@ -111,7 +111,7 @@ async def test_in_an_event_loop() -> None:
     """The same, awaited."""
     clock = Clock()
     chat = ChatContext(system=clock)
-    async with chat.stream_message() as out:
+    async with chat.stream() as out:
         await out.awrite("It ")
         clock.time += 1
         await out.awrite("is ")
@@ -124,7 +124,7 @@ def test_an_old_view_keeps_the_old_form() -> None:
     """Of one arena the live context continues, and a fork that shares it; counters of tokens count it again."""
     chat = ChatContext()
     chat.add_message("user", "Where?")
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         out.write("one ")
         out.flush()
         child, old, count = chat.fork(), chat.at(chat.version), chat.estimated_tokens(len)
@@ -147,7 +147,7 @@ def test_an_old_view_keeps_the_old_form() -> None:
 def test_what_is_no_text(written: Any, error: type[Exception]) -> None:
     """It is refused, and leaves no trace in the message but its reason."""
     chat = ChatContext()
-    out = chat.stream_message()
+    out = chat.stream()
     with pytest.raises(error):
         write_both(out, "It ", written)
 
@@ -159,13 +159,13 @@ def test_what_is_no_stream() -> None:
     """Instructions are in force as a whole; a view is read only; nothing is written before or behind the block."""
     chat = ChatContext()
     with pytest.raises(InvalidInputError, match="add_message"):
-        chat.stream_message("system")
+        chat.stream("system")
     with pytest.raises(ValueError, match="role"):
-        chat.stream_message("robot")
+        chat.stream("robot")
     with pytest.raises(ReadOnlyError):
-        chat.readonly.stream_message()
+        chat.readonly.stream()
     with pytest.raises(DecisionRefusedError, match="not open"):
-        chat.stream_message().write("x")
+        chat.stream().write("x")
     assert chat.version == 1
 
 
@@ -173,7 +173,7 @@ def test_a_replay_has_the_whole_message() -> None:
     """It was complete before the model was called again."""
     chat = ChatContext()
     chat.add_message("user", "Where?")
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         for word in ("on ", "its ", "way"):
             out.write(word)
             out.flush()
@@ -193,7 +193,7 @@ def test_a_replay_has_the_whole_message() -> None:
 def test_it_is_the_same_item_elsewhere() -> None:
     """Plain data have the mark of an incomplete one, and adding the same item again adds nothing."""
     chat = ChatContext()
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         out.write("one ")
         out.flush()
         plain = chat.to_dict()
@@ -218,7 +218,7 @@ def test_an_interrupt_behind_an_append(at: int, monkeypatch: pytest.MonkeyPatch)
         return outcome
 
     monkeypatch.setattr(chat, "_record", interrupted)
-    with contextlib.suppress(KeyboardInterrupt), chat.stream_message() as out:
+    with contextlib.suppress(KeyboardInterrupt), chat.stream() as out:
         for word in ("one ", "two ", "three "):
             with contextlib.suppress(KeyboardInterrupt):
                 out.write(word)

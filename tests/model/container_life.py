@@ -144,7 +144,7 @@ class ContainerLife(RuleBasedStateMachine):
         check_shown(container, model)
         again = self.handle(place)
         assert again.shown_state == container.shown_state
-        assert fold(EMPTY, complete(self.log, self.log.read_events(container.stream))) == container.shown_state
+        assert fold(EMPTY, complete(self.log, self.log.read_events(container.stream_id))) == container.shown_state
         left = [(one.item.content, one.how, one.reason) for one in again.evicted()]
         assert left == [(one.row.content, one.how, one.reason) for one in model.gone]
 

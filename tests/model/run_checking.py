@@ -113,7 +113,7 @@ def check_history(run: Run, view: View, node: Id) -> None:
     name = view.names[node]
     versions = run.versions(name)
     assert [version.kind for version in versions] == view.told_of(node)
-    mine = [one for one in versions if (one.vertex.stream or run.stream, one.vertex.version) == _birth(run, name)]
+    mine = [one for one in versions if (one.vertex.stream or run.stream_id, one.vertex.version) == _birth(run, name)]
     assert mine[-1].attributes == view.attributes[node]
     if "#" in name.rpartition(")")[2]:
         return

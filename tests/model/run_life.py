@@ -139,7 +139,7 @@ class RunLife(RuleBasedStateMachine):
         run = self.runs[place]
         assert run.version == self.seen[place]
         if self.is_written:
-            assert self.log.head(run.stream) == len(self.streams[place[1]])
+            assert self.log.head(run.stream_id) == len(self.streams[place[1]])
         check_shown(run, self.view(place))
 
     def check_again(self, place: Place) -> None:

@@ -143,7 +143,7 @@ class WindowMachine(RuleBasedStateMachine):
             before = window.version
             with suppress(ConcurrencyError, NotFoundError, LimitExceededError):
                 change(window)
-            assert (window.version, self.log.head(window.stream)) == (before, self.model.version)
+            assert (window.version, self.log.head(window.stream_id)) == (before, self.model.version)
             window.refresh()
         change(window)
         happens()

@@ -140,7 +140,7 @@ def test_windows_memories_and_runs(store: refold.Store) -> None:
     assert [(one.item, one.attribute) for one in store.audit("w")] == [
         (None, "opened"), ("k", None), (None, "max_tokens"),
     ]  # fmt: skip
-    kinds = [one.type for one in store.audit(run.stream)]
+    kinds = [one.type for one in store.audit(run.stream_id)]
     assert kinds[:2] == ["run.opened.v1", "run.query_registered.v1"]
     assert kinds[-1] == "run.closed.v1"
 

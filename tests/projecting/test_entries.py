@@ -38,7 +38,7 @@ def gone(stays: list[EntryStay], version: int) -> set[tuple[str, str, str, int]]
 
 def check_entries(store: refold.Store, container: Any) -> None:
     """Require that rows say of every version what a container says itself, and of some what had left."""
-    name = container.stream
+    name = container.stream_id
     stays = store.entries(name, with_gone=True)
     for version in range(container.version + 1):
         then = container.at(version)
@@ -163,10 +163,10 @@ def test_a_branch_copies_no_rows(store: refold.Store) -> None:
     run(branch.evict("queue:a@402", reason="no use"))
     run(queue.clear())
 
-    assert len(store.rows("entries", under=rows_prefix(branch.stream))) == 2
+    assert len(store.rows("entries", under=rows_prefix(branch.stream_id))) == 2
     check_entries(store, branch)
-    assert stays_of(store, branch.stream, "k399") == [(1, 1, "evict", "limit")]
-    assert stays_of(store, branch.stream, "k400") == [(1, 2, "evict", "no use")]
+    assert stays_of(store, branch.stream_id, "k399") == [(1, 1, "evict", "limit")]
+    assert stays_of(store, branch.stream_id, "k400") == [(1, 2, "evict", "no use")]
 
 
 def test_what_a_merge_takes(store: refold.Store) -> None:
@@ -180,7 +180,7 @@ def test_what_a_merge_takes(store: refold.Store) -> None:
     run(pool.merge(other))
 
     assert [(stay.item, stay.description, stay.birth) for stay in store.entries("pool:a")] == [
-        ("k0", "changed", f"{other.stream}@2"),
+        ("k0", "changed", f"{other.stream_id}@2"),
         ("k2", "about 2", "pool:a@4"),
     ]
     assert stays_of(store, "pool:a", "k0") == [(2, 5, "merge", ""), (5, 0, "", "")]

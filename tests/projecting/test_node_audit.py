@@ -66,7 +66,7 @@ def test_what_a_transition_tells(store: refold.Store) -> None:
     first, change = store.audit_node("Table(orders)", "path")
 
     recorded = run.recorded_events()[-1]
-    assert (first.old, first.new, first.kind, first.vertex) == (None, "/o.csv", "registered", f"{run.stream}@3")
+    assert (first.old, first.new, first.kind, first.vertex) == (None, "/o.csv", "registered", f"{run.stream_id}@3")
     assert change == AttributeTransition(
         attribute="path",
         old="/o.csv",
@@ -79,7 +79,7 @@ def test_what_a_transition_tells(store: refold.Store) -> None:
         position=recorded.position,
         reference=recorded.reference,
         made_at=recorded.recorded_at / 1_000_000,
-        vertex=f"{run.stream}@3",
+        vertex=f"{run.stream_id}@3",
     )
 
 

@@ -92,7 +92,7 @@ def test_a_row(store: refold.Store) -> None:
     [row] = store.run_nodes("mia", "s1", node_type="Table")
 
     assert msgspec.structs.asdict(row) == {
-        "key": f"{run.stream}@{4:010}",
+        "key": f"{run.stream_id}@{4:010}",
         "label": "orders",
         "description": "All orders.",
         "user_id": "mia",

@@ -313,7 +313,7 @@ def test_a_row_says_where_it_is_from(store: refold.Store) -> None:
 def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
     """It is found by words of every piece and across pieces, while it grows and later, with the text around them."""
     chat = store.chat("a")
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         for piece in ("The parcel ", "left Köln on ", "Monday."):
             out.write(piece)
             out.flush()

@@ -264,7 +264,7 @@ async def test_in_an_event_loop(store: refold.Store) -> None:
 def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
     """It counts once, when it is finished, for the model that is known then."""
     chat = store.chat("a", agent="triage")
-    with chat.stream_message(agent_id="solver") as out:
+    with chat.stream(agent_id="solver") as out:
         out.write("It is ")
         out.flush()
         assert store.usage() == []

@@ -216,7 +216,7 @@ async def test_in_an_event_loop(store: refold.Store) -> None:
 def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
     """One interval from its beginning on; tokens in all rows are those of the context, at every version."""
     chat = store.chat("a")
-    with chat.stream_message() as out:
+    with chat.stream() as out:
         for piece in ("four four ", "four four ", "four four"):
             out.write(piece)
             out.flush()

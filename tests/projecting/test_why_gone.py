@@ -161,7 +161,7 @@ def test_which_context(store: refold.Store) -> None:
     with pytest.raises(InvalidInputError, match="'a' can mean chat:a or pool:a"):
         store.why_gone("a", "m1")
     with pytest.raises(InvalidInputError, match="run:mia/s1/0/0 holds no items"):
-        store.why_gone(run.stream, "m1")
+        store.why_gone(run.stream_id, "m1")
 
 
 async def test_in_an_event_loop(store: refold.Store) -> None:

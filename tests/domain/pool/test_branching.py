@@ -147,7 +147,7 @@ async def test_births_are_the_same_everywhere() -> None:
     child = queue.branch().branch()
     await child.append(ContextItem("c"))
 
-    assert child.births == [*queue.births, f"{child.stream}@2"]
+    assert child.births == [*queue.births, f"{child.stream_id}@2"]
     await child.evict(queue.births[0])
     assert contents(child) == ["b", "c"]
 
@@ -201,7 +201,7 @@ async def test_a_branch_of_a_pool_knows_items_by_their_ids() -> None:
     branch = pool.branch()
     await branch.add(item("a", "A"))
     await branch.remove("b")
-    read = fold(EMPTY, complete(branch.log, branch.log.read_events(branch.stream)))
+    read = fold(EMPTY, complete(branch.log, branch.log.read_events(branch.stream_id)))
 
     assert read == branch.shown_state
     assert list(read.items) == ["a"]

@@ -79,7 +79,7 @@ async def test_a_restored_item_keeps_its_name() -> None:
         await queue.evict(born)
         await queue.restore(born)
 
-    assert queue.births == [f"{queue.stream}@3", born]
+    assert queue.births == [f"{queue.stream_id}@3", born]
 
 
 @pytest.mark.parametrize("how", ["evict", "remove", "replace", "clear", "limit"])

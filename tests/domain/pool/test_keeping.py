@@ -28,7 +28,7 @@ def test_opened_or_created(store: Store) -> None:
     queue, pool = store.queue("a"), store.pool("a", limit=3, tags=["x"])
 
     assert (queue.limit, pool.limit, store.pool("a").limit, store.pool("a").tags) == (10, 3, 3, frozenset("x"))
-    assert (queue.stream, pool.stream, queue.id, queue.is_detached) == ("queue:a", "pool:a", "a", False)
+    assert (queue.stream_id, pool.stream_id, queue.id, queue.is_detached) == ("queue:a", "pool:a", "a", False)
     with pytest.raises(NotFoundError):
         store.queue("b", create=False)
     for wrong in (0, "3"):
@@ -54,7 +54,7 @@ async def test_from_a_running_loop(store: Store) -> None:
     queue, pool = await opened.queue("a", limit=2), await opened.pool("a")
     adopted = await opened.adopt(await queue_of(3, "x"), "b")
 
-    assert (await queue.limit, pool.stream, contents(adopted)) == (2, "pool:a", ["x"])
+    assert (await queue.limit, pool.stream_id, contents(adopted)) == (2, "pool:a", ["x"])
 
 
 async def test_a_detached_container_is_adopted(store: Store) -> None:

@@ -153,7 +153,7 @@ async def test_the_past_of_what_is_on_its_way() -> None:
     await queue.evict(queue.births[0])
     await queue.restore(queue.evicted()[0].born)
     await queue.evict(queue.births[0])
-    ahead = (log.head(queue.stream), gone(queue), contents(queue))
+    ahead = (log.head(queue.stream_id), gone(queue), contents(queue))
     log.land()
     log.land()
     queue.flush()

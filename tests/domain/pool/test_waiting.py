@@ -49,7 +49,7 @@ def test_a_caller_who_leaves() -> None:
     assert contents(queue) == contents(queue_on(log)) == ["a", "b", "c"]
     asyncio.run(leave(2))
     assert contents(queue) == contents(queue_on(log)) == ["a", "b", "c"]
-    assert log.head(queue.stream) == 1 + 3 + 1 + 3 + 1
+    assert log.head(queue.stream_id) == 1 + 3 + 1 + 3 + 1
 
 
 def test_a_caller_who_leaves_before_it_is_recorded() -> None:
@@ -69,4 +69,4 @@ def test_a_caller_who_leaves_before_it_is_recorded() -> None:
 
     asyncio.run(leave())
 
-    assert (contents(queue), log.head(queue.stream)) == ([], 1)
+    assert (contents(queue), log.head(queue.stream_id)) == ([], 1)

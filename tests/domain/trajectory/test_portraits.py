@@ -128,7 +128,7 @@ def test_who_and_why() -> None:
 
     asked, written = run.recorded_events()[-2:]
     assert (asked.event.model, written.event.model) == ("m-1", "m-1")
-    assert (asked.meta.actor, asked.meta.causation, asked.meta.correlation_id) == ("m-1", f"{run.stream}@4", "t1")
+    assert (asked.meta.actor, asked.meta.causation, asked.meta.correlation_id) == ("m-1", f"{run.stream_id}@4", "t1")
     assert (written.meta.actor, written.meta.causation) == ("m-1", asked.reference)
     assert [change.actor for change in run.history("Knowledge(k0)", "description")] == [None, "m-1"]
 

@@ -79,7 +79,7 @@ def test_refused_calls(call: Call, error: type[Exception], message: str) -> None
 
     assert isinstance(caught.value, RefoldError)
     assert everything(run) == before
-    assert run._journal.log.head(run.stream) == run.version
+    assert run._journal.log.head(run.stream_id) == run.version
 
 
 @pytest.mark.parametrize("node_type", FIELDS)

@@ -147,7 +147,7 @@ def test_a_window_is_adopted(store: Store) -> None:
     store.adopt(window, "w")
 
     assert (window.items, window.version) == before
-    assert (window.is_detached, window.stream, store.window("w")) == (False, "window:w", window)
+    assert (window.is_detached, window.stream_id, store.window("w")) == (False, "window:w", window)
     assert window.dropped()[0].born == "window:w@4"
     window.max_tokens = 50
     window.restore(window.dropped()[0].born)

@@ -1,15 +1,26 @@
-"""A memory in its own SQLite file, under the seed's name and with the seed's calls."""
+"""A memory in its own SQLite file, under the seed's name and with the seed's calls; and the seed's files."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Home
+from ..domain.errors import InvalidInputError, NotFoundError
 from ..domain.ids import decoded_id
 from ..domain.memory.memory import Memory
+from ..domain.memory.records import MemoryRecord
+from .files import parse_foreign
 from .open import open_store
+
+OLD_RECORDS = (
+    "SELECT scope, key, value, kind, tags, timestamp, updated_at FROM agent_memory ORDER BY updated_at, scope, key"
+)
 
 
 class SqliteMemoryStore(Memory):
@@ -45,3 +56,36 @@ class SqliteMemoryStore(Memory):
     def _counts(self) -> dict[str, int]:
         rows = self._store.contexts()
         return {decoded_id(row.id): row.items for row in rows if row.kind == "memory" and row.items}
+
+
+def import_agent_memory(memory: Memory, path: str | Path) -> int:
+    """
+    Remember the records of an old file, which has a table `agent_memory`, and return how many there were.
+
+    They are remembered in the order of their `updated_at`, and keep their `timestamp`. A key that the memory has is
+    left as it is, so an import may be repeated. The file is not changed.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidInputError: it has no such table, or a record cannot be read; nothing was remembered.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise NotFoundError(f"there is no file {file}")
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            rows = connection.execute(OLD_RECORDS).fetchall()
+        records = [_old_record(*row) for row in rows]
+    except (sqlite3.Error, ValidationError, ValueError, TypeError, RecursionError) as error:
+        raise InvalidInputError(f"{file} cannot be read as a file of memories: {error}") from error
+    new = [record for record in records if memory.scope(record.scope).get(record.key) is None]
+    for record in new:
+        memory.scope(record.scope).put(record)
+    return len(new)
+
+
+def _old_record(
+    scope: str, key: str, value: str, kind: str, tags: str, timestamp: object, updated_at: object
+) -> MemoryRecord:
+    record = {"scope": scope, "key": key, "value": parse_foreign(value), "kind": kind, "tags": parse_foreign(tags)}
+    return MemoryRecord.model_validate({**record, "timestamp": timestamp, "updated_at": updated_at})

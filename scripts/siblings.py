@@ -103,6 +103,9 @@ def _lines(sibling: Sibling) -> Iterator[str]:
 def _field_lines(sibling: Sibling, sync: Any) -> Iterator[str]:
     """Yield lines for the fields of a dataclass."""
     for name, field in getattr(sync, "__dataclass_fields__", {}).items():
+        if isinstance(getattr(sync, name, None), property):
+            # A window names properties as fields, for `dataclasses.asdict`.
+            continue
         to = SHOWN.get(field.type)
         source = f"lambda: {sibling.object}.{name}"
         yield f"    {name} = " + (f"plain({source})" if to is None else f"showing({source}, lambda: {to})")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..arguments import require_whole
 from ..canonical import Without, require_unicode
@@ -139,6 +139,14 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+@dataclass
+class _Fields:
+    """The fields of the seed's dataclass, for `dataclasses.fields`, `asdict` and `replace` of a window."""
+
+    max_tokens: int = MAX_TOKENS
+    items: list[ContextItem] = field(default_factory=list)
+
+
 class ContextWindow(Context[WindowState]):
     """
     Items for a prompt, within a budget of estimated tokens.
@@ -148,9 +156,12 @@ class ContextWindow(Context[WindowState]):
     room for it, if that is enough. `counter` counts a text's tokens; the default is the seed's estimate. Calls that
     change the window take `expected_version=` and `idempotency_key=` (a repeated call gives the first result).
 
-    Like the seed's dataclass, windows are compared by value, are unhashable, and accept no other attributes.
+    Like the seed's dataclass, windows are compared by value, are unhashable, and accept no other attributes;
+    `dataclasses.asdict` and `replace` work.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]] = {one.name: one for one in fields(_Fields)}
+    __match_args__ = ("max_tokens", "items")
     _counter: TokenCounter | None
     _shown: tuple[object, FrozenList[ContextItem]] | None
 

@@ -7,7 +7,7 @@ from refold.domain.memory.memory import InMemoryMemoryStore, Memory, MemoryAt, M
 from refold.domain.memory.records import MemoryChange, MemoryKind, MemoryRecord, MemoryStore
 from refold.domain.window.items import ContextItem, DroppedItem, EvictedItem
 from refold.domain.window.window import AdmissionPolicy, AgentContext, ContextWindow, ReadOnlyContextWindow
-from refold.infrastructure.memory_file import SqliteMemoryStore
+from refold.infrastructure.memory_file import SqliteMemoryStore, import_agent_memory
 
 __all__ = [
     "AdmissionPolicy",
@@ -27,5 +27,6 @@ __all__ = [
     "ReadOnlyContextWindow",
     "ScopeAt",
     "SqliteMemoryStore",
+    "import_agent_memory",
     "register_content",
 ]

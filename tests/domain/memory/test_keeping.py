@@ -1,18 +1,20 @@
 """Memories in a store, in a file of their own, and taken into a store."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import refold
 from refold import Store
-from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageClosedError
+from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundError, StorageClosedError
 from refold.domain.memory import memory as memories
 from refold.domain.memory.memory import InMemoryMemoryStore, Memory
-from refold.domain.memory.records import MemoryStore
-from refold.window import SqliteMemoryStore
+from refold.domain.memory.records import MemoryKind, MemoryRecord, MemoryStore
+from refold.window import SqliteMemoryStore, import_agent_memory
 
 from .remembering import about, found, told
 
@@ -195,3 +197,59 @@ async def test_a_file_in_memory() -> None:
     await memory.put(about("a"))
 
     assert (await memory.count(), await found(memory)) == (1, "a")
+
+
+def old_file(path: Path, *rows: tuple[object, ...]) -> Path:
+    """Write a file of memories as the seed has it."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE agent_memory (scope TEXT NOT NULL, key TEXT NOT NULL, value TEXT, kind TEXT, tags TEXT, "
+            "timestamp TEXT, updated_at TEXT, PRIMARY KEY (scope, key))"
+        )
+        connection.executemany("INSERT INTO agent_memory VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    return path
+
+
+EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00"
+
+
+async def test_old_files_are_imported(tmp_path: Path) -> None:
+    """A4.4: in the order of their changes, with the first time of each key; what the memory has stays."""
+    path = old_file(
+        tmp_path / "old.db",
+        ("u", "b", '{"x": [1]}', "semantic", "[]", EARLY, LATE),
+        ("u", "a", '"text"', "episodic", '["t"]', EARLY, EARLY),
+        ("v", "k", "null", "procedural", "[]", LATE, LATE),
+    )
+    before = path.read_bytes()
+    memory = InMemoryMemoryStore()
+    await memory.put(MemoryRecord(scope="v", key="k", value="new"))
+
+    assert [import_agent_memory(memory, path) for _ in range(2)] == [2, 0]
+
+    found = await memory.search(scope="u")
+    assert [(one.key, one.value, one.kind, one.tags) for one in found] == [
+        ("b", {"x": [1]}, MemoryKind.SEMANTIC, []),
+        ("a", "text", MemoryKind.EPISODIC, ["t"]),
+    ]
+    assert {one.timestamp.isoformat() for one in found} == {EARLY}
+    assert (await memory.get(scope="v", key="k")).value == "new"  # type: ignore[union-attr]
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "row", [("u", "k", "{", "semantic", "[]", EARLY, EARLY), ("u", "k", "1", "no kind", "[]", EARLY, EARLY)]
+)
+def test_old_files_that_cannot_be_read(tmp_path: Path, row: tuple[object, ...]) -> None:
+    """Nothing is remembered, and the error names the file."""
+    good = ("a", "k", "1", "semantic", "[]", EARLY, EARLY)
+    broken, other = old_file(tmp_path / "old.db", good, row), tmp_path / "other.db"
+    other.write_bytes(b"")
+    memory = InMemoryMemoryStore()
+
+    for path in (broken, other):
+        with pytest.raises(InvalidInputError, match=f"{path.name} cannot be read as a file of memories"):
+            import_agent_memory(memory, path)
+    with pytest.raises(NotFoundError, match=r"there is no file .*none\.db"):
+        import_agent_memory(memory, tmp_path / "none.db")
+    assert memory.scope("a").get("k") is None

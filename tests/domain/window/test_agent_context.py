@@ -60,7 +60,7 @@ def test_a_context_is_copied() -> None:
     copied = copy.deepcopy(context)
     copied.context_window.clear()
 
-    assert dataclasses.asdict(context)["context_window"] == context.context_window
+    assert dataclasses.asdict(context)["context_window"] == dataclasses.asdict(context.context_window)
     assert keys(context.context_window) == "k"
     assert repr(context).startswith("AgentContext(trace_id='t', endpoint_name='e', session_id=None")
 

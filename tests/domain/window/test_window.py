@@ -1,6 +1,7 @@
 """The window as its seed has it (SPEC A2), and what it can do besides: get, put, remove, evict and restore."""
 
 import copy
+import dataclasses
 import enum
 import pickle
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 from refold.domain.chat.tokens import SCRIPTS
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, LimitExceededError, NotFoundError
 from refold.domain.window.items import ContextItem
-from refold.domain.window.window import ContextWindow
+from refold.domain.window.window import AgentContext, ContextWindow
 
 from .windows import item, keys, kinds, left, refused
 
@@ -279,6 +280,26 @@ def test_a_repeated_call() -> None:
 
     assert answers == [[True, True], [True, True], [False, False], *[[None, None]] * 4]
     assert kinds(window) == ["added", "added", "dropped", "evicted", "restored", "evicted", "cleared"]
+
+
+def test_a_window_is_a_dataclass_to_its_users() -> None:
+    """A2.1: for `is_dataclass`, `fields`, `asdict`, `replace` and patterns; also within an AgentContext."""
+    window = ContextWindow(100, [ContextItem("k", "v", "s", 2)])
+    plain = {"max_tokens": 100, "items": [{"key": "k", "value": "v", "source": "s", "priority": 2}]}
+    match window:
+        case ContextWindow(max_tokens, items):
+            found = (max_tokens, items)
+
+    assert dataclasses.is_dataclass(window)
+    assert [one.name for one in dataclasses.fields(window)] == ["max_tokens", "items"]
+    assert (
+        dataclasses.asdict(window)
+        == dataclasses.asdict(AgentContext("t", "e", context_window=window))["context_window"]
+        == plain
+    )
+    assert found == (100, window.items)
+    assert dataclasses.replace(window, max_tokens=9) == ContextWindow(9, window.items)
+    assert window.max_tokens == 100
 
 
 def test_a_window_is_a_value() -> None:

@@ -57,6 +57,9 @@ IDS = [
 ITEMS = [
     *wrong("the items: found None", "chat.add_items(None)", "chat.insert_many(None)"),
     *wrong("the items: found a str", "chat.add_items('hello')"),
+    *wrong("the messages: found None", "chat.from_openai_messages(None)", "chat.from_anthropic_messages(None)"),
+    *wrong("the entries: found a str", "chat.from_openai_responses('hi')"),
+    *wrong("the contents: found a int", "chat.from_google_contents(5)"),
     *wrong("the items: found a ChatMessage", "chat.add_items(item)"),
     *wrong("is no item of a chat", "chat.add_items([{'role': 'user', 'content': 'x'}])", "chat.insert('hello')"),
     *wrong("is no item of a chat", "refold.ChatContext([{'role': 'user'}])", "chat.add_items([item, None])"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ...arguments import require_several
 from ...canonical import canonical_json
 from ...chat.events import ChatItemEvent, FunctionReturned, Image, Origin
 from ...clock import System
@@ -44,7 +45,7 @@ def items_from_anthropic(
     reader = AnthropicReader(system_clock)
     if system is not None:
         reader.read("system", as_plain_data(system), "system")
-    for index, message in enumerate(messages):
+    for index, message in enumerate(require_several(messages, "the messages")):
         reader.read_message(as_plain_data(message), place_of(places, "messages", index))
     return reader.items
 

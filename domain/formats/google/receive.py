@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...arguments import require_several
 from ...chat.events import ChatItemEvent, Image
 from ...clock import System
 from ...errors import InvalidInputError
@@ -43,7 +44,7 @@ def items_from_google(
         reader.say("system", system_instruction)
     elif system_instruction is not None:
         reader.read({**_plain(system_instruction, "system_instruction"), "role": "system"}, "system_instruction")
-    for index, content in enumerate(contents):
+    for index, content in enumerate(require_several(contents, "the contents")):
         where = place_of(places, "contents", index)
         reader.read(_plain(content, where), where)
     return reader.items

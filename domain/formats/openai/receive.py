@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ...arguments import require_several
 from ...canonical import canonical_json
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ...clock import System
@@ -136,7 +137,7 @@ def items_from_openai_messages(
     items: list[ChatItemEvent] = []
     if system is not None:
         items += shaper.items_of(-1, {"role": "system", "content": system}, "system")
-    for index, message in enumerate(messages):
+    for index, message in enumerate(require_several(messages, "the messages")):
         plain, where = as_plain_data(message), place_of(places, "messages", index)
         canonical_json(plain, what=where)
         items += shaper.items_of(index, plain, where)

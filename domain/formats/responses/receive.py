@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ...arguments import require_several
 from ...canonical import canonical_json
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, is_instructions
 from ...clock import System
@@ -57,7 +58,7 @@ def items_from_openai_responses(
     reader = _Reader(system_clock)
     if instructions is not None:
         reader.instruct(instructions)
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(require_several(entries, "the entries")):
         where = place_of(places, "entries", index)
         plain = as_plain_data(entry)
         canonical_json(plain, what=where)

@@ -23,3 +23,10 @@ def test_each_row_says_what_became_of_it() -> None:
     undecided = [cells[0] for cells in ROWS if not cells[2].startswith(("Repaired", "Held", "Not yet"))]
 
     assert undecided == []
+
+
+def test_each_repair_has_its_reason() -> None:
+    """A reader who meets another answer than the seed's can see why."""
+    unexplained = [cells[0] for cells in ROWS if cells[2].startswith("Repaired") and not cells[3].strip()]
+
+    assert unexplained == []

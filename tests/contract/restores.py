@@ -86,6 +86,25 @@ class Count(msgspec.Struct, frozen=True):
     events: int
 
 
+class Restoring:
+    """Counts events, and puts the copy back when it comes to an event of the context that is not in it."""
+
+    name, version, row = "restoring", 1, Count
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def keys(self, event: Any) -> list[str]:
+        """Return the key of the one row."""
+        return ["all"]
+
+    def evolve(self, key: str, row: Count | None, event: Any) -> Count:
+        """Count one more."""
+        if event.stream == "chat:gone":
+            self._place.put_back()
+        return Count(key, row.events + 1 if row else 1)
+
+
 ALL = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
@@ -388,18 +407,7 @@ class RestoreContract:
             place.keep()
             store.chat("gone")
 
-            class Restoring:
-                name, version, row = "restoring", 1, Count
-
-                def keys(self, event: Any) -> list[str]:
-                    return ["all"]
-
-                def evolve(self, key: str, row: Count | None, event: Any) -> Count:
-                    if event.stream == "chat:gone":
-                        place.put_back()
-                    return Count(key, row.events + 1 if row else 1)
-
-            reader.add_projection(Restoring())
+            reader.add_projection(Restoring(place))
 
             assert reader.rows("restoring") == [Count("all", 1)]
 

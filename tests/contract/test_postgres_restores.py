@@ -16,7 +16,7 @@ from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.support.postgres import Server
 
 from .reading import Clock
-from .restores import Count, RestoreContract, texts
+from .restores import Count, RestoreContract, Restoring, texts
 from .writing import append, ids, said
 
 
@@ -136,19 +136,7 @@ def test_a_copy_put_back_while_events_of_several_slices_are_folded(pg_url: str) 
         append(log, "chat:kept", said(1), root="one")
         place.keep()
         append(reader.log, "chat:gone", said(2), root="another")
-
-        class Restoring:
-            name, version, row = "restoring", 1, Count
-
-            def keys(self, event: Any) -> list[str]:
-                return ["all"]
-
-            def evolve(self, key: str, row: Count | None, event: Any) -> Count:
-                if event.stream == "chat:gone":
-                    place.put_back()
-                return Count(key, row.events + 1 if row else 1)
-
-        reader.add_projection(Restoring())
+        reader.add_projection(Restoring(place))
 
         assert reader.rows("restoring") == [Count("all", 1)]
 

@@ -196,6 +196,16 @@ def test_a_repair_of_conversions(number: str, answer: str, shown_by: str, not_by
     assert number not in met(not_by, answer)
 
 
+def test_each_result_is_taken_once() -> None:
+    """V10.12: in the seed the second call under an id has no result, also in a later message."""
+    again = [USER, called("c"), returned("r"), LATER, {**called("c"), "id": "d"}]
+
+    for on, results in (((), 1), (("V10.12",), 1), (("V10.8", "V10.12"), 2)):
+        messages = anthropic.modelled(again, on)[0]
+        blocks = [part for message in messages if isinstance(message["content"], list) for part in message["content"]]
+        assert [part["type"] for part in blocks if isinstance(part, dict)].count("tool_result") == results
+
+
 def test_images_of_assistants() -> None:
     """V10.4: no named case has one; a text stands for it, and not for a user's."""
     parts = [{**IMAGE, "image": "https://e.x/a.png"}]

@@ -90,7 +90,8 @@ def _answered(messages: list[Message], items: Sequence[Item], on: Collection[str
             if use["type"] != "tool_use":
                 continue
             place, wanted = use.pop("place"), use["id"]
-            output = by_place.get(place) if "V10.12" in on else by_id.get(wanted)
+            # The seed takes each result once, also if a later message calls under the same id.
+            output = by_place.get(place) if "V10.12" in on else by_id.pop(wanted, None)
             if "V10.12" in on and wanted in taken:
                 use["id"] = next(f"{wanted}_{n}" for n in range(2, len(items) + 2) if f"{wanted}_{n}" not in taken)
             taken.add(use["id"])

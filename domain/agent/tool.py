@@ -13,12 +13,27 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, overload
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+from pydantic import create_model
+from pydantic.errors import PydanticUserError
 
 from ..clock import REAL_SYSTEM
-from ..errors import NotFoundError
+from ..errors import InvalidInputError, NotFoundError
 from ..hooks.hook import Hook, Injection, NotAsyncError, ToolHook, merge_kwargs, new_lock
 from ..hooks.registry import HookDecorator, HookRegistry, Registry
+from ..pool.container import Container
 from .errors import UnregisteredToolError
 
 R = TypeVar("R")
@@ -36,6 +51,11 @@ class ToolRegistry(Registry["BaseTool"]):
     def all(cls) -> list[BaseTool]:
         """Return all tools, in the order of their registration."""
         return list(cls._registry.values())
+
+    @classmethod
+    def definitions(cls) -> list[dict[str, Any]]:
+        """Return the `doc_tree` of each tool that is not another tool's subtool."""
+        return [made.doc_tree() for made in cls.all() if not made.is_subtool]
 
 
 def utc_now() -> datetime:
@@ -63,6 +83,14 @@ class ToolMetadata:
         }
 
 
+class ToolInfo(NamedTuple):
+    """A tool as a model sees it."""
+
+    name: str
+    description: str | None
+    parameters_schema: dict[str, Any]
+
+
 class _Call(NamedTuple):
     """The arguments of a tool's function, and the keyword arguments that its hooks get."""
 
@@ -75,7 +103,7 @@ class BaseTool:
     """
     The base of tools; `tool` creates them.
 
-    `hooks` are pairs of a type and a hook.
+    `hooks` are pairs of a type and a hook. `subtool` adds a tool below this one, with the name `PARENT.NAME`.
     """
 
     __name__: str
@@ -94,9 +122,14 @@ class BaseTool:
         lock: bool = False,
         fixed_kwargs: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
+        parent: BaseTool | None = None,
     ) -> None:
         functools.update_wrapper(self, fn)  # type: ignore[arg-type]  # the subclasses can be called
         self.fn = fn
+        self.is_subtool = parent is not None
+        self._subtools: list[BaseTool] = []
+        if parent is not None:
+            self.__name__ = f"{parent.__name__}.{fn.__name__}"
         self.metadata = ToolMetadata(fn.__name__, fn.__doc__)
         self.lock = new_lock() if lock else None
         self.hooks = []
@@ -107,6 +140,52 @@ class BaseTool:
     def __repr__(self) -> str:
         """Show the class and the name."""
         return f"{type(self).__name__}({self.__name__!r})"
+
+    def subtool(self, *, lock: bool = False, tags: Iterable[str] | None = None, **fixed_kwargs: Any) -> ToolDecorator:
+        """
+        Return a decorator that makes a tool below this one; its arguments are those of `tool`.
+
+        The tool is registered as `PARENT.NAME`, and its metadata have its short name.
+        """
+        made: ToolDecorator = _decorator(lock=lock, tags=tags, fixed_kwargs=fixed_kwargs, parent=self)
+        return made
+
+    def doc_tree(self) -> dict[str, Any]:
+        """Return name, description and subtools, each of them in the same form: what a model needs to choose."""
+        subtools = [below.doc_tree() for below in self._subtools]
+        return {"name": self.metadata.name, "description": self.metadata.description, "subtools": subtools}
+
+    def schema(self) -> dict[str, Any]:
+        """
+        Return name, description and parameters (a JSON schema) for a model, as an element of `tools`.
+
+        Fixed arguments, and queues and pools that the tool gets from its agent, are no parameters of it.
+
+        Raises:
+            InvalidInputError: an annotation cannot be resolved, or has no JSON schema.
+        """
+        return {"name": self.__name__, "description": self.__doc__ or "", "parameters": self._parameters()}
+
+    def _parameters(self) -> dict[str, Any]:
+        try:
+            hints = get_type_hints(self.fn, include_extras=True)
+            fields: dict[str, Any] = {
+                name: (hints.get(name, Any), ... if one.default is one.empty else one.default)
+                for name, one in inspect.signature(self.fn).parameters.items()
+                if one.kind not in ANY_NUMBER and name not in self._fixed_kwargs and not _is_handed(hints.get(name))
+            }
+            found: dict[str, Any] = create_model(self.__name__, **fields).model_json_schema()
+            return found
+        except (PydanticUserError, NameError, TypeError) as error:
+            raise InvalidInputError(
+                f"the parameters of tool {self.__name__!r} have no JSON schema: annotate them with "
+                f"plain types ({error})"
+            ) from error
+
+    @property
+    def _tool_info(self) -> ToolInfo:
+        # Models, and contexts that are filtered by tools, look for this attribute.
+        return ToolInfo(self.__name__, self.__doc__, self._parameters())
 
     async def _run_hooks(self, hook_type: ToolHook, *args: Any, **kwargs: Any) -> None:
         own = [hook for kind, hook in self.hooks if kind is hook_type]
@@ -224,16 +303,33 @@ def tool(
         NotAsyncError: the function is neither a coroutine function nor an async generator (a TypeError).
         InvalidInputError: the name is in use (a ValueError).
     """
+    decorate = _decorator(lock=lock, tags=tags, fixed_kwargs=fixed_kwargs)
+    return decorate if func is None else decorate(func)
 
+
+def _decorator(
+    *, lock: bool, tags: Iterable[str] | None, fixed_kwargs: Mapping[str, Any], parent: BaseTool | None = None
+) -> Any:
     def decorate(fn: Callable[..., Any]) -> BaseTool:
         if not (inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)):
             raise NotAsyncError("Tool", fn)
         kind = AsyncGenTool[Any] if inspect.isasyncgenfunction(fn) else Tool[Any]
-        made = kind(fn, lock=lock, fixed_kwargs=fixed_kwargs, tags=tags)
+        made = kind(fn, lock=lock, fixed_kwargs=fixed_kwargs, tags=tags, parent=parent)
         ToolRegistry.register(made)
+        if parent is not None:
+            parent._subtools.append(made)
         return made
 
-    return decorate if func is None else decorate(func)
+    return decorate
+
+
+def _is_handed(hint: Any) -> bool:
+    """Return whether an annotation is one for the agent's own queue or pool."""
+    if isinstance(hint, type) and issubclass(hint, Container):
+        return True
+    origin = get_origin(hint)
+    inner = (origin, *get_args(hint)) if origin is None or not isinstance(origin, type) else (origin,)
+    return origin is not None and any(map(_is_handed, inner))
 
 
 def _taken(

@@ -10,9 +10,13 @@ import pytest
 
 from refold.domain.agent.errors import UnregisteredToolError
 from refold.domain.agent.tool import AsyncGenTool, Tool, ToolRegistry, tool
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError, RefoldError
 from refold.domain.hooks.hook import NotAsyncError, ToolHook
 from refold.domain.hooks.registry import HookRegistry, hook
+from refold.domain.llm.tools import tool_schemas
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 
 
 async def collected(values: AsyncIterator[Any]) -> list[Any]:
@@ -237,3 +241,72 @@ def test_global_hooks_choose_tools_by_their_tags() -> None:
 
     assert heard == [1]
     assert HookRegistry.get("tagged") is tagged
+
+
+def test_subtools_have_the_path_as_their_name() -> None:
+    """They are registered under it, in order; the tree has their short names."""
+
+    @tool
+    async def files() -> None:
+        """Files."""
+
+    @files.subtool(lock=True)
+    async def read(path: str) -> str:
+        """Read."""
+        return path
+
+    @read.subtool()
+    async def lines() -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(NotAsyncError, match="Tool must be async"):
+        files.subtool()(len)  # type: ignore[arg-type]
+
+    assert ToolRegistry.get("files.read") is read
+    assert (ToolRegistry.get("files.read.lines"), lines.__name__) == (lines, "files.read.lines")
+    assert asyncio.run(read("a")) == "a"
+    assert (read.lock is not None, read.metadata.name) == (True, "read")
+    below: dict[str, Any] = {"name": "lines", "description": None, "subtools": []}
+    tree = {
+        "name": "files",
+        "description": "Files.",
+        "subtools": [{"name": "read", "description": "Read.", "subtools": [below]}],
+    }
+    assert files.doc_tree() == tree
+    assert ToolRegistry.definitions() == [tree]
+
+
+def test_a_tools_schema() -> None:
+    """What a model must give: not what is fixed, nor what the agent gives; a model and a context take the tool."""
+
+    @tool(unit="km")
+    async def measure(
+        start: str,
+        queue: ContextQueue[str],
+        ends: list[str],
+        unit: str,
+        pool: ContextPool[str] | None = None,
+        limit: int = 5,
+        *others: int,
+    ) -> float:
+        """Measure a way."""
+        return 0.0
+
+    @tool
+    async def strange(what: "Nothing") -> None:  # type: ignore[name-defined]  # noqa: F821
+        pass
+
+    schema = measure.schema()
+    assert (schema["name"], schema["description"]) == ("measure", "Measure a way.")
+    assert {name: part["type"] for name, part in schema["parameters"]["properties"].items()} == {
+        "start": "string",
+        "ends": "array",
+        "limit": "integer",
+    }
+    assert schema["parameters"]["required"] == ["start", "ends"]
+    assert tool_schemas([measure]) == tool_schemas([schema])
+    with pytest.raises(InvalidInputError, match=r"tool 'strange' have no JSON schema"):
+        strange.schema()
+    chat = ChatContext()
+    chat.add_function_call("measure", "{}")
+    assert len(chat.copy(tools=[measure])) == 1

@@ -163,7 +163,15 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         if require_whole(count, "the count") == 0:
             return []
-        return [item_of(event) for event in self._last_item_events(count)]
+        source = self._source
+        if not source.is_loaded:
+            found = last_items(source.journal.log, Ref(self.version, self.stream_id), self._last_events, count)
+            # An edit may name fewer items than asked for; then the whole context is loaded.
+            if found is not None:
+                own = self.stream_id
+                return [item_of(one.item, one.ref.version if one.ref.stream == own else None) for one in found]
+        items = source.state.items
+        return [item_of(items.arena.items[ordinal], items.arrival(ordinal)) for ordinal in items.order()[-count:]]
 
     def active_config_at(self, target: str | int | None = None) -> ActiveConfig:
         """
@@ -323,14 +331,6 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         if place is None:
             raise NotFoundError(f"no item {target!r}: there are {len(items)} items")
         return place + 1
-
-    def _last_item_events(self, count: int) -> Sequence[ChatItemEvent]:
-        source = self._source
-        if source.is_loaded:
-            return source.state.items[-count:]
-        found = last_items(source.journal.log, Ref(self.version, self.stream_id), self._last_events, count)
-        # An edit may name fewer items than asked for; then the whole context is loaded.
-        return source.state.items[-count:] if found is None else found
 
     def _last_events(self, count: int) -> list[Any]:
         version = self.version

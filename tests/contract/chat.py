@@ -83,6 +83,9 @@ class ChatContextContract(
         assert (first.version, second.version, brought.version, own.version) == (2, 3, 2, 2)
         assert [(item.id, item.version) for item in handle_on(log).items] == [(brought.id, 4), (first.id, 2)]
         assert [item.version for item in handle_on(log, "chat:c").items] == [1, 1, 1, 2]
+        assert [item.version for item in handle_on(log).tail(1)] == [2]
+        assert [item.version for item in handle_on(log, "chat:c").tail(2)] == [None, 2]
+        assert [item.version for item in child.tail(2)] == [1, 2]
         assert chat.evicted_items()[0].item.version == 3
         assert {item.version for item in branch.items} == {1}
         assert chat.at(brought).version == 4

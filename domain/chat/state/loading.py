@@ -219,9 +219,9 @@ def _with(event: ChatEvent | Resolved, tail: tuple[Span, ...]) -> ChatEvent | Re
 
 def last_items(
     log: Seen, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
-) -> list[ChatItemEvent] | None:
+) -> list[TakenItem] | None:
     """
-    Return the last `wanted` items of a context, or None if its last events do not show them.
+    Return the last `wanted` items of a context and their names, or None if its last events do not show them.
 
     `place` is the stream of the context and its version; `last_events` reads the last events up to that.
     """
@@ -230,14 +230,16 @@ def last_items(
         return None
     begun = {one.ref for one in found if isinstance(one.item, MessageAdded) and one.item.incomplete is not None}
     if not begun:
-        return [one.item for one in found]
+        return found
     if any(ref.stream != place.stream for ref in begun):
         # Only the fold knows up to which piece a message of another stream counts.
         return None
     first = min(ref.version for ref in begun)
     events = last_events(place.version - first)
     return [
-        _with_pieces(one.item, one.ref.version, events[one.ref.version - first :]) if one.ref in begun else one.item
+        TakenItem(one.ref, _with_pieces(one.item, one.ref.version, events[one.ref.version - first :]))
+        if one.ref in begun
+        else one
         for one in found
     ]
 

@@ -5,6 +5,7 @@ import json
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -91,8 +92,9 @@ class ContainersContract(RacingContainersContract):
         check_chain(log.read(live.stream_id))
 
     async def test_contents_are_kept(self, log: LiveLog) -> None:
-        """Texts of every size and script, JSON, instances of classes."""
+        """Texts of every size and script, JSON, instances of classes, and values that JSON has no form for."""
         given = [LARGE, "漢字 \x00\U0001f600", "", {"a": [1, 2.5, None, {"ü": LARGE}]}, 10**30, None, Finding("x", {2})]
+        given += [LARGE.encode(), {("漢", 1): {Decimal("1.10"), b"\x00"}}]
         queue = queue_on(log, limit=9)
         await queue.append(*(ContextItem(one, LARGE, "漢") for one in given))
 

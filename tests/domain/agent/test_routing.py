@@ -123,7 +123,7 @@ def test_what_a_tool_yields_is_routed_at_once() -> None:
     assert held(agent) == ([NOTE, NOTE], [REPORT])
 
 
-UNSTORABLE = ContextItem({1, 2})
+UNSTORABLE = ContextItem(object())
 MISNAMED = ContextItem("a report", "what it says", 7)  # type: ignore[arg-type]
 
 

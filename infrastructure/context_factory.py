@@ -21,6 +21,7 @@ from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.errors import InvalidInputError, RefoldError
 from ..domain.trajectory.factory import RunFactory
 from ..domain.trajectory.identity import RunId
+from ..domain.trajectory.nodes import BaseIR, NodeNotFoundError, parse_node_name
 from ..domain.trajectory.page import to_html
 from ..domain.trajectory.run import STEPS_MAX, Run
 from .files import replace_files
@@ -203,6 +204,14 @@ class Context(Run):
         )
         self._is_restored = True
         return found
+
+    def get_IR_from_node(self, graph_node_label: str) -> BaseIR:
+        """Return a node; an unknown one is named as the seed names it."""
+        try:
+            return self.node(graph_node_label)
+        except NodeNotFoundError as error:
+            name = parse_node_name(graph_node_label)
+            raise NodeNotFoundError(f"Cannot get IR with name {name.label!r} of type {name.type!r}.") from error
 
     def get_historical_trajectory(self, run_id: int) -> Any:
         """Return the graph of an earlier round alone, or None if it was not restored."""

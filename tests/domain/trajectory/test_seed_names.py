@@ -62,6 +62,8 @@ def test_keywords_and_pointers(tmp_path: Path) -> None:
     context.modify_node(graph_node_label=TABLE, changes={"path": "q"})
     context.remove_node(graph_node_label=TABLE)
     assert TABLE not in context
+    with pytest.raises(ValueError, match="Cannot get IR with name 'orders' of type 'Table'"):
+        context.get_IR_from_node(graph_node_label=TABLE)
     assert (context.initial_pt, context.session_root_pt, context.has_initial_pt) == (QUERY, QUERY, True)
 
 

@@ -28,6 +28,7 @@ from refold.infrastructure.exchange.event_files import pages_up_to_now
 from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.connection import WAL_BYTES, SqliteDatabase
 from refold.infrastructure.log.sqlite.verify import damaged_texts
+from tests.contract.writing import at_once
 from tests.support.every_kind import fill
 from tests.verifying.answers import ANSWERS, wrong_answers
 
@@ -303,3 +304,11 @@ def test_mistakes_of_ours(tmp_path: Path, error: Exception) -> None:
         raise error
     assert met.value is error
     database.close()
+
+
+def test_several_open_a_new_file_at_once(tmp_path: Path) -> None:
+    """All of them get it; SQLite itself refuses some, without waiting, while they switch the file to its WAL."""
+    for number in range(30):
+        path = tmp_path / f"{number}.db"
+
+        assert at_once(*[lambda path=path: refold.open(path).close()] * 4) == []

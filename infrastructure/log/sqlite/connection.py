@@ -211,11 +211,24 @@ class SqliteDatabase:
             cached_statements=256,
         )
         if not self.read_only and not self.in_memory:
-            connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            self._use_wal(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             # A reader that stays open keeps the WAL growing; the first write after it has closed cuts the file to this.
             connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}").fetchone()
         return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Have the file written by way of its WAL, which a new file does not do yet."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL").fetchone()
+                return
+            except sqlite3.OperationalError as error:
+                # Where several open a new file at once, SQLite does not wait for the others, whatever the time-out.
+                if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= deadline:
+                    raise
+            time.sleep(PAUSE_SECONDS)
 
     def _uri(self) -> str:
         if self.where.startswith("file:"):

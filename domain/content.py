@@ -84,11 +84,14 @@ def register_content(cls: type[V], name: str, encode: Callable[[V], Any], decode
     `name` is stored in events, so it must stay the same for ever. A program that has not registered it reads the value
     as data, `{"$": name, "of": JSON}`. Subclasses need a name of their own.
 
+    A class that is defined again, as in a notebook, takes the name over.
+
     Raises:
         InvalidInputError: the name is empty, or another class has it.
     """
     known = _CODECS.get(require_unicode(name, "the name of a content"))
-    if not name or name in (DICT, ENUM, INSTANCE) or (known is not None and known.cls is not cls):
+    is_taken = known is not None and _name_of(known.cls) != _name_of(cls)
+    if not name or name in (DICT, ENUM, INSTANCE) or is_taken:
         raise InvalidInputError(f"the name {name!r} is empty or taken: give contents of {cls.__name__} another name")
     _CODECS[name] = _CODEC_OF[cls] = Codec(name, cls, encode, decode)
 

@@ -432,8 +432,6 @@ class ChatContext(ChatView["ChatContext"]):
         outcome = self._record_items(
             recorded, lambda: ("add_items", items_as_given(given, recorded)), expected_version, idempotency_key
         )
-        if outcome.events == tuple(recorded):
-            return given
         return items_added(outcome.events, outcome.version)
 
     def add_messages(

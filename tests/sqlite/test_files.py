@@ -27,6 +27,7 @@ from refold.domain.errors import (
 from refold.infrastructure.exchange.event_files import pages_up_to_now
 from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.connection import WAL_BYTES, SqliteDatabase
+from refold.infrastructure.log.sqlite.open_files import OpenFiles
 from refold.infrastructure.log.sqlite.verify import damaged_texts
 from tests.contract.writing import at_once
 from tests.support.every_kind import fill
@@ -312,3 +313,22 @@ def test_several_open_a_new_file_at_once(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.db"
 
         assert at_once(*[lambda path=path: refold.open(path).close()] * 4) == []
+
+
+def test_a_file_that_another_thread_opens_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one thread looks whether all files are there, another remembers the WAL, which has just appeared."""
+    first, second = tmp_path / "a.db", tmp_path / "a.db-wal"
+    first.touch()
+    second.touch()
+    with closing(OpenFiles(str(first))) as files:
+        stat = os.stat
+
+        def watching(path: str) -> os.stat_result:
+            monkeypatch.undo()
+            files.watch(str(second))
+            return stat(path)
+
+        monkeypatch.setattr(os, "stat", watching)
+        assert files.missing() is None
+        second.unlink()
+        assert files.missing() == str(second)

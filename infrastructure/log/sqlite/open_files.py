@@ -38,7 +38,8 @@ class OpenFiles:
     def missing(self) -> str | None:
         """Return the path of a file that is not at its place any more, or None."""
         changed = self._changed()
-        missing = next((path for path, opened in self._opened.items() if _identity(path) != opened), None)
+        # A copy: another thread may open its file while this one reads the disk.
+        missing = next((path for path, opened in [*self._opened.items()] if _identity(path) != opened), None)
         tick = TICK_NANOSECONDS if changed % SECOND_NANOSECONDS else COARSE_TICK_NANOSECONDS
         if missing is None and time.time_ns() - changed > tick:
             self.trusted = changed

@@ -204,15 +204,17 @@ def test_a_codec_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInputError, match="register_content"):
         stored_content(Money(Decimal(1)))
 
-    register_content(Money, "money", lambda money: (money.amount, "EUR"), lambda parts: Money(parts[0]))
+    register_content(Money, "coins", lambda money: (money.amount, "EUR"), lambda parts: Money(parts[0]))
     content = stored_content({"paid": [Money(Decimal("1.10"))]})
 
     assert restored_content(content)["paid"][0].amount == Decimal("1.10")
-    for name in ("money", "datetime", "dict", ""):
+    for name in ("coins", "datetime", "dict", ""):
         with pytest.raises(InvalidInputError, match="another name"):
             register_content(Size, name, lambda size: size.value, Size)
-    content_module._CODECS.pop("money")
-    mark = {"$": "money", "of": {"$": "tuple", "of": [{"$": "decimal", "of": "1.10"}, "EUR"]}}
+    again = type("Money", (Money,), {"__qualname__": Money.__qualname__, "__module__": Money.__module__})
+    register_content(again, "coins", lambda money: money.amount, again)
+    content_module._CODECS.pop("coins")
+    mark = {"$": "coins", "of": {"$": "tuple", "of": [{"$": "decimal", "of": "1.10"}, "EUR"]}}
     assert restored_content(content) == plain_content(content) == {"paid": [mark]}
 
 

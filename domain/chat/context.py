@@ -45,7 +45,7 @@ from .items import (
     items_from_dict,
 )
 from .merge_source import merge_with, other_as_given, require_chat, require_merge, seen_from
-from .rules.calls import output_of, version_before
+from .rules.calls import find_call, version_before
 from .rules.commands import (
     AddItems,
     AnswerCall,
@@ -342,8 +342,9 @@ class ChatContext(ChatView["ChatContext"]):
             idempotency_key=idempotency_key,
             catch_up=True,
         )
-        recorded = added_item(outcome.events[0]) if outcome.events else None
-        return cast(FunctionCallOutput, item_of(recorded or output_of(call, self._writer.state.items)))
+        held = None if outcome.events else find_call(self.stream_id, call, self._writer.state.items).output
+        answer = items_added(outcome.events, outcome.version)[0] if held is None else self._item(held)
+        return cast(FunctionCallOutput, answer)
 
     def _output(self, name: str, output: str, call_id: str, is_error: bool, agent_id: str | None) -> FunctionReturned:
         event = make_event(

@@ -405,7 +405,6 @@ EditEvent = (
 Piece = MessageExtended | MessageFinished
 PIECES = Piece.__args__
 ChatEvent = Opened | ChatItemEvent | Piece | Named | EditEvent
-EDIT_EVENTS = EditEvent.__args__
 VIEW_EVENTS = (
     ItemInserted,
     InstructionsReplaced,

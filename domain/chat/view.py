@@ -170,8 +170,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             if found is not None:
                 own = self.stream_id
                 return [item_of(one.item, one.ref.version if one.ref.stream == own else None) for one in found]
-        items = source.state.items
-        return [item_of(items.arena.items[ordinal], items.arrival(ordinal)) for ordinal in items.order()[-count:]]
+        return [self._item(ordinal) for ordinal in self._state.items.order()[-count:]]
 
     def active_config_at(self, target: str | int | None = None) -> ActiveConfig:
         """

@@ -46,6 +46,7 @@ class ChatCallsContract:
 
         assert (first.name, first.call_id, first.output, first.is_error) == ("look", "c1", "found", False)
         assert chat.answer_call("c1", "found") == first == again.answer_call("c1", "found")
+        assert again.answer_call("c1", "found").version == first.version == chat.version
         for other, is_error in (("lost", False), ("found", True)):
             with pytest.raises(CallSettledError) as refused:
                 again.answer_call("c1", other, is_error=is_error)

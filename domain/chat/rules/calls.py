@@ -70,14 +70,6 @@ def version_before(stream: str, name: str, items: Items) -> int:
     return ref.version - 1
 
 
-def output_of(name: str, items: Items) -> FunctionReturned:
-    """Return the output of a call that has one."""
-    found = find_call("", name, items).output
-    output = None if found is None else items.arena.items[found]
-    assert isinstance(output, FunctionReturned), "a call that needs no output has one"
-    return output
-
-
 def answer_call(command: AnswerCall, items: Items) -> list[FunctionReturned]:
     """
     Return the event that adds an output; none if the call has the same output already.

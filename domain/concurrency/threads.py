@@ -1,17 +1,24 @@
 """
-Calls of sync code from async code: one wrapper for all work that waits for a disk.
+Threads: calls of sync code from async code, and threads that work in the background.
 
-The work runs in a thread with the caller's context variables, so the event loop goes on meanwhile and `acting` applies.
+Work that waits for a disk runs in a thread with the caller's context variables, so the event loop goes on meanwhile and
+`acting` applies.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 T = TypeVar("T")
-P = ParamSpec("P")
-Owner = TypeVar("Owner")
+
+
+def start_if_possible(thread: threading.Thread) -> None:
+    """Start a thread. At the end of a program nothing is started: since Python 3.12 no thread starts there."""
+    with suppress(RuntimeError):
+        thread.start()
 
 
 async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:

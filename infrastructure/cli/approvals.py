@@ -15,17 +15,7 @@ from ..times import exact
 from .args import OrderedGroup, as_json, changing, database, existing, opened, reason, required_text, summed_up
 from .changes import note, report
 from .completion import named_contexts
-from .render import (
-    aligned,
-    approval_shape,
-    cut,
-    is_cut_short,
-    one_line,
-    paint,
-    print_json_list,
-    relative,
-    terminal_width,
-)
+from .render import approval_shape, one_line, print_json_list, print_table, relative
 
 F = TypeVar("F", bound=Callable[..., Any])
 HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")
@@ -76,10 +66,7 @@ def _shape(waiting: PendingApproval) -> dict[str, Any]:
 
 def _print_table(found: Sequence[PendingApproval]) -> None:
     now = REAL_SYSTEM.now()
-    heading, *lines = aligned([HEADINGS, *(_cells(waiting, now) for waiting in found)])
-    click.echo(paint(heading, "dim"))
-    for line in lines:
-        click.echo(cut(line, terminal_width()) if is_cut_short() else line)
+    print_table([HEADINGS, *(_cells(waiting, now) for waiting in found)], is_cut=True)
 
 
 def _cells(waiting: PendingApproval, now: float) -> tuple[str, ...]:

@@ -27,9 +27,9 @@ from .render import (
     cut,
     is_cut_short,
     one_line,
-    paint,
     print_json,
     print_json_list,
+    print_table,
     terminal_width,
     told,
 )
@@ -82,10 +82,7 @@ def _print_table(rows: Sequence[CatalogueRow]) -> None:
     now = REAL_SYSTEM.now()
     cells = [_cells(row, now) for row in rows]
     columns = len(HEADINGS) if any(row.parent for row in rows) else len(HEADINGS) - 1
-    heading, *lines = aligned([one[:columns] for one in (HEADINGS, *cells)], right=NUMBERS)
-    click.echo(paint(heading, "dim"))
-    for line in lines:
-        click.echo(line)
+    print_table([one[:columns] for one in (HEADINGS, *cells)], right=NUMBERS)
 
 
 def _cells(row: CatalogueRow, now: float) -> tuple[str, ...]:
@@ -169,10 +166,7 @@ def _print_usage(rows: Sequence[UsageRow], by: Sequence[str]) -> None:
     names = [[cut(_named(getattr(row, name)), max(width, DAY_WIDTH * (name == "day"))) for name in by] for row in rows]
     names = [[name.upper() for name in by], *names, *(["ALL", *[""] * (len(by) - 1)] for _ in totals)]
     right = range(len(by), len(by) + len(USAGE_HEADINGS))
-    heading, *lines = aligned([(*some, *them) for some, them in zip(names, counts, strict=True)], right=right)
-    click.echo(paint(heading, "dim"))
-    for line in lines:
-        click.echo(line)
+    print_table([(*some, *them) for some, them in zip(names, counts, strict=True)], right=right)
 
 
 def _counts(row: UsageRow) -> tuple[str, ...]:

@@ -17,18 +17,7 @@ from ..store import Store
 from ..times import exact
 from .args import actor, address, as_json, changing, checked_text, database, optional_text, reading, summed_up
 from .changes import note
-from .render import (
-    aligned,
-    context_shape,
-    cut,
-    is_cut_short,
-    one_line,
-    paint,
-    print_json,
-    print_json_list,
-    terminal_width,
-    told,
-)
+from .render import context_shape, one_line, print_json, print_json_list, print_table, told
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 BARE_POSITION = re.compile(r"[0-9.]+")
@@ -84,10 +73,7 @@ def _print(found: dict[str, RecordedEvent], as_json: bool) -> None:
         return
     now = REAL_SYSTEM.now()
     rows = [_cells(recorded, now) for recorded in found.values()]
-    heading, *lines = aligned([HEADINGS, *rows])
-    click.echo(paint(heading, "dim"))
-    for line in lines:
-        click.echo(cut(line, terminal_width()) if is_cut_short() else line)
+    print_table([HEADINGS, *rows], is_cut=True)
 
 
 def _cells(recorded: RecordedEvent, now: float) -> tuple[str, ...]:
@@ -138,10 +124,7 @@ def _change_shape(difference: ContextDifference) -> dict[str, Any]:
 
 
 def _print_table(found: Sequence[ContextDifference]) -> None:
-    heading, *lines = aligned([CHANGE_HEADINGS, *map(_change_cells, found)])
-    click.echo(paint(heading, "dim"))
-    for line in lines:
-        click.echo(line)
+    print_table([CHANGE_HEADINGS, *map(_change_cells, found)])
 
 
 def _change_cells(difference: ContextDifference) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 
 from ...domain.concurrency.locks import News, locked, renew_in_child
+from ...domain.concurrency.threads import start_if_possible
 from ...domain.errors import StorageClosedError
 
 # The next process that writes does the work that is left.
@@ -87,9 +87,8 @@ class BackgroundWork:
     def _start(self) -> None:
         if (self._thread is None or not self._thread.is_alive()) and not self._closing:
             self._thread = threading.Thread(target=self._run, name="refold-housekeeping", daemon=True)
-            # No thread starts at the end of a program since Python 3.12: the next process does the work.
-            with suppress(RuntimeError):
-                self._thread.start()
+            # At the end of a program the next process does the work.
+            start_if_possible(self._thread)
 
     def _run(self) -> None:
         seen = 0

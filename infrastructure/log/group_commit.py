@@ -22,6 +22,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ...domain.concurrency.locks import locked, pause_for_forks, renew_in_child
 from ...domain.concurrency.promises import Promise, Settled
+from ...domain.concurrency.threads import start_if_possible
 from ...domain.errors import RefoldError, StorageClosedError, StorageError
 from ...domain.log.ports import Pending
 
@@ -259,9 +260,8 @@ class GroupCommitter(Generic[Request, Result]):
     def _start_thread(self) -> None:
         if not self._is_running():
             self._thread = threading.Thread(target=self._run, name="refold-writer", daemon=True)
-            # No thread starts at the end of a program since Python 3.12: then its callers commit.
-            with suppress(RuntimeError):
-                self._thread.start()
+            # At the end of a program its callers commit.
+            start_if_possible(self._thread)
 
     def _run(self) -> None:
         # If something ends this thread, it is started again: a caller that waits for its request checks whether it

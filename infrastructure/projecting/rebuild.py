@@ -94,8 +94,8 @@ def rebuild(
     Rebuild the rows of a projection and replace the live rows by them; readers see the old rows until then.
 
     It continues a shadow that an earlier rebuild left, unless `restart` is set, or the code of the projection has
-    changed since. `stop` and `progress` are called after
-    each page. With `workers` the log is folded in partitions, if the projection allows it.
+    changed since. `stop` and `progress` are called after each page. With `workers` the log is folded in partitions, if
+    the projection allows it.
 
     Raises:
         ProjectionError: it cannot fold an event; the live rows stay.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ....domain.concurrency.locks import renew_in_child
+from ....domain.concurrency.threads import start_if_possible
 from ....domain.errors import DamagedError, StorageError
 from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
 from .connection import PostgresDatabase
@@ -83,9 +84,8 @@ class Dictionaries:
         self._events += events
         if self._events >= DICTIONARY_EVENTS and not self.compression.newest and self._thread is None:
             self._thread = threading.Thread(target=self._train, args=(samples,), name="refold-dictionary", daemon=True)
-            # No thread starts at the end of a program since Python 3.12: the next process trains.
-            with suppress(RuntimeError):
-                self._thread.start()
+            # At the end of a program the next process trains.
+            start_if_possible(self._thread)
 
     def close(self) -> None:
         """Wait for the training to end."""

@@ -242,10 +242,10 @@ class DatabaseProjectionStore(ProjectionStore):
         row, names, rows = projection.row, projection.row.__struct_fields__, list(found)
         with opening(f"the table of {projection.name}", remedy=REBUILD):
             _require_types(projection, rows[:1] if self.sql.is_typed else rows)
-        # Positional arguments take a tenth of the time, but the row's class must allow them.
-        if row.__match_args__ == names:
-            return list(starmap(row, rows))
-        return [row(**dict(zip(names, values, strict=True))) for values in rows]
+            # Positional arguments take a tenth of the time, but the row's class must allow them.
+            if row.__match_args__ == names:
+                return list(starmap(row, rows))
+            return [row(**dict(zip(names, values, strict=True))) for values in rows]
 
     # Reading
 

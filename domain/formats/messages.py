@@ -8,7 +8,7 @@ an Anthropic message, a Google content, a message of LangChain, or an item of Re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -74,9 +74,9 @@ class Given(NamedTuple):
 
     messages: list[Any]
     places: list[str]
+    # For each message what the answer used that begins with it: see `metrics_of`.
+    used: list[dict[str, Any] | None]
     system: Any = None
-    # What a single answer used: see `metrics_of`.
-    used: dict[str, Any] | None = None
 
     def as_called(self) -> list[Any]:
         """Return the messages for the fingerprint of a call: without ids and times that were generated."""
@@ -99,12 +99,11 @@ def messages_given(messages: Any, system: Any = None) -> Given:
     if isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], list):
         messages, beside = messages
         system = beside if system is None else system
-    used = None
     if _is_one(messages):
         whole = {} if isinstance(messages, ChatItem) else as_plain_data(messages)
         field = next((name for name in REQUESTS if name in whole and not {"role", "type"} & whole.keys()), None)
         if field is None:
-            messages, used = [messages], _used(whole) if isinstance(whole, dict) else None
+            messages = [messages]
         else:
             beside = whole.get(REQUESTS[field])
             system = beside if system is None else system
@@ -113,11 +112,16 @@ def messages_given(messages: Any, system: Any = None) -> Given:
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise InvalidInputError(f"messages: found {json_kind_of(messages)}, expected a list of messages")
     found = [one for index, message in enumerate(messages) for one in _spread(message, f"messages[{index}]")]
-    return Given([message for _, message in found], [place for place, _ in found], as_plain_data(system), used)
+    places, used = [place for place, _, _ in found], [used for _, _, used in found]
+    return Given([message for _, message, _ in found], places, used, as_plain_data(system))
 
 
-def _used(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+def _used(answer: Any) -> dict[str, Any] | None:
     """Return the usage and the model that an answer names, under the names of its provider."""
+    if not isinstance(answer, dict):
+        return None
+    if answer.get("type") in LANGCHAIN_TYPES and isinstance(answer.get("data"), dict):
+        answer = answer["data"]
     usage = answer.get("usage") or answer.get("usage_metadata")
     response = answer.get("response_metadata")
     model = answer.get("model") or answer.get("model_version")
@@ -130,18 +134,26 @@ def _is_one(given: Any) -> bool:
     return isinstance(given, Mapping) or any(hasattr(given, name) for name in ("model_dump", "to_dict", "content"))
 
 
-def _spread(message: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """Yield the messages of an entry with their places: an answer holds one or more, any other entry is one."""
+def _spread(message: Any, where: str) -> Iterator[tuple[str, Any, dict[str, Any] | None]]:
+    """Yield the messages of an entry with their places; an answer has its usage beside the first of its messages."""
     if isinstance(message, ChatItem):
-        yield where, message
+        yield where, message, None
         return
-    is_of_langchain = not isinstance(message, Mapping) and any(
-        base.__name__ in LANGCHAIN_TYPES for base in type(message).__mro__
-    )
     try:
         plain = as_plain_data(message)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{where} cannot be stored as JSON: {error}") from error
+    used = _used(plain)
+    for place, one in _messages_in(message, plain, where):
+        yield place, one, used
+        used = None
+
+
+def _messages_in(message: Any, plain: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield the messages of an entry with their places: an answer holds one or more, any other entry is one."""
+    is_of_langchain = not isinstance(message, Mapping) and any(
+        base.__name__ in LANGCHAIN_TYPES for base in type(message).__mro__
+    )
     if is_of_langchain or (isinstance(plain, dict) and "role" not in plain and plain.get("type") in LANGCHAIN_TYPES):
         inner = plain.get("data") if isinstance(plain, dict) else None
         said = {**inner, "type": plain["type"]} if isinstance(inner, dict) else plain
@@ -204,26 +216,30 @@ def items_of(given: Given, held: Items, *, system_clock: System) -> list[ChatIte
         InvalidInputError: an entry is no message; the error names its place and field.
     """
     items: list[ChatItemEvent] = []
-    system = given.system
-    numbered = list(enumerate(_dialects(given)))
-    for dialect, run in groupby(numbered or [(0, "openai")], key=lambda pair: pair[1]):
-        numbers = [number for number, _ in run] if numbered else []
-        messages = [given.messages[number] for number in numbers]
-        places = [given.places[number] for number in numbers]
-        items += READERS[dialect](messages, system, system_clock=system_clock, places=places)
-        system = None
-    return _named(_with_usage(items, given.used), held)
+    system, dialects = given.system, _dialects(given) or ["openai"]
+    # Messages of one dialect are read together, since an output may need its call; an answer with a usage begins anew,
+    # so that its first item is known.
+    answers = accumulate(used is not None for used in given.used or [None])
+    first = 0
+    for (dialect, _), run in groupby(zip(dialects, answers, strict=True)):
+        last = first + len(list(run))
+        messages, places = given.messages[first:last], given.places[first:last]
+        read = READERS[dialect](messages, system, system_clock=system_clock, places=places)
+        items += _with_usage(read, next(iter(given.used[first:last]), None))
+        first, system = last, None
+    return _named(items, held)
 
 
 def _with_usage(items: list[ChatItemEvent], used: dict[str, Any] | None) -> list[ChatItemEvent]:
-    """Return the items of an answer; its usage is stored with the first of them."""
-    if used and items:
-        first, packed = items[0], canonical_json(used, what="the usage")
-        if isinstance(first, MessageAdded):
-            items[0] = msgspec.structs.replace(first, metrics=packed)
-        elif isinstance(first, FunctionCalled):
-            both = {**(parse_json(first.metadata) or {}), **used}
-            items[0] = msgspec.structs.replace(first, metadata=canonical_json(both, what="the usage"))
+    """Return the items of an answer; its usage is stored with the first that the model wrote."""
+    for index, item in enumerate(items) if used else ():
+        if isinstance(item, MessageAdded) and item.role == "assistant":
+            items[index] = msgspec.structs.replace(item, metrics=canonical_json(used, what="the usage"))
+            break
+        if isinstance(item, FunctionCalled):
+            both = {**(parse_json(item.metadata) or {}), **(used or {})}
+            items[index] = msgspec.structs.replace(item, metadata=canonical_json(both, what="the usage"))
+            break
     return items
 
 

@@ -210,6 +210,22 @@ def test_the_usage_of_an_answer_is_recorded() -> None:
     assert "usage" not in str(chat.to_openai_messages())
 
 
+def test_the_usage_of_an_answer_in_a_list_is_recorded() -> None:
+    """As it is for a single answer, also behind the system text, and for each of several."""
+    asked, counts = {"role": "user", "content": "Hi?"}, {"usage": {"input_tokens": 12}, "model": "small-1"}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Hi."}], **counts}
+    metadata = {"usage_metadata": {"input_tokens": 5}, "response_metadata": {"model_name": "m"}}
+    of_langchain = {"type": "ai", "data": {"content": "Hm.", **metadata}}
+    chat = ChatContext()
+    chat.add_messages([asked, said, asked, ANSWER, of_langchain], system="Be brief.")
+    chat.add_messages(said, system="Be quick.")
+
+    used = [(one.input_tokens, one.model) for one in map(usage_of, chat.recorded_items())]
+    assert used == [
+        (0, None), (0, None), (12, "small-1"), (0, None), (1, "c"), (0, None), (5, "m"), (0, None), (12, "small-1"),
+    ]  # fmt: skip
+
+
 def test_one_list_may_hold_several_forms() -> None:
     """Each message is read in its own form, a plain one in that of the message before it."""
     chat = ChatContext()

@@ -224,8 +224,8 @@ class ChatContext(ChatView["ChatContext"]):
         arguments by name come before its fields. The message has all this in its `metrics`.
 
         Raises:
-            pydantic.ValidationError: the role or the content is invalid (a ValueError).
-            InvalidInputError: the time is not a finite number, or a count or the cost is none.
+            InvalidInputError: the role or the content is invalid (also pydantic's ValidationError), the time is not a
+                finite number, or a count or the cost is none.
             DuplicateItemError: another item has this id.
         """
         parts = (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
@@ -254,8 +254,7 @@ class ChatContext(ChatView["ChatContext"]):
         Return a message that is written piece by piece: `with chat.stream() as out: out.write(delta)`.
 
         Raises:
-            pydantic.ValidationError: the role is invalid (a ValueError).
-            InvalidInputError: the role is that of instructions, which are in force as a whole.
+            InvalidInputError: the role is invalid, or that of instructions, which are in force as a whole.
         """
         return MessageStream(self._record, self._writer.place.stream, role, agent_id, self._system)
 
@@ -278,7 +277,7 @@ class ChatContext(ChatView["ChatContext"]):
         the call's `metadata`.
 
         Raises:
-            pydantic.ValidationError: the arguments are not text.
+            InvalidInputError: the arguments are not text.
         """
         metadata = metadata if usage is None else metrics_of(metadata, usage)
         event = make_event(
@@ -309,7 +308,7 @@ class ChatContext(ChatView["ChatContext"]):
         Append the output of a function and return it; the context need not hold a call with this `call_id`.
 
         Raises:
-            pydantic.ValidationError: the output is not text.
+            InvalidInputError: the output is not text.
         """
         event = self._output(name, output, call_id, is_error, agent_id)
         return self._add(FunctionCallOutput, event, expected_version, idempotency_key)
@@ -332,7 +331,7 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             NotFoundError: the context never held such a call.
             CallSettledError: the call has another output, or it left the view without one.
-            pydantic.ValidationError: the output is not text.
+            InvalidInputError: the output is not text.
         """
         event = self._output("", output, call, is_error, agent_id)
         outcome = self._record(
@@ -397,8 +396,7 @@ class ChatContext(ChatView["ChatContext"]):
         has beside `model`: `{"temperature": 0, "response_format": ...}`. Settings are merged by name; None unsets one.
 
         Raises:
-            pydantic.ValidationError: the instructions or a tool is invalid (a ValueError).
-            InvalidInputError: a definition has no name, or a setting is not JSON.
+            InvalidInputError: the instructions or a tool is invalid, or a setting is not JSON.
         """
         names, schemas = tool_definitions(tools)
         given: dict[str, Any] = {"tool_schemas": schemas} if schemas else {}

@@ -390,6 +390,43 @@ def _plain(value: Any) -> Any:
     return value
 
 
+class InvalidItemError(InvalidInputError, ValidationError):
+    """A field of an item is invalid: one line names it. `errors()` lists every fault, as pydantic's error does."""
+
+    @classmethod
+    def of(cls, error: ValidationError, within: str = "") -> Self:
+        """Return the error for an item that pydantic refused; `within` comes before the name of the field."""
+        made = cls.from_exception_data(error.title, error.errors(include_url=False))  # type: ignore[arg-type]
+        made.args = InvalidInputError(within + _in_one_line(error)).args
+        return made
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The faults hold values of the caller, which need not be fit for another process.
+        return InvalidInputError, self.args
+
+
+def _in_one_line(error: ValidationError) -> str:
+    """Return the fault that says most: that of a check of Refold's, else the one at the deepest place."""
+    faults = [(_field(fault["loc"]), fault) for fault in error.errors(include_url=False)]
+    field, fault = max(faults, key=lambda one: (one[1]["type"] == "value_error", one[0].count("[")))
+    says = fault["msg"].removeprefix("Value error, ")
+    if field.startswith("content") and fault["type"] not in ("value_error", "missing"):
+        # pydantic names only one of the types that a content, or a part of it, may have.
+        says = "give a text or an ImageContent" if "[" in field else "give a text, or a list of texts and ImageContents"
+    return f"{field or error.title}: {says}, found {fault['input']!r}"
+
+
+def _field(loc: Sequence[str | int]) -> str:
+    # Behind the name of the field stand names of types, too.
+    return "".join([*map(str, loc[:1]), *(f"[{part}]" for part in loc[1:] if isinstance(part, int))])
+
+
 def items_from_dict(data: Mapping[str, Any]) -> list[ChatItem]:
     """
     Return the items of the seed's plain form; unknown types are left out.
@@ -416,9 +453,7 @@ def _item_of(entry: Any, where: str) -> ChatItem | None:
     except KeyError as error:
         raise MissingFieldError(f"{where}, field {error.args[0]}: missing") from error
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        field = str(fault["loc"][0]) if fault["loc"] else fault["type"]
-        raise InvalidInputError(f"{where}, field {field}: {fault['msg']}, found {fault['input']!r}") from error
+        raise InvalidItemError.of(error, f"{where}, field ") from error
 
 
 def _common(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..clock import require_time
@@ -40,6 +40,7 @@ from .items import (
     FunctionCall,
     FunctionCallOutput,
     ImageContent,
+    InvalidItemError,
 )
 
 M = TypeVar("M", bound=BaseModel)
@@ -355,8 +356,8 @@ def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
     Return the event that adds an item with these fields, which have the names of the item's fields.
 
     Raises:
-        pydantic.ValidationError: a field is invalid (a ValueError).
-        InvalidInputError: a text holds a lone surrogate, open JSON is not JSON, or a time is not a finite number.
+        InvalidInputError: a field is invalid (also pydantic's ValidationError), a text holds a lone surrogate, open
+            JSON is not JSON, or a time is not a finite number.
     """
     role = fields.get("role")
     if isinstance(role, ChatRole):
@@ -364,7 +365,11 @@ def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
     is_role = role is None or (isinstance(role, str) and role in ROLES)
     if is_role and _are_plain(fields, _PLAIN[event_type]):
         return event_type(**fields)
-    return recorded_form(_MODELS[event_type].model_validate(fields))  # type: ignore[arg-type]  # one of the models
+    try:
+        item = _MODELS[event_type].model_validate(fields)
+    except ValidationError as error:
+        raise InvalidItemError.of(error) from None
+    return recorded_form(item)  # type: ignore[arg-type]  # one of the models
 
 
 def _are_plain(fields: Mapping[str, Any], kinds: Mapping[str, Kinds]) -> bool:

@@ -1,5 +1,6 @@
 """The chat context as its users see it, detached (SPEC V2)."""
 
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -187,8 +188,13 @@ def test_content_that_is_no_content(content: Any) -> None:
     """V2.16: refused, and nothing is recorded."""
     chat = ChatContext()
 
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError) as caught:
         chat.add_message("user", content)
+    assert isinstance(caught.value, InvalidInputError)
+    assert caught.value.errors()[0]["loc"][0] == "content"
+    assert str(caught.value).startswith("content")
+    assert "\n" not in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     assert (chat.items, chat.version) == ([], 1)
 
 

@@ -120,6 +120,16 @@ OTHERS = [
     *wrong("cannot be changed", "queue.at(1).clear()", error=DecisionRefusedError),
     *wrong("read-only", "chat.at(1).add_message('user', 'x')", error=DecisionRefusedError),
 ]
+FIELDS = [
+    *wrong("role: Input should be 'system', 'developer', 'user' or 'assistant', found 'robot'",
+           "chat.add_message('robot', 'x')", "chat.stream('robot')"),
+    *wrong("content: give a text, or a list of texts and ImageContents, found None", "chat.add_message('user', None)"),
+    *wrong("content[1]: give a text or an ImageContent, found 1", "chat.add_message('user', ['x', 1])"),
+    *wrong("content[0]: a data URL needs a comma", "chat.add_message('user', [{'image': 'data:x'}])"),
+    *wrong("arguments: Input should be a valid string, found {'a': 1}", "chat.add_function_call('f', {'a': 1})"),
+    *wrong("output: Input should be a valid string, found 5", "chat.add_function_output('f', 5, 'c1')"),
+    *wrong("tools[1]: ", "chat.add_config_update(tools=['f', 5])"),
+]  # fmt: skip
 PLAIN_DATA = [
     *wrong("give an object with `items`", "refold.ChatContext.from_dict(None)", "refold.ChatContext.from_dict([])"),
     *wrong("the field items is missing", "refold.ChatContext.from_dict({})", error=MissingFieldError),
@@ -131,4 +141,4 @@ PLAIN_DATA = [
     *wrong("items[1], field content: ", item_from(type="message", id="b", role="user", content=5)),
     *wrong("items[1], field arguments: ", item_from(type="function_call", id="b", name="f", arguments={}, call_id="")),
 ]
-MISTAKES = [*IDS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *PLAIN_DATA]
+MISTAKES = [*IDS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *PLAIN_DATA]

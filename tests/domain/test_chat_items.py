@@ -4,6 +4,8 @@ import copy
 import json
 import pickle
 import re
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -249,3 +251,25 @@ def test_an_image_keeps_its_options() -> None:
 def test_a_text_message_stays_a_text() -> None:
     """V1.5: content that is one text is shown as one text."""
     assert item_of(said(text="hi")).content == "hi"  # type: ignore[union-attr]
+
+
+def test_threads_may_use_the_models_first_at_once() -> None:
+    """The models are built at the first use: every thread gets an item of the right type, with its own defaults."""
+    program = """
+import sys, threading
+from refold.chat import ChatMessage, FunctionCall
+sys.setswitchinterval(1e-6)
+begin, made = threading.Barrier(8), []
+def use(place):
+    begin.wait()
+    one = ChatMessage(role="user", content="") if place % 2 else FunctionCall(name="f", arguments="", call_id="")
+    made.append(one)
+threads = [threading.Thread(target=use, args=(place,)) for place in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(sorted((type(item).__name__, item.id.split("_")[0]) for item in made))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert done.stderr == ""
+    assert done.stdout.strip() == str([("ChatMessage", "msg")] * 4 + [("FunctionCall", "call")] * 4)

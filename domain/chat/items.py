@@ -229,8 +229,7 @@ class _Item(_View):
         """
         The version with which the item came to the context that gave it; 1 for the items that a fork began with.
 
-        None for an item that no context gave, and for one that a fork or a merge took over if `tail` read it alone. It
-        is no field: items with different versions can be equal.
+        None for an item that no context gave. It is no field: items with different versions can be equal.
         """
         # A context puts the version into the item's dict, where it hides this.
         return None

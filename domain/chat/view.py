@@ -166,10 +166,9 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         source = self._source
         if not source.is_loaded:
             found = last_items(source.journal.log, Ref(self.version, self.stream_id), self._last_events, count)
-            # An edit may name fewer items than asked for; then the whole context is loaded.
+            # The last events may show fewer items, or not what brought one; then the whole context is loaded.
             if found is not None:
-                own = self.stream_id
-                return [item_of(one.item, one.ref.version if one.ref.stream == own else None) for one in found]
+                return [item_of(item, version) for item, version in found]
         return [self._item(ordinal) for ordinal in self._state.items.order()[-count:]]
 
     def active_config_at(self, target: str | int | None = None) -> ActiveConfig:

@@ -84,7 +84,7 @@ class ChatContextContract(
         assert [(item.id, item.version) for item in handle_on(log).items] == [(brought.id, 4), (first.id, 2)]
         assert [item.version for item in handle_on(log, "chat:c").items] == [1, 1, 1, 2]
         assert [item.version for item in handle_on(log).tail(1)] == [2]
-        assert [item.version for item in handle_on(log, "chat:c").tail(2)] == [None, 2]
+        assert [item.version for item in handle_on(log, "chat:c").tail(2)] == [1, 2]
         assert [item.version for item in child.tail(2)] == [1, 2]
         assert chat.evicted_items()[0].item.version == 3
         assert {item.version for item in branch.items} == {1}
@@ -377,6 +377,28 @@ class ChatContextContract(
 
         for number in (10**6, 2**63, 10**30):
             assert chat.at(f"pos:{lane}.{number}" if lane else f"pos:{number}").version == 1
+
+    def test_the_tail_knows_what_brought_an_item(self, log: LiveLog) -> None:
+        """A fork or a merge, also after edits; the whole context is loaded only if its end does not say."""
+        [chat, other] = opened(log, A, B)
+        ids = [chat.add_message("user", text).id for text in "xyz"]
+        other.add_message("user", "brought")
+        child = chat.fork("c")
+        child.evict(ids[2])
+        grandchild = child.fork_filtered(2, context_id="g")
+        asyncio.run(grandchild.merge(other))
+        merged = handle_on(log, "chat:g")
+        versions = [item.version for item in merged.tail(3)]
+        grandchild.evict(ids[1])
+        whole = child.fork("w")
+        whole.evict(ids[1])
+
+        assert (versions, merged._journal.is_loaded) == ([1, 1, 2], False)
+        for stream, shown in (("chat:c", [1, 1]), ("chat:g", [1, 2]), ("chat:w", [1])):
+            unloaded = handle_on(log, stream)
+            tail = unloaded.tail(9)
+            assert [item.version for item in tail] == shown == [item.version for item in handle_on(log, stream).items]
+            assert unloaded._journal.is_loaded == (stream in ("chat:g", "chat:w"))
 
     def test_the_tail_of_a_long_context(self, log: LiveLog) -> None:
         """The last items, whatever lies between them, without loading the rest."""

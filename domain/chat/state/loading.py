@@ -16,7 +16,7 @@ import msgspec
 from ...errors import DamagedError
 from ...log.ports import Range
 from ...named_events import Seen
-from ...spans import OWN, Ref, Segment, Span
+from ...spans import OWN, Ref, Segment, Span, refs_of
 from ..events import (
     ITEM_EVENTS,
     PIECES,
@@ -219,34 +219,50 @@ def _with(event: ChatEvent | Resolved, tail: tuple[Span, ...]) -> ChatEvent | Re
 
 def last_items(
     log: Seen, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
-) -> list[TakenItem] | None:
+) -> list[tuple[ChatItemEvent, int]] | None:
     """
-    Return the last `wanted` items of a context and their names, or None if its last events do not show them.
+    Return the last `wanted` items of a context, each with the version that brought it, or None if only a load shows it.
 
     `place` is the stream of the context and its version; `last_events` reads the last events up to that.
     """
-    found = _last_taken(log, place, last_events, wanted)
-    if found is None:
+    found, edit = _last_taken(log, place, last_events, wanted)
+    brought = None if found is None else _brought(log, place, [one.ref for one in found], edit)
+    if found is None or brought is None:
         return None
     begun = {one.ref for one in found if isinstance(one.item, MessageAdded) and one.item.incomplete is not None}
-    if not begun:
-        return found
     if any(ref.stream != place.stream for ref in begun):
         # Only the fold knows up to which piece a message of another stream counts.
         return None
-    first = min(ref.version for ref in begun)
-    events = last_events(place.version - first)
-    return [
-        TakenItem(one.ref, _with_pieces(one.item, one.ref.version, events[one.ref.version - first :]))
-        if one.ref in begun
-        else one
+    first = min((ref.version for ref in begun), default=place.version)
+    events = last_events(place.version - first) if begun else ()
+    items = [
+        _with_pieces(one.item, one.ref.version, events[one.ref.version - first :]) if one.ref in begun else one.item
         for one in found
     ]
+    return list(zip(items, brought, strict=True))
+
+
+def _brought(log: Seen, place: Ref, refs: Sequence[Ref], edit: tuple[int, Any]) -> list[int] | None:
+    """Return the versions that brought items, given the newest edit and its version; None if only the fold knows."""
+    taken = [ref for ref in refs if ref.stream != place.stream]
+    if not taken:
+        return [ref.version for ref in refs]
+    version, event = edit
+    known = dict.fromkeys(refs_of(_named_by(event) or ()), version) if type(event) in NAMING_ITEMS else {}
+    first = log.read_ranges([Range(place.stream, 0, 1)])[0][0]
+    if isinstance(first, Forked):
+        known |= dict.fromkeys(refs_of(first.carried or ()), 1)
+        # A whole fork begins with all that its parent added itself; only the fold knows what the parent took over.
+        whole = first.version if first.carried is None else 0
+        known |= {ref: 1 for ref in taken if ref.stream == first.parent and ref.version <= whole}
+    known |= {ref: ref.version for ref in refs if ref.stream == place.stream}
+    return [known[ref] for ref in refs] if known.keys() >= set(taken) else None
 
 
 def _last_taken(
     log: Seen, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
-) -> list[TakenItem] | None:
+) -> tuple[list[TakenItem] | None, tuple[int, Any]]:
+    """Return the last items, or None if the last events do not show them, and the newest edit among these events."""
     # Usually the last events are the items. After many edits, the newest edit among a few events already names the end.
     looked_at = min(wanted, FIRST_LOOK_EVENTS)
     while True:
@@ -254,15 +270,15 @@ def _last_taken(
         newest: list[TakenItem] = []
         for version, event in zip(range(place.version, 0, -1), reversed(events), strict=False):
             if isinstance(event, Opened):
-                return newest[::-1]
+                return newest[::-1], (version, event)
             if isinstance(event, VIEW_EVENTS):
-                return _joined(log, place.stream, event.tail, newest, wanted)
+                return _joined(log, place.stream, event.tail, newest, wanted), (version, event)
             if isinstance(event, ITEM_EVENTS):
                 newest.append(TakenItem(Ref(version, place.stream), event))
                 if len(newest) == wanted:
-                    return newest[::-1]
+                    return newest[::-1], (version, event)
         if len(events) < looked_at:
-            return None
+            return None, (0, None)
         looked_at = max(2 * looked_at, wanted + EVENTS_BESIDE_ITEMS)
 
 

@@ -17,7 +17,7 @@ from ...domain.log.ports import LiveLog, Page
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
 from ..projecting.folding import fold_page
-from ..projecting.store import MemoryProjectionStore
+from ..projecting.store import MemoryProjectionStore, Save
 from .args import reading, summed_up
 
 PAGE_EVENTS = 512
@@ -104,7 +104,7 @@ class Readable:
         for page in self.pages():
             for one in projections:
                 rows = fold_page(one, page.events, store)
-                store.save(one, rows, before=store.checkpoint(one), after=page.moment)
+                store.save(Save(one, rows, store.checkpoints(one)[0], page.moment))
         return [store.rows(one) for one in projections]
 
     def _behind_damage(self, moment: Moment, error: DamagedError) -> Moment:

@@ -25,7 +25,7 @@ from ...domain.positions import Moment, Position
 from ...domain.trajectory.identity import run_id_of
 from ..projecting.builtin import PROJECTIONS
 from ..projecting.folding import fold_around, fold_page
-from ..projecting.store import MemoryProjectionStore
+from ..projecting.store import MemoryProjectionStore, Save
 from ..queries.audit import context_changes, run_changes, transitions_of
 from ..store import Store
 from .event_files import event_at, reading_file
@@ -89,7 +89,6 @@ def require_projectable(log: Any, stream: str) -> None:
     rows = MemoryProjectionStore()
     for after in range(0, log.head(stream), PAGE_EVENTS):
         page = log.read(stream, after=after, until=after + PAGE_EVENTS)
-        before = Moment.of({-1: after} if after else {})
         for projection in PROJECTIONS:
             try:
                 changed = fold_page(projection, page, rows)
@@ -97,7 +96,8 @@ def require_projectable(log: Any, stream: str) -> None:
                 faults = fold_around(projection, page, rows, {}).aside
                 reason = f"{faults[0].event}: {faults[0].error}" if faults else error
                 raise InvalidInputError(f"the projection {projection.name} cannot fold {reason}") from error
-            rows.save(projection, changed, before=before, after=Moment.of({-1: after + len(page)}))
+            (before,) = rows.checkpoints(projection)
+            rows.save(Save(projection, changed, before, Moment.of({-1: after + len(page)})))
 
 
 class _LogAhead:

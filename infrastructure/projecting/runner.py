@@ -27,7 +27,7 @@ from ...projections.contract import (
 )
 from .folding import fold_around, fold_page
 from .shape import require_projection, require_same_columns
-from .store import ProjectionStore, SetAside
+from .store import Checkpoint, ProjectionStore, Save, SetAside
 
 PAGE_EVENTS = 2_048
 # Smaller pages for indexed rows: writers wait while a page is stored, and an index makes that slower.
@@ -43,7 +43,7 @@ class _Due(NamedTuple):
     """A projection that is not up to date, its stored checkpoint, and how many pages after that changed no row."""
 
     projection: Projection
-    stored: Moment
+    stored: Checkpoint
     bare_pages: int = 0
 
 
@@ -156,15 +156,15 @@ class ProjectionRunner:
         pages = _Pages(self._log, until)
         due: dict[Moment, list[_Due]] = {}
         for projection in projections:
-            stored = self._store.checkpoint(projection)
-            due.setdefault(stored, []).append(_Due(projection, stored))
+            (stored,) = self._store.checkpoints(projection)
+            due.setdefault(stored.moment, []).append(_Due(projection, stored))
         while due:
             moment, together = due.popitem()
             read = pages.read(moment, at_once * min(_page_size(one.projection) for one in together))
             is_at_end = not read.page.events and moment.includes(read.page.moment)
             for one in together:
                 # At the end of the log, only a checkpoint that is not stored yet is left to do.
-                if is_at_end and one.stored == moment:
+                if is_at_end and one.stored.moment == moment:
                     continue
                 reached, after = self._advance(one, read)
                 if not (read.is_last and reached.includes(read.page.moment)):
@@ -181,34 +181,33 @@ class ProjectionRunner:
                 rows = fold_page(projection, page.events, self._store)
                 if not rows and not read.is_last and bare_pages < BARE_PAGES_MAX:
                     return page.moment, _Due(projection, stored, bare_pages + 1)
-                saved = self._save(projection, rows, page.events, stored, page.moment)
+                saved = self._save(due, rows, page.events, page.moment)
             except (StorageError, DamagedError):
                 # The stored rows cannot be read; the events are not the cause.
                 raise
             except Exception:
                 saved = self._go_around(due, read)
-        reached = page.moment if saved else self._store.checkpoint(projection)
-        return reached, _Due(projection, reached)
+        reached = saved or self._store.checkpoints(projection)[0]
+        return reached.moment, _Due(projection, reached)
 
     def _save(
         self,
-        projection: Projection,
+        due: _Due,
         rows: Mapping[str, Any],
         events: Sequence[RecordedEvent],
-        before: Moment,
         after: Moment,
         aside: Sequence[SetAside] = (),
-    ) -> bool:
+    ) -> Checkpoint | None:
         """Store the rows, the mark of the last event, and the events that were set aside."""
+        projection = due.projection
         if projection.name not in self._looked_back:
             self._look_back(projection)
             self._looked_back.add(projection.name)
         notes = {MARK + projection.name: f"{events[-1].position} {events[-1].digest.hex()}"} if events else {}
         # If the last event of a slice is still in the log, so are those before it.
         seen = {one.position.slice: one for one in events}
-        return self._store.save(
-            projection, rows, before=before, after=after, notes=notes, aside=aside, seen=list(seen.values())
-        )
+        save = Save(projection, rows, due.stored, after, notes, aside)
+        return self._store.save(save, seen=[*seen.values()])[0]
 
     def _look_back(self, projection: Projection) -> None:
         """Store a trace if the log contradicts the mark of a projection; the next mark would hide it."""
@@ -218,7 +217,7 @@ class ProjectionRunner:
         if mark is not None and reason is not None and mark == self._store.note(MARK + projection.name):
             keep_trace(self._store, mark.partition(" ")[0], reason)
 
-    def _go_around(self, due: _Due, read: _Read) -> bool:
+    def _go_around(self, due: _Due, read: _Read) -> Checkpoint | None:
         """
         Store the rows of a page without the events that cannot be folded.
 
@@ -227,10 +226,10 @@ class ProjectionRunner:
         (projection, stored, _), page = due, read.page
         around = fold_around(projection, page.events, self._store, read.undecodable)
         if around.failure is None:
-            return self._save(projection, around.rows, page.events, stored, page.moment, around.aside)
+            return self._save(due, around.rows, page.events, page.moment, around.aside)
         if around.folded:
             events = page.events[: around.folded]
-            self._save(projection, around.rows, events, stored, _moment_behind(stored, events), around.aside)
+            self._save(due, around.rows, events, _moment_behind(stored.moment, events), around.aside)
         raise around.failure
 
     def rows(self, projection: Projection) -> list[Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, get_args
 
 import msgspec
@@ -34,6 +36,37 @@ class SetAside(NamedTuple):
 
     event: str
     error: str
+
+
+class Checkpoint(NamedTuple):
+    """
+    The moment up to which rows are made, and the id of the transaction that stored them last; empty if there is none.
+
+    The moment alone does not say which rows there are: after an older copy was put back, another runner may lead its
+    rows to the same moment again.
+    """
+
+    moment: Moment = BEGINNING
+    save: str = ""
+
+
+class Save(NamedTuple):
+    """
+    Rows of a projection to be stored, provided that its checkpoint is still `before`; then it is at `after`.
+
+    `notes` and the events that were set `aside` are stored with them.
+    """
+
+    projection: Projection
+    rows: Mapping[str, Any]
+    before: Checkpoint
+    after: Moment
+    notes: Mapping[str, str] = MappingProxyType({})
+    aside: Sequence[SetAside] = ()
+
+    def checkpoint(self) -> Checkpoint:
+        """Return the checkpoint after this save, with an id that no other has."""
+        return Checkpoint(self.after, uuid.uuid4().hex)
 
 
 class Column(NamedTuple):
@@ -78,8 +111,12 @@ def column_text(kind: type, *, is_optional: bool) -> str:
 class ProjectionStore(Protocol):
     """Rows and checkpoints of projections."""
 
+    def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
+        """Return how far the rows of each projection are made; the beginning if there are none of this version."""
+
     def checkpoint(self, projection: Projection) -> Moment:
         """Return the moment up to which the rows are made; the beginning if there are none of this version."""
+        return self.checkpoints(projection)[0].moment
 
     def columns(self, projection: Projection) -> dict[str, str] | None:
         """Return the types, in words, of the stored columns by name; None if there is no table of this version."""
@@ -87,22 +124,12 @@ class ProjectionStore(Protocol):
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         """Return the rows under `keys` that exist."""
 
-    def save(
-        self,
-        projection: Projection,
-        rows: Mapping[str, Any],
-        *,
-        before: Moment,
-        after: Moment,
-        notes: Mapping[str, str] | None = None,
-        aside: Sequence[SetAside] = (),
-        seen: Sequence[RecordedEvent] = (),
-    ) -> bool:
+    def save(self, *saves: Save, seen: Sequence[RecordedEvent] = ()) -> list[Checkpoint | None]:
         """
-        Store rows, the checkpoint `after` and `notes` in one transaction, if the checkpoint is still `before`.
+        Store rows, checkpoints and notes in one transaction, and return the new checkpoints.
 
-        The events that were set `aside` are stored with them. Returns False, and stores nothing, if another runner
-        came first, or if the log has lost an event of `seen` meanwhile because an older copy replaced it.
+        A projection of which another runner came first has None, and is not changed. Nothing at all is stored if the
+        log has lost an event of `seen` meanwhile because an older copy replaced it.
         """
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
@@ -179,22 +206,22 @@ class _Table:
 
     def __init__(self, version: int, row: type[msgspec.Struct]) -> None:
         self.version, self.row = version, row
-        self.moment = BEGINNING
+        self.checkpoint = Checkpoint()
         self.aside: list[SetAside] = []
         self.rows: dict[str, Any] = {}
         self._ordered: list[str] | None = None
-        self._saved: tuple[Mapping[str, Any], Moment, list[SetAside]] | None = None
+        self._saved: tuple[Mapping[str, Any], Checkpoint, list[SetAside]] | None = None
 
-    def update(self, rows: Mapping[str, Any], moment: Moment, aside: Sequence[SetAside] = ()) -> None:
-        """Store rows, and the moment up to which they are made."""
+    def update(self, rows: Mapping[str, Any], checkpoint: Checkpoint, aside: Sequence[SetAside] = ()) -> None:
+        """Store rows, and the checkpoint up to which they are made."""
         # This assignment stores them in one step. If an interrupt follows, the next caller finishes the rest.
-        self._saved = (rows, moment, [*self.aside, *aside])
+        self._saved = (rows, checkpoint, [*self.aside, *aside])
         self.finish()
 
     def finish(self) -> None:
         """Apply the rows that were saved last, if that was not done yet; to do it twice is harmless."""
         if self._saved is not None:
-            rows, self.moment, self.aside = self._saved
+            rows, self.checkpoint, self.aside = self._saved
             self.rows.update(rows)
             self._ordered = self._saved = None
 
@@ -206,7 +233,7 @@ class _Table:
         return self._ordered
 
 
-class MemoryProjectionStore:
+class MemoryProjectionStore(ProjectionStore):
     """Rows in dicts; they are lost when the process ends."""
 
     def __init__(self) -> None:
@@ -215,8 +242,8 @@ class MemoryProjectionStore:
         self._lock = fork_safe_lock()
 
     @synchronized
-    def checkpoint(self, projection: Projection) -> Moment:
-        return self._table(projection).moment
+    def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
+        return [self._table(one).checkpoint for one in projections]
 
     @synchronized
     def columns(self, projection: Projection) -> dict[str, str] | None:
@@ -228,24 +255,17 @@ class MemoryProjectionStore:
         return {key: rows[key] for key in keys if key in rows}
 
     @synchronized
-    def save(
-        self,
-        projection: Projection,
-        rows: Mapping[str, Any],
-        *,
-        before: Moment,
-        after: Moment,
-        notes: Mapping[str, str] | None = None,
-        aside: Sequence[SetAside] = (),
-        seen: Sequence[RecordedEvent] = (),
-    ) -> bool:
-        table = self._table(projection)
-        if table.moment != before:
-            return False
-        self._notes.update(notes or {})
-        self._tables[projection.name] = table
-        table.update(rows, after, aside)
-        return True
+    def save(self, *saves: Save, seen: Sequence[RecordedEvent] = ()) -> list[Checkpoint | None]:
+        return [*map(self._save, saves)]
+
+    def _save(self, save: Save) -> Checkpoint | None:
+        table, checkpoint = self._table(save.projection), save.checkpoint()
+        if table.checkpoint != save.before:
+            return None
+        self._notes.update(save.notes)
+        self._tables[save.projection.name] = table
+        table.update(save.rows, checkpoint, save.aside)
+        return checkpoint
 
     @synchronized
     def set_aside(self, projection: Projection) -> list[SetAside]:
@@ -257,7 +277,7 @@ class MemoryProjectionStore:
     @synchronized
     def snapshot(self, projection: Projection) -> Snapshot:
         table = self._table(projection)
-        return Snapshot(table.moment, [table.rows[key] for key in table.keys])
+        return Snapshot(table.checkpoint.moment, [table.rows[key] for key in table.keys])
 
     @synchronized
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
@@ -302,7 +322,7 @@ class MemoryProjectionStore:
         for part in parts:
             if table.rows.keys() & self._table(part).rows.keys():
                 raise twice_made(shadow)
-            table.update(self._table(part).rows, moment, self._table(part).aside)
+            table.update(self._table(part).rows, Checkpoint(moment), self._table(part).aside)
         self._tables[shadow.name] = table
         for part in parts:
             self.drop(part)

@@ -12,6 +12,8 @@ import pytest
 import refold
 from refold.domain.errors import DecisionRefusedError, LogWentBackError
 from refold.domain.memory.records import MemoryRecord
+from refold.infrastructure.projecting import runner as runner_module
+from refold.infrastructure.projecting.runner import ProjectionRunner
 
 
 class Place(Protocol):
@@ -86,13 +88,10 @@ class Count(msgspec.Struct, frozen=True):
     events: int
 
 
-class Restoring:
-    """Counts events, and puts the copy back when it comes to an event of the context that is not in it."""
+class Counting:
+    """Counts events."""
 
     name, version, row = "restoring", 1, Count
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
 
     def keys(self, event: Any) -> list[str]:
         """Return the key of the one row."""
@@ -100,9 +99,39 @@ class Restoring:
 
     def evolve(self, key: str, row: Count | None, event: Any) -> Count:
         """Count one more."""
+        return Count(key, row.events + 1 if row else 1)
+
+
+class Restoring(Counting):
+    """Counts events, and puts the copy back when it comes to an event of the context that is not in it."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def evolve(self, key: str, row: Count | None, event: Any) -> Count:
+        """Count one more."""
         if event.stream == "chat:gone":
             self._place.put_back()
-        return Count(key, row.events + 1 if row else 1)
+        return super().evolve(key, row, event)
+
+
+class Overtaken(Counting):
+    """Does something before and after the row of the second event is read, once."""
+
+    def __init__(self, before: Callable[[], object], after: Callable[[], object]) -> None:
+        self._before, self._after = [before], [after]
+
+    def keys(self, event: Any) -> list[str]:
+        """Return the key of the one row."""
+        if event.version == 2 and self._before:
+            self._before.pop()()
+        return super().keys(event)
+
+    def evolve(self, key: str, row: Count | None, event: Any) -> Count:
+        """Count one more."""
+        if event.version == 2 and self._after:
+            self._after.pop()()
+        return super().evolve(key, row, event)
 
 
 ALL = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -410,6 +439,22 @@ class RestoreContract:
             reader.add_projection(Restoring(place))
 
             assert reader.rows("restoring") == [Count("all", 1)]
+
+    def test_a_copy_put_back_before_the_rows_of_a_page_are_read(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another runner leads the copy to the same checkpoint again; the rows were read before, and are not stored."""
+        monkeypatch.setattr(runner_module, "PAGE_EVENTS", 1)
+        with refold.open(place.url) as store, refold.open(place.url) as other, refold.open(place.url) as reader:
+            store.chat("a").add_message("user", "one")
+            # Another process works on the first event, and sees no more of the log.
+            again = ProjectionRunner(other.log, other._projections, [Counting()])
+            steps = again.pages(Counting())
+            place.keep()
+
+            reader.add_projection(Overtaken(place.put_back, lambda: next(steps)))
+
+            assert reader.rows("restoring") == [Count("all", 2)]
 
     def test_what_verify_says_of_projections_that_saw_more(self, place: Place) -> None:
         """It raises nothing; repaired, they are made of what there is."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from refold.domain.chat.events import MessageAdded
 from refold.domain.log.envelope import RecordedEvent
+from refold.domain.positions import Moment
+from refold.infrastructure.projecting.store import Checkpoint, ProjectionStore, Save, SetAside
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -34,6 +36,14 @@ class Counts:
         if isinstance(event.event, MessageAdded) and event.event.content == ("poison",):
             raise ValueError("it is poisoned")
         return Count(key, (row.events if row else 0) + 1)
+
+
+def save(
+    store: ProjectionStore, rows: Mapping[str, Count], before: Checkpoint, after: Moment, aside: Sequence[SetAside] = ()
+) -> Checkpoint | None:
+    """Store counts, and return the checkpoint; None if another came first."""
+    (saved,) = store.save(Save(Counts(), rows, before, after, aside=aside))
+    return saved
 
 
 # The reason that a store gives for such a message.

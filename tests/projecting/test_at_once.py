@@ -14,12 +14,12 @@ from refold.domain.log import memory_log
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import ANY_VERSION
 from refold.domain.ordered_map import OrderedMap
-from refold.domain.positions import BEGINNING, Moment, Position
+from refold.domain.positions import Moment, Position
 from refold.infrastructure.projecting import store as rows_in_memory
-from refold.infrastructure.projecting.store import MemoryProjectionStore, SetAside
+from refold.infrastructure.projecting.store import Checkpoint, MemoryProjectionStore, SetAside
 from tests.contract.writing import append, at_once, check_chain, check_order, everything, said
 
-from .counts import Count, Counts
+from .counts import Count, Counts, save
 
 THREADS = 6
 FILES = {module.__file__ for module in (memory_log, ordered_map, rows_in_memory)}
@@ -145,11 +145,11 @@ def saving(store: MemoryProjectionStore, won: list[int]) -> Callable[[random.Ran
 
     def run(_: random.Random) -> None:
         for _time in range(40):
-            before = store.checkpoint(Counts())
-            number = before.head(-1) + 1
+            (before,) = store.checkpoints(Counts())
+            number = before.moment.head(-1) + 1
             rows = {key: Count(key, number) for key in ("a", "b", f"c{number}")}
             aside = [SetAside(f"chat:a@{number}", "why")]
-            if store.save(Counts(), rows, before=before, after=at(number), aside=aside):
+            if save(store, rows, before, at(number), aside):
                 won.append(number)
 
     return run
@@ -186,12 +186,13 @@ def test_rows_that_are_dropped() -> None:
 
     def once() -> None:
         store = MemoryProjectionStore()
-        store.save(Counts(), {"a": Count("a", 1)}, before=BEGINNING, after=at(1))
+        first = save(store, {"a": Count("a", 1)}, Checkpoint(), at(1))
+        assert first is not None
 
-        def save(_: random.Random) -> None:
-            store.save(Counts(), {"a": Count("a", 2)}, before=at(1), after=at(2))
+        def save_again(_: random.Random) -> None:
+            save(store, {"a": Count("a", 2)}, first, at(2))
 
-        in_threads(save, lambda _: store.drop(Counts()))
+        in_threads(save_again, lambda _: store.drop(Counts()))
         assert store.rows(Counts()) == []
 
     for _ in range(30):
@@ -247,7 +248,7 @@ class Part(Counts):
 USES: list[Callable[[MemoryProjectionStore], object]] = [
     lambda store: store.checkpoint(Counts()),
     lambda store: store.load(Counts(), ["a"]),
-    lambda store: store.save(Counts(), {}, before=BEGINNING, after=at(1)),
+    lambda store: save(store, {}, Checkpoint(), at(1)),
     lambda store: store.set_aside(Counts()),
     lambda store: store.snapshot(Counts()),
     lambda store: store.rows_under(Counts(), "a"),

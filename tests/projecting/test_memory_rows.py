@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from refold.domain.positions import BEGINNING, Moment
-from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.projecting.store import Checkpoint, MemoryProjectionStore, Save
 
 from ..support.effort import CountedLock
-from .counts import Count, Counts
+from .counts import Count, Counts, save
 
 FIRST, SECOND, THIRD = (Moment(((-1, number),)) for number in (1, 2, 3))
 
@@ -40,8 +40,8 @@ class Slow(UserDict[str, Count]):
 
 def save_both(store: MemoryProjectionStore) -> bool:
     """Store two pages, one after the other, as a thread does that is quick."""
-    first = store.save(Counts(), rows(1), before=BEGINNING, after=FIRST)
-    return first and store.save(Counts(), rows(2), before=FIRST, after=SECOND)
+    first = save(store, rows(1), Checkpoint(), FIRST)
+    return first is not None and save(store, rows(2), first, SECOND) is not None
 
 
 def test_a_late_thread_undoes_nothing() -> None:
@@ -49,12 +49,13 @@ def test_a_late_thread_undoes_nothing() -> None:
     store = MemoryProjectionStore()
     late = Slow(store)
 
-    saved: Any = store.save(Counts(), late, before=BEGINNING, after=FIRST)
+    saved = save(store, late, Checkpoint(), FIRST)
     late.other.join()
 
-    assert (saved, late.saved) == (True, [False])
+    assert (saved is not None, late.saved) == (True, [False])
     assert (store.checkpoint(Counts()), store.rows(Counts())) == (FIRST, [Count("a", 1)])
-    assert store.save(Counts(), rows(2), before=FIRST, after=SECOND)
+    assert saved is not None
+    assert save(store, rows(2), saved, SECOND) is not None
 
 
 def test_another_version() -> None:
@@ -67,15 +68,15 @@ def test_another_version() -> None:
     save_both(store)
 
     assert (store.checkpoint(Newer()), store.rows(Newer()), store.count(Newer())) == (BEGINNING, [], 0)
-    assert not store.save(Newer(), rows(5), before=SECOND, after=THIRD)
-    assert store.save(Newer(), {"b": Count("b", 5)}, before=BEGINNING, after=FIRST)
+    assert store.save(Save(Newer(), rows(5), store.checkpoints(Counts())[0], THIRD)) == [None]
+    assert store.save(Save(Newer(), {"b": Count("b", 5)}, Checkpoint(), FIRST)) == store.checkpoints(Newer())
     assert (store.rows(Newer()), store.checkpoint(Counts())) == ([Count("b", 5)], BEGINNING)
 
 
 WAYS: dict[str, Callable[[MemoryProjectionStore], object]] = {
     "checkpoint": lambda store: store.checkpoint(Counts()),
     "load": lambda store: store.load(Counts(), ["a"]),
-    "save": lambda store: store.save(Counts(), rows(1), before=BEGINNING, after=FIRST),
+    "save": lambda store: save(store, rows(1), Checkpoint(), FIRST),
     "set_aside": lambda store: store.set_aside(Counts()),
     "rows": lambda store: store.rows(Counts()),
     "rows_under": lambda store: store.rows_under(Counts(), "a"),

@@ -12,7 +12,7 @@ import refold
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.runner import ProjectionRunner
-from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.projecting.store import MemoryProjectionStore, Save
 from refold.projections.catalogue import CATALOGUE, CatalogueRow
 from refold.projections.contract import Projection
 from refold.projections.rollup import ROLLUP, ROLLUP_EVENTS, counts_by_type
@@ -116,12 +116,12 @@ def test_a_checkpoint_that_moved(store: refold.Store) -> None:
     """Rows that were folded from an older checkpoint are not stored."""
     talk(store, "a", 1)
     rows = store._runner._store
-    before = rows.checkpoint(ROLLUP)
-    page = store.log.read_all(after=before, limit=10)
-    folded_rows = fold_page(ROLLUP, page.events, rows)
-    assert rows.save(ROLLUP, folded_rows, before=before, after=page.moment)
+    (before,) = rows.checkpoints(ROLLUP)
+    page = store.log.read_all(after=before.moment, limit=10)
+    save = Save(ROLLUP, fold_page(ROLLUP, page.events, rows), before, page.moment)
+    assert rows.save(save) != [None]
 
-    assert not rows.save(ROLLUP, folded_rows, before=before, after=page.moment)
+    assert rows.save(save) == [None]
 
     assert sum(row.events for row in store.rollup()) == 3
 

@@ -14,6 +14,7 @@ from refold.domain.log.ports import Page
 from refold.domain.positions import Moment
 from refold.infrastructure.projecting import runner as runner_module
 from refold.infrastructure.projecting.runner import ProjectionRunner
+from refold.infrastructure.projecting.store import Checkpoint, Save
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.contract import SelectiveProjection
 from refold.projections.rollup import ROLLUP
@@ -103,9 +104,9 @@ def test_pages_without_a_row(store: refold.Store, monkeypatch: pytest.MonkeyPatc
     saved: list[Moment] = []
     save = runner._store.save
 
-    def counted(*args: Any, after: Moment, **others: Any) -> bool:
-        saved.append(after)
-        return save(*args, after=after, **others)
+    def counted(*saves: Save, **seen: Any) -> list[Checkpoint | None]:
+        saved.extend(one.after for one in saves)
+        return save(*saves, **seen)
 
     monkeypatch.setattr(runner._store, "save", counted)
     runner.catch_up(TRANSITIONS)

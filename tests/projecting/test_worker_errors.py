@@ -43,7 +43,7 @@ class Failing:
         return call
 
 
-@pytest.mark.parametrize("call", ["checkpoint", "load", "save"])
+@pytest.mark.parametrize("call", ["checkpoints", "load", "save"])
 def test_an_error_of_the_database_goes_on_to_who_asked(store: refold.Store, call: str) -> None:
     """It is no fault of any event, nothing is noted, and the next one who asks gets the rows."""
     talk_at_length(store, 3)

@@ -164,6 +164,20 @@ class PostgresDatabase:
         """Return the rows of each statement, run in one round trip."""
         return self.reading(lambda wire: wire.run(*calls))
 
+    def transacting(self, work: Callable[[Wire], T]) -> T:
+        """
+        Return the result of `work`, a transaction on a connection that nobody else uses meanwhile.
+
+        It is not repeated if the connection breaks: it is unknown then whether it was committed.
+        """
+        with translated(self.where), opening(self.where):
+            try:
+                return self._read_once(work)
+            except psycopg.Error:
+                # The other connections may be broken, too.
+                self._drop_idle()
+                raise
+
     def _read_once(self, work: Callable[[Wire], T]) -> T:
         seat = self._wait_for_seat()
         wire: Wire | None = None

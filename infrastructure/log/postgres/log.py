@@ -249,12 +249,6 @@ class PostgresLog:
         page = self.read_all(after=BEGINNING, limit=DICTIONARY_EVENTS)
         return [encode_payload(recorded.event) for recorded in page.events]
 
-    def exclusively(self, work: Callable[[], T]) -> T:
-        """
-        Return the result of `work`, which runs while this process commits nothing and may use the writing connection.
-        """
-        return self._committer.exclusively(work)
-
     # When the log went back
 
     def witness(self, number: int) -> Witness | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, starmap
@@ -25,8 +25,10 @@ from ...log.row_faults import REBUILD, opening
 from ..store import (
     TAKEN,
     TAKEN_SEARCHED,
+    Checkpoint,
     Column,
     ProjectionStore,
+    Save,
     SetAside,
     Snapshot,
     column_text,
@@ -178,6 +180,13 @@ class Transaction(Protocol):
         """Run a statement once for each row, with the row's fields as values; `what` names the table in an error."""
 
 
+class Stored(NamedTuple):
+    """A checkpoint, and whether it is stored; otherwise there is none."""
+
+    checkpoint: Checkpoint
+    is_stored: bool
+
+
 # It reads what it needs, and returns the statements that finish the transaction; None cancels the transaction.
 Work = Callable[[Transaction], Iterable[Statement] | None]
 
@@ -210,12 +219,24 @@ class DatabaseProjectionStore(ProjectionStore):
     @abstractmethod
     def _locked(
         self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
-    ) -> list[list[Values]] | None:
+    ) -> list[Stored] | None:
         """
-        Return the rows of checkpoints, and lock them until the transaction ends.
+        Return the checkpoints and whether each is stored, and lock them until the transaction ends.
 
         Returns None if the log has lost an event of `seen`.
         """
+
+    def _stored(self, transaction: Transaction, *projections: Projection, sql: str = CHECKPOINT) -> list[Stored]:
+        """Return the checkpoints of projections, read with a statement."""
+        # The ids of saves are read after all checkpoints: where these are locked, nobody changes the ids any more.
+        asked = [self.sql.statement(sql, one.name, of=one) for one in projections]
+        asked += [self.sql.statement(NOTE, save_note(one)) for one in projections]
+        answers = transaction.ask(*asked)
+        pairs = zip(projections, answers, answers[len(projections) :], strict=False)
+        return [
+            Stored(Checkpoint(moment_of(one, found), text_noted(save_note(one), noted) or ""), bool(found))
+            for one, found, noted in pairs
+        ]
 
     @abstractmethod
     def _make_table(self, projection: Projection) -> Sequence[Statement]:
@@ -296,39 +317,43 @@ class DatabaseProjectionStore(ProjectionStore):
 
     # Changing
 
-    def save(
-        self,
-        projection: Projection,
-        rows: Mapping[str, Any],
-        *,
-        before: Moment,
-        after: Moment,
-        notes: Mapping[str, str] | None = None,
-        aside: Sequence[SetAside] = (),
-        seen: Sequence[RecordedEvent] = (),
-    ) -> bool:
-        make = self._make_table(projection)
-        noted = [self.sql.statement(PUT_NOTE, *one) for one in (notes or {}).items()]
+    def save(self, *saves: Save, seen: Sequence[RecordedEvent] = ()) -> list[Checkpoint | None]:
+        # All runners lock checkpoints in the same order, so that none waits for another one that waits for it.
+        ordered = sorted(saves, key=lambda one: one.projection.name)
+        made = {one.projection.name: self._make_table(one.projection) for one in ordered}
+        saved: dict[str, Checkpoint] = {}
 
         def save(transaction: Transaction) -> Iterable[Statement] | None:
-            locked = self._locked(transaction, projection, seen=seen)
-            if locked is None or moment_of(projection, locked[0]) != before:
-                return None
-            if before == BEGINNING and make:
-                transaction.ask(*make)
-            transaction.put(self.sql.put_row(projection), rows.values(), f"the table of {projection.name}")
-            sql, values = ADD_CHECKPOINT, [projection.name, str(after)]
-            if locked[0]:
-                sql, values = SET_CHECKPOINT, [str(after), projection.name]
-            last = [self.sql.statement(sql, *values, of=projection), *noted]
-            if aside:
-                # Read in this transaction: a rebuild replaces the note, and may leave the checkpoint where it was.
-                name = aside_note(projection)
-                kept = _set_aside(text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]))
-                last += self._put_aside(projection, [*kept, *aside])
-            return last
+            found = self._locked(transaction, *(one.projection for one in ordered), seen=seen)
+            last: list[Statement] = []
+            for one, (present, is_stored) in zip(ordered, found or (), strict=found is not None):
+                if present == one.before:
+                    checkpoint = saved[one.projection.name] = one.checkpoint()
+                    if present.moment == BEGINNING and made[one.projection.name]:
+                        transaction.ask(*made[one.projection.name])
+                    last += self._put(transaction, one, checkpoint, is_stored)
+            return last or None
 
-        return self._transact(save) is not None
+        is_done = self._transact(save) is not None
+        return [saved.get(one.projection.name) if is_done else None for one in saves]
+
+    def _put(
+        self, transaction: Transaction, save: Save, checkpoint: Checkpoint, is_stored: bool
+    ) -> Iterator[Statement]:
+        """Put rows into the table of a projection, and yield the statements for what is stored with them."""
+        projection = save.projection
+        transaction.put(self.sql.put_row(projection), save.rows.values(), f"the table of {projection.name}")
+        sql, values = ADD_CHECKPOINT, [projection.name, str(checkpoint.moment)]
+        if is_stored:
+            sql, values = SET_CHECKPOINT, [str(checkpoint.moment), projection.name]
+        yield self.sql.statement(sql, *values, of=projection)
+        for note in ((save_note(projection), checkpoint.save), *save.notes.items()):
+            yield self.sql.statement(PUT_NOTE, *note)
+        if save.aside:
+            # Read in this transaction: a rebuild replaces the note, and may leave the checkpoint where it was.
+            name = aside_note(projection)
+            kept = _set_aside(text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]))
+            yield from self._put_aside(projection, [*kept, *save.aside])
 
     def _put_aside(self, projection: Projection, aside: Sequence[SetAside]) -> list[Statement]:
         if not aside:
@@ -344,18 +369,19 @@ class DatabaseProjectionStore(ProjectionStore):
             self.sql.statement(DELETE_CHECKPOINT, projection.name, of=projection),
             *self._drop_table(projection),
             self.sql.statement(DELETE_NOTE, aside_note(projection)),
+            self.sql.statement(DELETE_NOTE, save_note(projection)),
         ]
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         def replace(transaction: Transaction) -> Iterable[Statement] | None:
-            live, built = self._locked(transaction, projection, shadow) or ([], [])
-            if not is_replaceable(moment_of(projection, live), moment_of(shadow, built), before):
+            live, built = (one.checkpoint.moment for one in self._locked(transaction, projection, shadow) or ())
+            if not is_replaceable(live, built, before):
                 return None
             return [
                 *self._drops(projection),
                 *self._rename_table(shadow, projection),
                 self.sql.statement(RENAME_CHECKPOINT, projection.name, shadow.name, of=shadow),
-                self.sql.statement(RENAME_NOTE, aside_note(projection), aside_note(shadow)),
+                *(self.sql.statement(RENAME_NOTE, of(projection), of(shadow)) for of in (aside_note, save_note)),
             ]
 
         return self._transact(replace) is not None
@@ -450,6 +476,11 @@ def text_noted(name: str, found: Sequence[Values]) -> str | None:
             f"the note {name}", f"{value!r:.100} is no text", remedy="delete its row from the table note"
         )
     return value
+
+
+def save_note(projection: Projection) -> str:
+    """Return the name of the note with the id of the transaction that stored rows of a projection last."""
+    return f"save/{projection.name}.{projection.version}"
 
 
 def aside_note(projection: Projection) -> str:

@@ -19,26 +19,25 @@ from psycopg import errors
 
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import RecordedEvent
-from ....domain.positions import Moment
 from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.postgres.append import TRIP_BYTES_MAX
-from ...log.postgres.connection import first_line, translated
+from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
-from ..store import floats_of
+from ..store import Checkpoint, floats_of
 from .database import (
     CHECKPOINT,
     LOCKED_CHECKPOINT,
     DatabaseProjectionStore,
     Dialect,
     Statement,
+    Stored,
     Transaction,
     Values,
     Work,
     columns,
-    moment_of,
 )
 
 TRIP_ROWS_MAX = 500
@@ -83,15 +82,12 @@ float8 = Struct("!d").pack
 class _Transaction:
     """A transaction that begins with its first statements, in the same round trip."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, *, is_begun: bool = False) -> None:
         self._wire = wire
-        self.is_begun = False
+        self.is_begun = is_begun
 
     def ask(self, *statements: Statement) -> list[Any]:
-        return self.run(*map(_call, statements))
-
-    def run(self, *calls: Call) -> list[Any]:
-        """Run statements and return the rows of each."""
+        calls = [*map(_call, statements)]
         if self.is_begun:
             return self._wire.run(*calls)
         self.is_begun = True
@@ -131,20 +127,19 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         # The tables that this process has seen or made.
         self._made: set[str] = set()
 
-    def checkpoint(self, projection: Projection) -> Moment:
+    def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
-        found = self._log.database.ask(self._checkpoint(projection))[0]
-        if not found:
-            # Another process may have dropped its table, or put another in its place.
-            self._made.discard(self.sql.table(projection))
-        return moment_of(projection, found)
+        self._make_once("note", MAKE_NOTES)
+        found = self._log.database.reading(lambda wire: self._stored(_Transaction(wire, is_begun=True), *projections))
+        for projection, (_, is_stored) in zip(projections, found, strict=True):
+            if not is_stored:
+                # Another process may have dropped its table, or put another in its place.
+                self._made.discard(self.sql.table(projection))
+        return [one.checkpoint for one in found]
 
     def columns(self, projection: Projection) -> dict[str, str] | None:
         found = self._log.database.ask(Call(COLUMNS, (self.sql.table(projection).encode(),)))[0]
         return self.sql.stored_columns(projection.row, found)
-
-    def _checkpoint(self, projection: Projection, sql: str = CHECKPOINT) -> Call:
-        return _call(self.sql.statement(sql, projection.name, of=projection))
 
     def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
         self._make_table(projection)
@@ -161,32 +156,17 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     def _transact(self, work: Work) -> list[list[Values]] | None:
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
         self._make_once("note", MAKE_NOTES)
-        return self._log.exclusively(lambda: self._carried_out(work))
-
-    def _carried_out(self, work: Work) -> list[list[Values]] | None:
-        with translated(self._log.database.where), self._log.database.writing() as wire:
-            transaction = _Transaction(wire)
-            try:
-                last = work(transaction)
-                if last is not None:
-                    return transaction.run(*map(_call, last), COMMIT)[:-1]
-            except MADE_BY_ANOTHER:
-                # Both processes added the first row, such as a first checkpoint; a missing row cannot be locked.
-                pass
-            if transaction.is_begun:
-                wire.run(ROLLBACK)
-        return None
+        # On a connection of its own: writers of this process need not wait for rows.
+        return self._log.database.transacting(lambda wire: _carried_out(work, wire))
 
     def _locked(
         self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
-    ) -> list[list[Values]] | None:
-        assert isinstance(transaction, _Transaction)
+    ) -> list[Stored] | None:
         # The rows are locked: of two runners, one goes on, and the other then sees that the checkpoint has moved.
-        locked = [self._checkpoint(one, LOCKED_CHECKPOINT) for one in projections]
-        digests = [Call(DIGEST, (int4(one.position.slice), int8(one.position.number))) for one in seen]
-        found = transaction.run(*locked, *digests)
-        there = [[*map(tuple, rows)] for rows in found[len(locked) :]]
-        return found[: len(locked)] if there == [[(one.digest,)] for one in seen] else None
+        stored = self._stored(transaction, *projections, sql=LOCKED_CHECKPOINT)
+        digests = (Statement(DIGEST, (int4(one.position.slice), one.position.number)) for one in seen)
+        there = [[*map(tuple, rows)] for rows in transaction.ask(*digests)]
+        return stored if there == [[(one.digest,)] for one in seen] else None
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         if before is None and after is None:
@@ -210,7 +190,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         is_searched = issubclass(projection.row, SearchedRow)
         types = self.sql.column_types(projection.row) + ", vector tsvector NOT NULL" * is_searched
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
-        checkpoint = self._checkpoint(projection)
+        checkpoint = _call(self.sql.statement(CHECKPOINT, projection.name, of=projection))
         is_gone = Call(
             f"SELECT to_regclass($2::text) IS NULL AND EXISTS ({checkpoint.sql})", (*checkpoint.values, table.encode())
         )
@@ -284,6 +264,20 @@ class PostgresProjectionStore(DatabaseProjectionStore):
                 wrong += sum(map(len, self._log.database.reading(partial(_sent, trip=trip))))
             last = rows[-1][0]
         return f"{wrong:,} rows are not in its index as they are" if wrong else None
+
+
+def _carried_out(work: Work, wire: Wire) -> list[list[Values]] | None:
+    transaction = _Transaction(wire)
+    try:
+        last = work(transaction)
+        if last is not None:
+            return transaction.ask(*last, Statement(COMMIT.sql))[:-1]
+    except MADE_BY_ANOTHER:
+        # Both processes added the first row, such as a first checkpoint; a missing row cannot be locked.
+        pass
+    if transaction.is_begun:
+        wire.run(ROLLBACK)
+    return None
 
 
 def _call(statement: Statement) -> Call:

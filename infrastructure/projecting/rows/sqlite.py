@@ -23,7 +23,7 @@ from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import twice_made
+from ..store import Checkpoint, twice_made
 from .database import (
     CHECKPOINT,
     DELETE_NOTE,
@@ -32,6 +32,7 @@ from .database import (
     DatabaseProjectionStore,
     Dialect,
     Statement,
+    Stored,
     Transaction,
     Values,
     Work,
@@ -102,17 +103,21 @@ class SqliteProjectionStore(DatabaseProjectionStore):
                     raise
                 raise DamagedError(what, f"it cannot be read ({error})", remedy=REBUILD) from error
 
-    def checkpoint(self, projection: Projection) -> Moment:
-        with self._reading(projection) as connection:
-            return self._moment(connection, projection)
+    def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
+        found = []
+        for projection in projections:
+            with self._reading(projection) as connection:
+                if _has_table(connection, "checkpoint"):
+                    found += self._stored(_Transaction(connection), projection)
+                else:
+                    found.append(Stored(Checkpoint(), False))
+        return [one.checkpoint for one in found]
 
     def _moment(self, connection: sqlite3.Connection, projection: Projection) -> Moment:
         if not _has_table(connection, "checkpoint"):
             return BEGINNING
-        return moment_of(projection, connection.execute(*self._checkpoint(projection)).fetchall())
-
-    def _checkpoint(self, projection: Projection) -> Statement:
-        return self.sql.statement(CHECKPOINT, projection.name, of=projection)
+        statement = self.sql.statement(CHECKPOINT, projection.name, of=projection)
+        return moment_of(projection, connection.execute(*statement).fetchall())
 
     def columns(self, projection: Projection) -> dict[str, str] | None:
         with self._reading(projection) as connection:
@@ -143,11 +148,11 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _locked(
         self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
-    ) -> list[list[Values]] | None:
+    ) -> list[Stored] | None:
         assert isinstance(transaction, _Transaction)
         if any(stored_digest(transaction.connection, one.stream, one.version) != one.digest for one in seen):
             return None
-        return transaction.ask(*map(self._checkpoint, projections))
+        return self._stored(transaction, *projections)
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         def change(transaction: Transaction) -> Iterable[Statement] | None:

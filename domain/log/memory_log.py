@@ -171,9 +171,9 @@ class MemoryLog:
         if len(self._all) <= seen.head(ONE_SEQUENCE):
             self.news.wait_past(count, timeout_seconds=timeout_seconds)
 
-    def streams(self, prefix: str = "") -> list[str]:
+    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         self._stream("")
-        return sorted(stream for stream in self._streams if stream.startswith(prefix))
+        return sorted(stream for stream in self._streams if stream.startswith(prefix))[:limit]
 
     def files(self) -> list[str]:
         return []

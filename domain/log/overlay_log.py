@@ -129,9 +129,9 @@ class OverlayLog:
             return self._here.version_at(stream, moment)
         return min(self.head(stream), self._below.version_at(stream, moment))
 
-    def streams(self, prefix: str = "") -> list[str]:
+    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         below = [stream for stream in self._below.streams(prefix) if self.head(stream)]
-        return sorted({*below, *self._here.streams(prefix)})
+        return sorted({*below, *self._here.streams(prefix)})[:limit]
 
     def _last(self, stream: str, until: int | None) -> int:
         head = self.head(stream)

@@ -202,8 +202,8 @@ class Log(Protocol):
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
 
-    def streams(self, prefix: str = "") -> list[str]:
-        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
+    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
+        """Return the ids of all streams, or of those that begin with `prefix`, in order; at most `limit`."""
 
 
 def require_known(log: Log, stream: str, known: StreamEnd) -> None:

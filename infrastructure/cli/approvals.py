@@ -14,12 +14,12 @@ from ..queries.approvals import PendingApproval
 from ..times import exact
 from .args import OrderedGroup, as_json, changing, database, existing, opened, reason, required_text, summed_up
 from .changes import note, report
-from .completion import named_contexts
+from .completion import named_contexts, offered_items
 from .render import approval_shape, one_line, print_json_list, print_table, relative
 
 F = TypeVar("F", bound=Callable[..., Any])
 HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")
-call = click.argument("call", metavar="CALL", callback=required_text)
+call = click.argument("call", metavar="CALL", callback=required_text, shell_complete=offered_items)
 by = click.option("--by", metavar="NAME", required=True, callback=required_text, help="Who decides.")
 SHAPE = """
     CALL is the call id that `refold approvals` prints, or the id of the call's item.

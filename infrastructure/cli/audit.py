@@ -22,7 +22,7 @@ from ..store import Store
 from ..times import exact
 from .args import Reference, as_json, checked_text, database, optional_text, reading, summed_up
 from .args import reference as parse_reference
-from .completion import named_contexts
+from .completion import named_contexts, offered_items
 from .context_views import Seen, SeenRun, seen
 from .lines import print_events, said_by, summary_of
 from .render import cut, is_cut_short, json_text, named_shape, one_line, print_json_list
@@ -109,7 +109,13 @@ def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Referenc
 
 @click.command("audit")
 @click.argument("subject", metavar="CTX[@V]|NODE", callback=_subject, shell_complete=named_contexts)
-@click.option("--item", metavar="ITEM", callback=optional_text, help="Only what became of this item.")
+@click.option(
+    "--item",
+    metavar="ITEM",
+    callback=optional_text,
+    shell_complete=offered_items,
+    help="Only what became of this item.",
+)
 @click.option("--attribute", metavar="A", callback=optional_text, help="Only what became of this attribute.")
 @click.option("--session", "session_id", metavar="S", callback=optional_text, help="The session of the NODE.")
 @click.option("--user", "user_id", metavar="U", callback=optional_text, help="Whose session it is.")

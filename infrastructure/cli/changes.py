@@ -14,6 +14,7 @@ from ...domain.chat.state.sequence import Items
 from ...domain.errors import NotFoundError
 from ...domain.spans import Ref
 from .args import checked_text
+from .completion import offered_items
 from .render import one_line, print_json
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +46,9 @@ def texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
 def items(*, required: bool, metavar: str = "ITEM") -> Callable[[F], F]:
     """Return the decorator for the argument ITEM...: ids, or the places that `refold show` prints beside items."""
     shown = f"{metavar}..." if required else f"[{metavar}...]"
-    return click.argument("items", metavar=shown, nargs=-1, required=required, callback=texts)
+    return click.argument(
+        "items", metavar=shown, nargs=-1, required=required, callback=texts, shell_complete=offered_items
+    )
 
 
 def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:

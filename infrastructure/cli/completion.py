@@ -1,6 +1,6 @@
 """
 Completion of words in a shell: `refold completion` prints the script that a shell needs for it, and the functions here
-complete contexts and their versions.
+complete contexts, their moments and their items.
 
 A shell asks while its user types, so an answer is short, and a database that cannot be read completes nothing.
 """
@@ -8,23 +8,29 @@ A shell asks while its user types, so an answer is short, and a database that ca
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import click
 from click.shell_completion import BashComplete, add_completion_class, get_completion_class, split_arg_string
 
+from ...domain.chat.events import added_item
 from ...domain.errors import RefoldError
-from ...domain.ids import split_stream_id
+from ...domain.ids import ITEM, split_stream_id
 from ...domain.kinds import KINDS
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
-from .args import DEFAULT_DATABASE
+from .args import DEFAULT_DATABASE, Reference
 
 VARIABLE = "_REFOLD_COMPLETE"
-CONTEXTS_MAX = 200
+OFFERED_MAX = 200
 VERSIONS_MAX = 20
+# Names and items are looked for in this many events, the newest of a context: a long one must not keep a shell waiting.
+EVENTS_READ_MAX = 1_000
+# The names under which commands have the context whose items and moments are asked for.
+CONTEXT_ARGUMENTS = ("context", "reference", "subject", "name")
 # Where bash divides a word, it replaces only the part behind the last colon, or from the last @ on.
 BREAKS = {":": 1, "@": 0}
 
@@ -57,36 +63,83 @@ add_completion_class(Bash)
 
 
 def named_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the contexts that a word may mean, or behind `@` the names and the newest versions of its context."""
-    location = ctx.params.get("location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
+    """Return the contexts that a word may mean, or behind `@` the moments of its context."""
     name, at, moment = incomplete.partition("@")
+    first, dots, begun = moment.rpartition("..")
+
+    def offered(store: Store) -> Iterator[str]:
+        if at:
+            return (f"{name}@{first}{dots}{one}" for one in _moments(store, name, begun))
+        return _contexts(store, name)
+
+    return _asked(ctx, offered)
+
+
+def offered_moments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the moments that a word may mean, of the context that stands before it."""
+    return _asked(ctx, lambda store: _moments(store, _context_of(ctx), incomplete))
+
+
+def offered_items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of items that a word may mean, of the context that stands before it."""
+    return _asked(ctx, lambda store: _begun(_items(_last_events(store, _context_of(ctx))), incomplete))
+
+
+def _asked(ctx: click.Context, offered: Callable[[Store], Iterator[str]]) -> list[str]:
+    location = ctx.params.get("location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
     try:
         with open_store(location, create=False, read_only=True) as store:
-            found = _moments(store, name, moment) if at else _contexts(store, name)
-            return [one for _, one in zip(range(CONTEXTS_MAX), found, strict=False)]
+            return list(islice(offered(store), OFFERED_MAX))
     except (RefoldError, OSError):
         return []
+
+
+def _context_of(ctx: click.Context) -> str:
+    """Return the context that the words before this one name; empty if there is none."""
+    given = [value for name, value in ctx.params.items() if name in CONTEXT_ARGUMENTS and value]
+    # Before an option without its value click does not assign the words to arguments.
+    found = next(iter([*given, *ctx.args]), "")
+    return found.context if isinstance(found, Reference) else str(found).partition("@")[0]
 
 
 def _contexts(store: Store, begun: str) -> Iterator[str]:
     kind, colon, _ = begun.partition(":")
     if colon and kind in KINDS:
-        yield from store.log.streams(begun)
+        yield from store.log.streams(begun, limit=OFFERED_MAX)
         return
     for kind in KINDS:
-        yield from (split_stream_id(stream)[1] for stream in store.log.streams(f"{kind}:{begun}"))
+        found = store.log.streams(f"{kind}:{begun}", limit=OFFERED_MAX)
+        yield from (split_stream_id(stream)[1] for stream in found)
 
 
-def _moments(store: Store, name: str, moment: str) -> Iterator[str]:
-    first, dots, begun = moment.rpartition("..")
-    streams = streams_named(store.log, name, KINDS)
+def _moments(store: Store, name: str, begun: str) -> Iterator[str]:
+    """Yield the names, the newest versions and, behind `item:`, the ids of items of a context."""
+    events = _last_events(store, name)
+    names = {event.name: None for _, event in events if event.__struct_config__.tag.endswith(".named.v1")}
+    newest = [str(version) for version, _ in events[:VERSIONS_MAX]]
+    items = (ITEM + item for item in _items(events)) if begun else ()
+    return _begun(chain(sorted(names), newest, items), begun)
+
+
+def _last_events(store: Store, name: str) -> list[tuple[int, Any]]:
+    """Return the last events of a context with their versions, the newest first."""
+    streams = streams_named(store.log, name, KINDS) if name else []
     if len(streams) != 1:
-        return
+        return []
     head = store.log.head(streams[0])
-    events: list[Any] = list(store.log.read_events(streams[0]))
-    names = {event.name: None for event in events if event.__struct_config__.tag.endswith(".named.v1")}
-    newest = map(str, range(head, max(0, head - VERSIONS_MAX), -1))
-    yield from (f"{name}@{first}{dots}{one}" for one in (*sorted(names), *newest) if one.startswith(begun))
+    events = store.log.read_events(streams[0], after=max(0, head - EVENTS_READ_MAX))
+    return list(zip(range(head, 0, -1), reversed(events), strict=False))
+
+
+def _items(events: Sequence[tuple[int, Any]]) -> Iterator[str]:
+    """Yield the ids of the items that events added, and of calls; each once."""
+    added = ((added_item(event) or event) for _, event in events)
+    found = (getattr(item, field, None) for item in added for field in ("id", "call_id"))
+    yield from dict.fromkeys(one for one in found if isinstance(one, str))
+
+
+def _begun(words: Iterable[str], begun: str) -> Iterator[str]:
+    return (word for word in words if word.startswith(begun))
 
 
 @click.command("completion")
@@ -94,7 +147,7 @@ def _moments(store: Store, name: str, moment: str) -> Iterator[str]:
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """
-    Print the script with which a shell completes commands, options, contexts and their versions.
+    Print the script with which a shell completes commands, options, contexts, their versions and items.
 
     bash: eval "$(refold completion bash)" in ~/.bashrc; zsh: the same with zsh, in ~/.zshrc; fish: refold completion
     fish > ~/.config/fish/completions/refold.fish.

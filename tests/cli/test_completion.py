@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import refold as package
+from refold.chat import ChatMessage, ChatRole
+from refold.infrastructure.cli.completion import EVENTS_READ_MAX, OFFERED_MAX
 from tests.cli.running import environment, refold
 
 
@@ -17,7 +19,7 @@ def named(tmp_path: Path) -> Path:
     """A database with chats, `support-42` and `supper`, and a queue, `support-q`; a version has a name."""
     with package.open(tmp_path / "refold.db") as store:
         chat = store.chat("support-42")
-        chat.add_message("user", "hi")
+        chat.add_message("user", "hi", message_id="m1")
         chat.name_version("before-refund")
         store.chat("supper")
         store.queue("support-q")
@@ -47,6 +49,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
         ("refold show support-42@be", ["support-42@before-refund"]),
         ("refold fork support-42@", ["support-42@before-refund", *(f"support-42@{number}" for number in (3, 2, 1))]),
         ("refold diff support-42@1..b", ["support-42@1..before-refund"]),
+        ("refold show support-42@item:", ["support-42@item:m1"]),
+        ("refold show support-42@it", ["support-42@item:m1"]),
+        ("refold show support-42 --at item:", ["item:m1"]),
+        ("refold show support-42@1 --at b", ["before-refund"]),
+        ("refold audit support-42 --item ", ["m1"]),
+        ("refold evict support-42 m", ["m1"]),
+        ("refold approvals approve support-42 m", ["m1"]),
+        ("refold evict nobody ", []),
         ("refold show nobody@", []),
         ("refold --db none.db show s", []),
     ],
@@ -55,6 +65,23 @@ def test_contexts_and_versions(named: Path, asked: Callable[[str], list[str]], l
     """Ids of all kinds, with the kind or without; behind `@` names first, then versions, the newest first."""
     assert sorted(asked(line)) == sorted(offered)
     assert not Path("none.db").exists()
+
+
+def test_a_long_context_is_read_from_its_end(tmp_path: Path, asked: Callable[[str], list[str]]) -> None:
+    """Names and items are those of its newest events, and of many contexts the first are offered."""
+    with package.open(tmp_path / "refold.db") as store:
+        chat = store.chat("long", durability="enqueue")
+        chat.add_message("user", "old", message_id="m-old")
+        chat.name_version("old")
+        chat.add_items([ChatMessage(id=f"m{n}", role=ChatRole.USER, content="x") for n in range(EVENTS_READ_MAX)])
+        chat.add_function_call("look_up", "{}", "m-call")
+        for number in range(OFFERED_MAX):
+            store.chat(f"other-{number}", durability="enqueue")
+
+    assert asked("refold show long@o") == []
+    assert asked("refold evict long m-") == ["m-call"]
+    assert len(asked("refold evict long m")) == OFFERED_MAX
+    assert len(asked("refold show ")) == OFFERED_MAX
 
 
 def test_bash(named: Path) -> None:

@@ -66,6 +66,15 @@ class ReadingContract:
         assert numbers(log.read(A, after=after, until=until)) == wanted
         assert ids(log.read_events(A, after=after, until=until)) == wanted
 
+    def test_the_ids_of_streams(self, log: LiveLog) -> None:
+        """In order, those that begin with a prefix, the first of them."""
+        for stream in ("chat:b", "chat:ab", "chat:a", "pool:a"):
+            append(log, stream, said(0))
+
+        assert log.streams() == ["chat:a", "chat:ab", "chat:b", "pool:a"]
+        assert log.streams("chat:a") == ["chat:a", "chat:ab"]
+        assert [log.streams("chat:", limit=limit) for limit in (0, 2)] == [[], ["chat:a", "chat:ab"]]
+
     def test_everything_is_read_as_it_was_written(self, log: LiveLog) -> None:
         """More than 300 events on six streams: by stream, by range, as a whole; sealed or not."""
         receipts = interleaved(log, 600)

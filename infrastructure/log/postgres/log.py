@@ -65,13 +65,15 @@ T = TypeVar("T")
 REST_FACTOR = 4
 
 
-def stream_ids(database: PostgresDatabase, prefix: str) -> list[str]:
-    """Return the ids of the streams that begin with `prefix`, in order."""
+def stream_ids(database: PostgresDatabase, prefix: str, limit: int | None) -> list[str]:
+    """Return the ids of the streams that begin with `prefix`, in order; at most `limit`."""
     found: list[str] = []
     end = (prefix + LAST).encode()
     while rows := database.ask(Call(STREAMS, ((found[-1] if found else "").encode(), prefix.encode(), end)))[0]:
         found += [row[0] for row in rows]
-    return found
+        if limit is not None and len(found) >= limit:
+            break
+    return found[:limit]
 
 
 def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
@@ -329,8 +331,8 @@ class PostgresLog:
             rest = min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now)
             self.news.wait_past(count, timeout_seconds=rest)
 
-    def streams(self, prefix: str = "") -> list[str]:
-        return stream_ids(self.database, prefix)
+    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
+        return stream_ids(self.database, prefix, limit)
 
     def files(self) -> Sequence[str]:
         return ()

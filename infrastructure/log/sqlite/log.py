@@ -339,9 +339,9 @@ class SqliteLog:
                 return
             self.news.wait_past(count, timeout_seconds=min(POLL_SECONDS, remaining))
 
-    def streams(self, prefix: str = "") -> list[str]:
+    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         with self.database.reading() as connection:
-            return stream_ids(connection, prefix)
+            return stream_ids(connection, prefix, NO_LIMIT if limit is None else limit)
 
     def files(self) -> list[str]:
         with self.database.reading() as connection:

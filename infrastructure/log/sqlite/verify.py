@@ -37,11 +37,11 @@ KEY_ROWS = """
 """
 
 
-def stream_ids(connection: sqlite3.Connection, prefix: str) -> list[str]:
-    """Return the ids of the streams that begin with `prefix`, in order."""
+def stream_ids(connection: sqlite3.Connection, prefix: str, limit: int) -> list[str]:
+    """Return the ids of the first `limit` streams that begin with `prefix`, in order."""
     # No text sorts above all others; after a prefix, no character is higher than this one.
-    rows = connection.execute("SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id", (prefix, prefix + LAST))
-    return [row[0] for row in rows]
+    statement = "SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
+    return [row[0] for row in connection.execute(statement, (prefix, prefix + LAST, limit))]
 
 
 def database_files(connection: sqlite3.Connection) -> list[str]:

@@ -618,8 +618,9 @@ class ChatContext(ChatView["ChatContext"]):
         after = self._writer.state.items
         if outcome.replayed:
             before, after = self._around(outcome)
-        gone = before.edits.gone if before.edits else {}
-        return [before.arena.items[ordinal].id for ordinal in gone if after.shows(ordinal)]
+        back = before.gone_since(after)
+        gone = before.edits.departed(back) if before.edits else []
+        return [before.arena.items[ordinal].id for ordinal, _ in gone]
 
     def pin(
         self,

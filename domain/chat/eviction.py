@@ -33,9 +33,7 @@ class Eviction:
 
     def __init__(self, before: Items, after: Items, version: int) -> None:
         self._before = before
-        gone_before = before.edits.gone if before.edits else {}
-        gone_after = after.edits.gone if after.edits else {}
-        self._leaving = gone_after.keys() - gone_before.keys()
+        self._leaving = after.gone_since(before)
         self._version = version
 
     def __repr__(self) -> str:

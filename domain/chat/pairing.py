@@ -19,6 +19,9 @@ from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturn
 
 # The way to send calls without an output: with a stub in its place, not at all, or to refuse the conversion.
 PendingRule = Literal["stub", "omit", "refuse"]
+# Items that may stand between the calls of a batch; all others end it.
+BETWEEN_CALLS = (HandedOff, ConfigUpdated)
+IN_BATCH = (FunctionCalled, *BETWEEN_CALLS)
 
 
 class Pairs(msgspec.Struct, frozen=True):
@@ -45,7 +48,7 @@ def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
             in_batch = True
             waiting.setdefault(item.call_id, []).append((batch, index))  # type: ignore[union-attr]  # it is a call
             continue
-        if kind is HandedOff or kind is ConfigUpdated:
+        if kind in BETWEEN_CALLS:
             continue
         in_batch = False
         calls = waiting.get(item.call_id) if kind is FunctionReturned else None  # type: ignore[union-attr]

@@ -26,12 +26,11 @@ from .rules.commands import Begin
 from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, tool_names
 from .rules.forking import recent_turns as items_of_turns
-from .state.arena import Arena
 from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
 from .tokens import DEFAULT, TokenCounter
-from .views import SeenItems, item_of, make_event
+from .views import ShownItems, item_of, make_event
 
 if TYPE_CHECKING:
     # Imported by the methods that need it: few programs replay.
@@ -44,9 +43,7 @@ ForkedChat = TypeVar("ForkedChat")
 class ChatView(Context[ChatState], Generic[ForkedChat]):
     """The reading methods of a chat context."""
 
-    _shown: tuple[Items | None, FrozenList[ChatItem]]
-    # Public items by ordinal of one arena, kept so that an edit does not create all of them again.
-    _made: tuple[Arena | None, list[ChatItem]]
+    _shown: ShownItems
     _counted: dict[TokenCounter, RunningTokens]
     # Returns the totals while the items are not loaded.
     _count: Callable[[], Totals] | None = None
@@ -67,29 +64,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     @property
     def items(self) -> FrozenList[ChatItem]:
         """All items in order, as a read-only list; it is built once per version."""
-        recorded = self._source.state.items
-        seen, shown = self._shown
-        if recorded is not seen:
-            shown = self._items_of(recorded, seen, shown)
-            self._shown = (recorded, shown)
-        return shown
-
-    def _items_of(self, recorded: Items, seen: Items | None, shown: FrozenList[ChatItem]) -> FrozenList[ChatItem]:
-        if seen is not None and recorded.continues(seen):
-            ordinals = recorded.order()[len(shown) :]
-            added = map(recorded.arena.items.__getitem__, ordinals)
-            return SeenItems([*shown, *map(item_of, added, map(recorded.arrival, ordinals))], self)
-        was_plain = seen is not None and seen.edits is None
-        if recorded.edits is None and not was_plain:
-            return SeenItems(map(item_of, recorded, recorded.arrivals()), self)
-        arena, made = (seen.arena, list(shown)) if seen is not None and was_plain else self._made
-        if arena is not recorded.arena:
-            # An arena that continues another one has the same events, a few of them in a new form.
-            known = zip(made, arena.items if arena else (), recorded.arena.items, recorded.arrivals(), strict=False)
-            made = [item if old is new else item_of(new, arrival) for item, old, new, arrival in known]
-        made += map(item_of, recorded.arena.items[len(made) : recorded.reach], recorded.arrivals(len(made)))
-        self._made = (recorded.arena, made)
-        return SeenItems(map(made.__getitem__, recorded.order()), self)
+        return self._shown.of(self._source.state.items, self)
 
     def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
         """Return the recorded events with versions above `after`, up to and including `until`."""
@@ -146,8 +121,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     def evicted_items(self) -> list[EvictedItem]:
         """Return the items that left the view and are not back, in the order in which they left."""
         items = self._state.items
-        gone = items.edits.gone if items.edits else {}
-        return [EvictedItem(self._item(ordinal), how.how, how.reason, how.version) for ordinal, how in gone.items()]
+        gone = items.edits.departed() if items.edits else []
+        return [EvictedItem(self._item(ordinal), how.how, how.reason, how.version) for ordinal, how in gone]
 
     def pinned_ids(self) -> list[str]:
         """Return the ids of the items that no policy may evict, in order."""
@@ -316,7 +291,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         raise NotImplementedError
 
     def _forget_shown(self) -> None:
-        self._shown, self._made, self._counted = (None, FrozenList()), (None, []), {}
+        self._shown, self._counted = ShownItems(), {}
 
     def recorded_items(self) -> Items:
         """Return the items as they were recorded: frozen Structs, the form that is fastest to read."""

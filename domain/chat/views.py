@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import ReferenceType, ref
 
 from pydantic import BaseModel, ValidationError
@@ -42,6 +42,8 @@ from .items import (
     ImageContent,
     InvalidItemError,
 )
+from .state.arena import Arena
+from .state.sequence import Items
 
 M = TypeVar("M", bound=BaseModel)
 ROLES = {role.value: role for role in ChatRole}
@@ -67,6 +69,8 @@ _MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
 }
 # The fields that Refold generates if the caller does not give them.
 MADE_UP = ("id", "created_at")
+# So many items are looked up one by one.
+FEW = 64
 
 
 class SeenItems(FrozenList[ChatItem]):
@@ -89,6 +93,48 @@ class SeenItems(FrozenList[ChatItem]):
 def item_of(event: ChatItemEvent, version: int | None = None) -> ChatItem:
     """Return the public item that an event added; `version` is the one with which it came to its context."""
     return _MAKERS[type(event)](event, version)
+
+
+class ShownItems:
+    """The public items of a context: each is made once, when it is first shown."""
+
+    __slots__ = ("_list", "_made")
+
+    def __init__(self) -> None:
+        # Both in one object each, since several threads may read: the list at a version, and the items by ordinal.
+        self._list: tuple[Items | None, SeenItems] = (None, SeenItems())
+        self._made: tuple[Arena | None, list[ChatItem | None]] = (None, [])
+
+    def of(self, recorded: Items, context: object) -> SeenItems:
+        """Return the items of a version; the same list as before if it is the same version."""
+        seen, shown = self._list
+        if recorded is not seen:
+            shown = SeenItems(self._listed(recorded, seen, shown), context)
+            self._list = (recorded, shown)
+        return shown
+
+    def _listed(self, recorded: Items, seen: Items | None, shown: SeenItems) -> Iterable[ChatItem]:
+        events = recorded.arena.items
+        if seen is not None and recorded.continues(seen):
+            ordinals = recorded.order()[len(shown) :]
+            return [*shown, *map(item_of, map(events.__getitem__, ordinals), map(recorded.arrival, ordinals))]
+        was_plain = seen is not None and seen.edits is None
+        if recorded.edits is None and not was_plain:
+            return map(item_of, recorded, recorded.arrivals())
+        arena, made = (seen.arena, [*shown]) if seen is not None and was_plain else self._made
+        if arena is not recorded.arena:
+            # An arena that continues another one has the same events, a few of them in a new form.
+            known = zip(made, arena.items if arena else (), events, strict=False)
+            made = [item if old is new else None for item, old, new in known]
+        made += [None] * (recorded.reach - len(made))
+        order = recorded.order()
+        missing = [ordinal for ordinal in order if made[ordinal] is None]
+        # The versions of all items are found faster than those of many, one by one.
+        arrived = [*recorded.arrivals()] if len(missing) > FEW else None
+        for ordinal in missing:
+            made[ordinal] = item_of(events[ordinal], arrived[ordinal] if arrived else recorded.arrival(ordinal))
+        self._made = (recorded.arena, made)
+        return cast(Iterable[ChatItem], map(made.__getitem__, order))
 
 
 def items_added(events: Sequence[Any], last: int) -> list[ChatItem]:

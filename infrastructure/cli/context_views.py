@@ -68,8 +68,9 @@ class SeenChat:
     def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left the view and are not back, the first to leave first, each with how it left."""
         items = self.chat.recorded_items()
-        gone = items.edits.gone if items.edits else {}
-        return list(zip(self._entries(items, list(gone)), gone.values(), strict=True))
+        gone = items.edits.departed() if items.edits else []
+        entries = self._entries(items, [ordinal for ordinal, _ in gone])
+        return [(entry, how) for entry, (_, how) in zip(entries, gone, strict=True)]
 
     def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
         """Return items that the chat ever had, by their ids."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ...domain.chat.state.sequence import Edits
+from ...domain.chat.state.edits import Edits
 from ...domain.context.decider import trusted
 from ...domain.errors import DamagedError
 from ...domain.spans import Ref, Segment, refs_of

@@ -12,6 +12,7 @@ from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage, ChatRole, FunctionCall, ImageContent
 from refold.domain.errors import DecisionRefusedError, DuplicateItemError, InvalidInputError
 
+from ..support.effort import calls_of
 from .chat_events import said
 from .fakes import CountingSystem, texts
 
@@ -70,6 +71,29 @@ def test_an_edit_makes_no_item_again() -> None:
 
     assert [item.id for item in chat.items] == ["m0", "m2", "m3", "m4"]
     assert all(before[item.id] is item for item in chat.items[:3])
+
+
+def test_items_that_left_are_not_made() -> None:
+    """The first look at an edited context costs no more for the thousand items that it does not show."""
+    chat = ChatContext()
+    ids = [chat.add_message("user", str(number)).id for number in range(1_010)]
+    chat.evict(ids[5:-5])
+
+    assert calls_of(lambda: chat.items) < 300
+    assert [item.id for item in chat.items] == [*ids[:5], *ids[-5:]]
+
+
+def test_a_repeated_call_costs_no_look_at_the_other_items() -> None:
+    """Evicting a call whose id repeats takes its own output along, and pairs no other calls."""
+    chat, ids = ChatContext(), []
+    for number in range(500):
+        call_id = "c" if number % 250 == 0 else None
+        call = chat.add_function_call("look", "{}", call_id)
+        ids += [call.id, chat.add_function_output("look", "", call.call_id).id]
+    chat.evict(ids[2])
+
+    assert calls_of(lambda: chat.evict(ids[500])) < 1_000
+    assert [one.item.id for one in chat.evicted_items()] == [*ids[2:4], *ids[500:502]]
 
 
 def test_items_taken_earlier_stay() -> None:

@@ -1,22 +1,26 @@
 """Items that were edited, as a value: what can be seen, in which order, and what they count."""
 
 import random
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat.events import Forked, ItemInserted, ItemsEvicted
+from refold.domain.chat.events import UNFINISHED, Forked, ItemInserted, ItemsEvicted, ItemsRestored, MessageExtended
+from refold.domain.chat.pairing import pair_calls
+from refold.domain.chat.rules.edits import Partners
 from refold.domain.chat.state.arena import totals_of
 from refold.domain.chat.state.fold import EMPTY, ChatState, evolve, fold
 from refold.domain.chat.state.sequence import Items
-from refold.domain.spans import Ref, Segment, Span
+from refold.domain.spans import Ref, Segment, Span, spans_of
 from refold.domain.totals import Totals
 
 from ..support.effort import CountedLock
-from .chat_events import OPENED, called, returned, said
+from .chat_events import OPENED, called, handed, returned, said
 from .edit_events import STEPS, Line, line_of
 from .strategies import PROPERTY
 
@@ -140,6 +144,66 @@ def test_an_edit_keeps_the_running_totals() -> None:
 
     assert edited.items.known_totals() == Totals(98, 98, 588)
     assert evolve(edited, said("more", "")).items.known_totals() == Totals(99, 99, 592)
+
+
+def test_an_edit_copies_little_of_the_edits_before() -> None:
+    """Evicting one item of 40,000, half of which left one by one, takes a few kilobytes, and no list of all of them."""
+    items = [said(f"m{number}") for number in range(40_000)]
+    gone = [ItemsEvicted(items=(Span.of("", [version]),), change=Totals()) for version in range(2, 40_002, 2)]
+    state = fold(EMPTY, [OPENED, *items, *gone])
+    tracemalloc.start()
+    edited = evolve(state, ItemsEvicted(items=(Span.of("", [20_001]),), change=Totals()))
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert (len(state.items), len(edited.items)) == (20_000, 19_999)
+    assert taken < 100_000
+
+
+def test_counts_of_a_message_that_grew_and_left() -> None:
+    """Totals that were asked for stay right, whatever comes with them in one fold: pieces, appends, edits."""
+    grown = MessageExtended(item=Ref(3), text="x" * 40)
+    left = ItemsEvicted(items=(Span.of("", [2]),), change=Totals())
+    both = ItemsEvicted(items=(Span.of("", [2, 3]),), change=Totals())
+    begun = said("m2", ("",), incomplete=UNFINISHED)
+    two, one = fold(EMPTY, [OPENED, said("m1"), begun]), fold(EMPTY, [OPENED, said("m1")])
+
+    cases: list[tuple[ChatState, list[Any]]] = [
+        (two, [grown, left]),
+        (two, [both, grown, grown]),
+        (one, [begun, left, grown]),
+        (one, [begun, both, grown]),
+    ]
+    for state, events in cases:
+        for known in (state, evolve(evolve(state, left), ItemsRestored(items=left.items, change=Totals()))):
+            _ = known.items.totals
+            folded = fold(known, events).items
+            assert folded.known_totals() == sum((totals_of(item) for item in folded), Totals())
+
+
+@PROPERTY
+@given(st.lists(st.tuples(st.sampled_from("ccooomh"), st.sampled_from("ab")), max_size=14), st.data())
+def test_partners_of_repeated_calls(kinds: list[tuple[str, str]], data: st.DataObject) -> None:
+    """Found among the items with their call id: those that going through all items finds."""
+    made: dict[str, Any] = {"m": said, "h": handed, "c": called, "o": returned}
+    events = [
+        msgspec.structs.replace(made[kind](f"i{n}"), **({"call_id": name} if kind in "co" else {}))
+        for n, (kind, name) in enumerate(kinds)
+    ]
+    away = data.draw(st.sets(st.sampled_from(range(len(kinds))))) if kinds else set()
+    left = ItemsEvicted(items=spans_of(Ref(one + 2) for one in sorted(away)), change=Totals())
+    items = fold(EMPTY, [OPENED, *events, *([left] if away else [])]).items
+
+    for are_gone in (False, True):
+        order = list(items.whole_order() if are_gone else items.order())
+        pairs = pair_calls(items.arena.items[ordinal] for ordinal in order)
+        found = Partners(items, are_gone=are_gone)
+        for place, ordinal in enumerate(order):
+            partner = pairs.partner(place)
+            same = items.arena.with_call_id(events[ordinal].call_id, items.reach) if kinds[ordinal][0] in "co" else []
+            # Two that are a plain pair belong together, also where one of them left.
+            if len(same) != 2:
+                assert found.of(ordinal) == (None if partner is None else order[partner])
 
 
 def test_a_value_finds_nothing_of_what_came_later() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 
 import msgspec
 
@@ -30,7 +30,7 @@ from ..events import (
     MessageFinished,
     written,
 )
-from ..pairing import pair_calls
+from ..pairing import IN_BATCH, pair_calls
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
@@ -309,6 +309,7 @@ class Partners:
 
     def __init__(self, items: Items, *, are_gone: bool) -> None:
         self._items, self._are_gone = items, are_gone
+        self._repeated: dict[str, dict[int, int]] = {}
 
     def of(self, ordinal: int) -> int | None:
         """Return the ordinal of the call or output that belongs to this item, or None."""
@@ -321,22 +322,34 @@ class Partners:
             return None
         if len(same) == 2 and _is_plain_pair(items, *same):
             return same[0] + same[1] - ordinal
-        # The id repeats, or an item was inserted: only the whole list, in order, shows the pairs.
-        return self._all.get(ordinal)
+        # The id repeats, or an item was inserted: the list shows the pairs.
+        if item.call_id not in self._repeated:
+            self._repeated[item.call_id] = self._paired(same)
+        return self._repeated[item.call_id].get(ordinal)
+
+    def _paired(self, same: Sequence[int]) -> dict[int, int]:
+        """Return the partners among all calls and outputs with one call id."""
+        order, items = self._order, self._items.arena.items
+        chosen = set(same)
+        places = [place for place, ordinal in enumerate(order) if ordinal in chosen]
+        # Of the others only the first item that ends a batch matters, between one of these and the next.
+        kept: list[int] = []
+        for place, following in zip(places, [*places[1:], len(order)], strict=True):
+            kept.append(place)
+            ends = (p for p in range(place + 1, following) if not isinstance(items[order[p]], IN_BATCH))
+            kept += islice(ends, 1)
+        output_of = pair_calls(items[order[place]] for place in kept).output_of
+        partners = {order[kept[call]]: order[kept[output]] for call, output in output_of.items()}
+        return partners | {output: call for call, output in partners.items()}
 
     @cached_property
-    def _all(self) -> dict[int, int]:
-        items = self._items
-        order = list(items.whole_order() if self._are_gone else items.order())
-        output_of = pair_calls(items.arena.items[ordinal] for ordinal in order).output_of
-        partners = {order[call]: order[output] for call, output in output_of.items()}
-        return partners | {output: call for call, output in partners.items()}
+    def _order(self) -> Sequence[int]:
+        return self._items.whole_order() if self._are_gone else self._items.order()
 
 
 def _is_plain_pair(items: Items, first: int, second: int) -> bool:
     """Whether these are a call and an output that was recorded after it and is in its recorded place."""
-    placed = items.edits.placed if items.edits else set()
-    if first in placed or second in placed:
+    if items.edits is not None and (first in items.edits.placed or second in items.edits.placed):
         return False
     known = items.arena.items
     return isinstance(known[first], FunctionCalled) and isinstance(known[second], FunctionReturned)
@@ -353,6 +366,4 @@ def _known(stream: str, ids: Iterable[str], items: Items) -> list[int]:
 
 
 def _last_gone(items: Items) -> list[int]:
-    gone = items.edits.gone if items.edits else {}
-    last = next((how for how in reversed(gone.values()) if how.how in RESTORED_TOGETHER), None)
-    return [ordinal for ordinal, how in gone.items() if how is last]
+    return next(items.edits.departures(RESTORED_TOGETHER), []) if items.edits else []

@@ -213,7 +213,7 @@ def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
     if command.how != "full" or base is None or other.edits is None:
         return ()
     gone = []
-    for ordinal in other.edits.gone:
+    for ordinal, _ in other.edits.gone.items():
         item_id = other.arena.items[ordinal].id
         if base.visible_ordinal(item_id) is not None:
             here = ours.visible_ordinal(item_id)
@@ -265,7 +265,7 @@ class _Summaries:
 
 def _told_ids(items: Items) -> dict[int, set[str]]:
     told: dict[int, set[str]] = {}
-    for ordinal, gone in (items.edits.gone if items.edits else {}).items():
+    for ordinal, gone in items.edits.gone.items() if items.edits else ():
         if gone.summary is not None:
             told.setdefault(gone.summary, set()).add(items.arena.items[ordinal].id)
     return told

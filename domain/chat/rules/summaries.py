@@ -131,7 +131,7 @@ def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
     """
     items = state.items
     told: dict[int, list[int]] = {}
-    for ordinal, gone in (items.edits.gone if items.edits else {}).items():
+    for ordinal, gone in items.edits.gone.items() if items.edits else ():
         if gone.summary is not None and items.shows(gone.summary):
             told.setdefault(gone.summary, []).append(ordinal)
     wanted = command.summary_id

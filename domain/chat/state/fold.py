@@ -49,7 +49,8 @@ from ..events import (
 )
 from ..pairing import Approval
 from .arena import Birthplace, totals_of
-from .sequence import Edits, Gone, Items
+from .edits import Edits, Gone
+from .sequence import Items
 
 _IS_ITEM = frozenset(ITEM_EVENTS)
 
@@ -83,7 +84,7 @@ class ItemsBuilder:
         known = self._from.known_totals() if self._are_counted else None
         basis = None
         if known is not None:
-            basis = (count, known + arena.totals(count) + -arena.totals(self._from.reach) + self._change)
+            basis = (count, known + self._items.total_of(range(self._from.reach, count)) + self._change)
         lineage, is_borrowed = self._items.lineage, self._items.is_borrowed
         return Items(arena, count, self._edits, lineage=lineage, basis=basis, is_borrowed=is_borrowed)
 
@@ -111,9 +112,13 @@ class ItemsBuilder:
             for ordinal, item in changed.items():
                 known[ordinal] = item
             return
-        if self._edits is not None and self._are_counted:
-            shown = [ordinal for ordinal in changed if ordinal not in self._edits.gone]
-            self._change += sum((totals_of(changed[ordinal]) for ordinal in shown), -self._items.total_of(shown))
+        if self._are_counted:
+            # `built` counts the items that came in this fold as they are then, whether they left or not.
+            for ordinal, item in changed.items():
+                is_new = ordinal >= self._from.reach
+                if is_new != self._items.shows(ordinal):
+                    change = totals_of(item) + -totals_of(known[ordinal])
+                    self._change += -change if is_new else change
         self._items = self._items.rewritten(changed)
 
     def insert(self, item: ChatItemEvent, version: int, before: Ref) -> None:
@@ -142,22 +147,21 @@ class ItemsBuilder:
     def hide(self, ordinals: Iterable[int], gone: Gone) -> None:
         """Take items out of the view."""
         self._put_pieces()
-        edits = self._own_edits()
-        leaving = [ordinal for ordinal in ordinals if ordinal not in edits.gone]
-        edits.gone.update(dict.fromkeys(leaving, gone))
-        self._count(leaving, -1)
+        self._count(self._own_edits().hide(ordinals, gone), -1)
 
     def show(self, ordinals: Iterable[int]) -> None:
         """Put items back into the view."""
         self._put_pieces()
-        edits = self._own_edits()
-        back = [ordinal for ordinal in ordinals if edits.gone.pop(ordinal, None) is not None]
-        self._count(back, 1)
+        self._count(self._own_edits().show(ordinals), 1)
 
     def pin(self, ordinals: Iterable[int], *, is_pinned: bool) -> None:
         """Pin items, or unpin them."""
-        edits = self._own_edits()
-        (edits.pinned.update if is_pinned else edits.pinned.difference_update)(ordinals)
+        pinned = self._own_edits().pinned
+        for ordinal in ordinals:
+            if is_pinned:
+                pinned[ordinal] = True
+            else:
+                pinned.pop(ordinal)
 
     def approve(self, ordinal: int | None, approval: Approval) -> None:
         """Set the state of a call's approval."""
@@ -192,7 +196,7 @@ class ItemsBuilder:
     @property
     def _are_counted(self) -> bool:
         """Whether totals are kept up to date. While loading they were not requested yet, so nothing is added up."""
-        return bool(self._from.reach) and self._from.arena.has_totals
+        return bool(self._from.reach) and self._from.are_counted
 
     def _count(self, ordinals: list[int], sign: int) -> None:
         if self._are_counted:

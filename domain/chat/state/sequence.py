@@ -9,111 +9,18 @@ resulting order is computed in one pass when it is needed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import overload
 
-import msgspec
-
 from ...concurrency.locks import renew_in_child, synchronized
-from ...context.description import Departure
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled
 from ..pairing import Approval
 from ..tokens import TokenCounter, estimate_tokens
 from .arena import Arena, Birthplace, totals_of
-
-
-class Gone(Departure, frozen=True):
-    """How an item left the view, and the ordinal of the summary that replaces it; shared by all items of one event."""
-
-    summary: int | None = None
-
-
-class Edits(msgspec.Struct):
-    """
-    The effects of all events except appends, by ordinal; treated as a value once it is part of an `Items`.
-
-    `before` has the items that were inserted directly before another one, in order of insertion. Its lists are shared
-    with the value from which this one was copied, except those in `own`. `placed` maps each inserted item to the item
-    before which it finally is and which was not itself inserted. `approvals` has the newest state of calls for which an
-    approval was asked or given.
-    """
-
-    gone: dict[int, Gone] = {}
-    before: dict[int, list[int]] = {}
-    placed: dict[int, int] = {}
-    pinned: set[int] = set()
-    approvals: dict[int, Approval] = {}
-    own: set[int] = set()
-
-    def copied(self) -> Edits:
-        """Return a copy that can be changed."""
-        return Edits(dict(self.gone), dict(self.before), dict(self.placed), set(self.pinned), dict(self.approvals))
-
-    def place(self, ordinal: int, before: int) -> None:
-        """Insert an item directly before another one."""
-        if before not in self.own:
-            self.own.add(before)
-            self.before[before] = list(self.before.get(before, ()))
-        self.before[before].append(ordinal)
-        self.placed[ordinal] = self.placed.get(before, before)
-
-    def order(self, count: int) -> list[int]:
-        """Return the ordinals below `count` that are in the view, in order."""
-        shown: list[int] = []
-        start = 0
-        # Between the ordinals with edits, the others follow in long runs.
-        for ordinal in sorted({*self.gone, *self.before, *self.placed}):
-            if ordinal >= count:
-                break
-            shown.extend(range(start, ordinal))
-            start = ordinal + 1
-            if ordinal in self.before and ordinal not in self.placed:
-                self._unfold(ordinal, shown)
-        shown.extend(range(start, count))
-        return shown
-
-    def last(self, count: int, wanted: int) -> list[int]:
-        """Return the last `wanted` ordinals of `order` without visiting the others."""
-        shown: list[int] = []
-        for ordinal in range(count - 1, -1, -1):
-            if len(shown) >= wanted:
-                break
-            if ordinal in self.placed:
-                continue
-            group: list[int] = []
-            self._unfold(ordinal, group)
-            shown.extend(reversed(group))
-        return shown[:wanted][::-1]
-
-    def first(self, count: int, start: int, is_wanted: Callable[[int], bool]) -> int | None:
-        """Return the first wanted ordinal of `order`, or None; below `start` only inserted items can be wanted."""
-        placed = (one for one, root in self.placed.items() if root < start and one not in self.gone)
-        early = min((self.placed[one] for one in placed if is_wanted(one)), default=start)
-        for ordinal in chain((early,) if early < start else (), range(start, count)):
-            if ordinal in self.placed or (ordinal in self.gone and ordinal not in self.before):
-                continue
-            group: list[int] = []
-            self._unfold(ordinal, group)
-            found = next(filter(is_wanted, group), None)
-            if found is not None:
-                return found
-        return None
-
-    def _unfold(self, ordinal: int, shown: list[int]) -> None:
-        """Add an item and all items inserted before it, with a stack because the nesting may be deep."""
-        stack = [(ordinal, False)]
-        while stack:
-            current, is_ready = stack.pop()
-            ahead = self.before.get(current)
-            if ahead is None or is_ready:
-                if current not in self.gone:
-                    shown.append(current)
-                continue
-            stack.append((current, True))
-            stack.extend((inner, False) for inner in reversed(ahead))
+from .edits import ByOrdinal, Edits
 
 
 class Items(Sequence[ChatItemEvent]):
@@ -163,8 +70,7 @@ class Items(Sequence[ChatItemEvent]):
 
     def whole_order(self) -> Sequence[int]:
         """Return the ordinals of all items, in order; items that left the view keep their places."""
-        edits = self.edits
-        return range(self.reach) if edits is None else Edits(before=edits.before, placed=edits.placed).order(self.reach)
+        return range(self.reach) if self.edits is None else self.edits.whole_order(self.reach)
 
     def __len__(self) -> int:
         if self.edits is None:
@@ -211,9 +117,14 @@ class Items(Sequence[ChatItemEvent]):
             return None
         at, total = self._basis
         if at < self.reach:
-            total = total + self.arena.totals(self.reach) + -self.arena.totals(at)
+            total = total + self.total_of(range(at, self.reach))
             self._basis = (self.reach, total)
         return total
+
+    @property
+    def are_counted(self) -> bool:
+        """Whether totals were requested before, so that edits keep them up to date."""
+        return self.arena.has_totals if self.edits is None else self._basis is not None
 
     def total_of(self, ordinals: Iterable[int]) -> Totals:
         """Return the totals of these items, evicted or not."""
@@ -293,6 +204,12 @@ class Items(Sequence[ChatItemEvent]):
     def shows(self, ordinal: int) -> bool:
         """Return whether an item is in the view."""
         return self.edits is None or ordinal not in self.edits.gone
+
+    def gone_since(self, earlier: Items) -> set[int]:
+        """Return the ordinals of the items that left the view here and not in `earlier`, another value of the chat."""
+        if self.edits is None:
+            return set()
+        return self.edits.gone.without(ByOrdinal() if earlier.edits is None else earlier.edits.gone)
 
     def is_pinned(self, ordinal: int) -> bool:
         """Return whether an item is pinned."""

@@ -25,7 +25,8 @@ class CatalogueRow(msgspec.Struct, frozen=True, kw_only=True):
     One context. `key` is its stream; times are in microseconds since 1970, UTC; an empty text is "not given".
 
     `items`, `turns` and `tokens` count the visible items. For a run, `items` counts the nodes that it registered and
-    did not remove. `parent` is `stream@version` of the context that it was forked from.
+    did not remove. `parent` is `stream@version` of the context that it was forked from. `lane` is the slice of its
+    events, -1 on a log with one sequence; `first_number` and `number` are the positions of its first and last event.
     """
 
     key: str
@@ -43,13 +44,16 @@ class CatalogueRow(msgspec.Struct, frozen=True, kw_only=True):
     opened_at: int = 0
     changed_at: int = 0
     changed_by: str = ""
+    lane: int = -1
+    first_number: int = 0
+    number: int = 0
 
 
 class Catalogue:
     """The fold behind `store.contexts()` and `refold contexts`."""
 
     name = "catalogue"
-    version = 3
+    version = 4
     row = CatalogueRow
     stays_in_slice = True
 
@@ -64,7 +68,15 @@ class Catalogue:
     def evolve_all(self, key: str, row: CatalogueRow | None, events: Sequence[RecordedEvent]) -> CatalogueRow:
         if row is None:
             kind, context_id = split_stream_id(key)
-            row = CatalogueRow(key=key, kind=kind, id=context_id, opened_at=events[0].recorded_at)
+            first = events[0]
+            row = CatalogueRow(
+                key=key,
+                kind=kind,
+                id=context_id,
+                opened_at=first.recorded_at,
+                lane=first.position.slice,
+                first_number=first.position.number,
+            )
         origin: dict[str, str] = {}
         items, turns, tokens = row.items, row.turns, row.tokens
         for event in events:
@@ -89,6 +101,7 @@ class Catalogue:
             tokens=tokens,
             changed_at=last.recorded_at,
             changed_by=last.meta.actor or "",
+            number=last.position.number,
             **origin,
         )
 

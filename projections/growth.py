@@ -24,10 +24,13 @@ class GrowthRow(msgspec.Struct, frozen=True, kw_only=True):
     """
     A block of 512 versions of a context, and how much they changed its totals.
 
-    `key` is the stream, `@`, which no id has, and the number of the block, counted from 0.
+    `key` is the stream, `@`, which no id has, and the number of the block, counted from 0. `first_number` and
+    `first_at` are the position of its first event within its slice, and its time.
     """
 
     key: str
+    first_number: int = 0
+    first_at: int = 0
     events: int = 0
     items: int = 0
     turns: int = 0
@@ -38,7 +41,7 @@ class Growth:
     """The fold behind counts and tokens of the past."""
 
     name = "growth"
-    version = 1
+    version = 2
     row = GrowthRow
     stays_in_slice = True
 
@@ -50,10 +53,14 @@ class Growth:
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: GrowthRow | None, events: Sequence[RecordedEvent]) -> GrowthRow:
-        row = row or GrowthRow(key=key)
+        if row is None:
+            first = events[0]
+            row = GrowthRow(key=key, first_number=first.position.number, first_at=first.recorded_at)
         change = growth_of([event.event for event in events])
         return GrowthRow(
             key=key,
+            first_number=row.first_number,
+            first_at=row.first_at,
             events=row.events + len(events),
             items=row.items + change.items,
             turns=row.turns + change.turns,

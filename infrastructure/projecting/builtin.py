@@ -10,6 +10,7 @@ from ...projections.growth import GROWTH
 from ...projections.lineage import LINEAGE
 from ...projections.rollup import ROLLUP
 from ...projections.search import SEARCH
+from ...projections.steps import STEPS
 from ...projections.trajectory_tables import RUN_TABLES
 from ...projections.transitions import TRANSITIONS
 from ...projections.usage import USAGE
@@ -19,6 +20,7 @@ PROJECTIONS: tuple[Projection, ...] = (
     CATALOGUE,
     ROLLUP,
     GROWTH,
+    STEPS,
     SEARCH,
     TRANSITIONS,
     VALIDITY,

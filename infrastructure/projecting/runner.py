@@ -261,6 +261,12 @@ class ProjectionRunner:
         """
         return [row for one in projections for row in self._store.rows_under(one, *prefixes)]
 
+    def stored(self, projection: Projection, keys: Iterable[str] | None = None) -> dict[str, Any]:
+        """Return stored rows by key, all or those of `keys`, without bringing the projection up to date."""
+        if keys is None:
+            return {row.key: row for row in self._store.rows(projection)}
+        return self._store.load(projection, keys)
+
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """Bring a projection up to date, and return its rows that match a query, the best first."""
         self.catch_up(projection)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
 from ...domain.log.ports import LiveLog
 from ...domain.moments import MomentNames
@@ -16,6 +17,7 @@ from ...domain.positions import BEGINNING, Moment, Position
 from ...domain.totals import Totals
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
+from ...projections.steps import STEPS, last_step
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
 from ..times import time_of
@@ -50,6 +52,14 @@ class LogEnd:
 
 # A cut of the log, or microseconds since 1970.
 Cut = Moment | int
+# Takes the slice, the position in it and the time of an event; returns whether a cut includes it.
+Inclusion = Callable[[int, int, int], bool]
+# Rows of the catalogue by key, in the order of keys.
+Rows = dict[str, CatalogueRow]
+# The projections that know the contexts of any moment.
+CONTEXTS = (CATALOGUE, GROWTH, STEPS)
+# Up to this many events are read to learn which contexts changed; more cost as much as the rows of all contexts.
+CHANGES_READ_MAX = 4_096
 
 
 def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames, end: LogEnd) -> Cut:
@@ -209,17 +219,9 @@ class StoreAt:
 
     def contexts(self) -> list[CatalogueRow]:
         """Return the catalogue row of each context that existed then, ordered by kind and id."""
-        return [row for now in self._store.contexts() if (row := self._row_then(now)) is not None]
-
-    def _row_then(self, now: CatalogueRow) -> CatalogueRow | None:
-        """Return the row of a context then; None if it did not exist. Only a context that changed since is read."""
-        log = self._store.log
-        version = log.version_at(now.key, self._cut)
-        if version == now.version:
-            return now
-        if not version:
-            return None
-        return CATALOGUE.evolve_all(now.key, None, log.read(now.key, until=version))
+        runner = self._store._runner
+        runner.catch_up(*CONTEXTS)
+        return list(_rows_then(runner, runner.stored(CATALOGUE), self._cut).values())
 
     def _existing(self, view: V, stream: str) -> V:
         if not view.version:
@@ -247,18 +249,87 @@ class ContextDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 def store_difference(before: StoreAt, after: StoreAt) -> list[ContextDifference]:
     """Return the contexts that are different at two moments, ordered by kind and id."""
-    old = {row.key: row for row in before.contexts()}
-    new = {row.key: row for row in after.contexts()}
-    keys = [*new, *(key for key in old if key not in new)]
-    differing = [key for key in keys if _version(old.get(key)) != _version(new.get(key))]
-    rows = {**new, **old}
-    return sorted(
-        (
-            ContextDifference(key=key, kind=rows[key].kind, id=rows[key].id, before=old.get(key), after=new.get(key))
-            for key in differing
-        ),
-        key=lambda one: one.key,
-    )
+    store = before._store
+    runner = store._runner
+    changed = _changed_between(store.log, before._cut, after._cut)
+    runner.catch_up(*CONTEXTS)
+    rows = runner.stored(CATALOGUE, changed)
+    old, new = (_rows_then(runner, rows, one._cut) for one in (before, after))
+    return [
+        ContextDifference(key=key, kind=rows[key].kind, id=rows[key].id, before=old.get(key), after=new.get(key))
+        for key in sorted(rows)
+        if _version(old.get(key)) != _version(new.get(key))
+    ]
+
+
+def _changed_between(log: LiveLog, one: Cut, other: Cut) -> set[str] | None:
+    """
+    Return the streams that have events between two moments; None if it costs less to look at every context.
+
+    That is so for times, for moments that are far apart, and if none of the two includes the other.
+    """
+    if not (isinstance(one, Moment) and isinstance(other, Moment)):
+        return None
+    first, last = (one, other) if other.includes(one) else (other, one)
+    count = last.events - first.events
+    if not last.includes(first) or count > CHANGES_READ_MAX:
+        return None
+    try:
+        page = log.read_all(after=first, limit=count, undecodable=True)
+    except DamagedError:
+        # An event of some context is damaged. The rows of all contexts are still known.
+        return None
+    return {event.stream for event in page.events} if page.moment.includes(last) else None
+
+
+def _rows_then(runner: ProjectionRunner, rows: Rows, cut: Cut) -> Rows:
+    """Return the rows of contexts as they were; those that did not exist are left out."""
+    is_included = _inclusion(cut)
+    begun = [row for row in rows.values() if is_included(row.lane, row.first_number, row.opened_at)]
+    changed = {row.key: row for row in begun if not is_included(row.lane, row.number, row.changed_at)}
+    then = _stepped_back(runner, changed, is_included)
+    return {row.key: then.get(row.key, row) for row in begun}
+
+
+def _inclusion(cut: Cut) -> Inclusion:
+    """Return the function that says which events a cut includes."""
+    if isinstance(cut, int):
+        return lambda lane, number, recorded_at: recorded_at <= cut
+    heads = dict(cut.heads)
+    return lambda lane, number, recorded_at: number <= heads.get(lane, 0)
+
+
+@opening("the table of steps", remedy=REBUILD)
+def _stepped_back(runner: ProjectionRunner, changed: Mapping[str, CatalogueRow], is_included: Inclusion) -> Rows:
+    """Return the rows of contexts that have changed since, each as of the last version that is included."""
+    # The key of the last block that began, and the totals of the blocks before it.
+    last = {key: (growth_key(key, 0), Totals()) for key in changed}
+    sums = dict.fromkeys(changed, Totals())
+    # Most contexts have one block only, and need no sums.
+    long = [f"{key}@" for key, row in changed.items() if row.version > GROWTH_EVENTS]
+    for block in runner.stored_under([GROWTH], long):
+        key = block.key.rpartition("@")[0]
+        if is_included(changed[key].lane, block.first_number, block.first_at):
+            last[key] = (block.key, sums[key])
+            sums[key] += Totals(block.items, block.turns, block.tokens)
+    steps, then = runner.stored(STEPS, [block for block, _ in last.values()]), {}
+    for key, row in changed.items():
+        block, before = last[key]
+        step = last_step(steps[block], partial(is_included, row.lane)) if block in steps else None
+        if step is None:
+            raise DamagedError(f"row {block!r} of steps", "it is missing", remedy=REBUILD)
+        totals = before + step.change
+        then[key] = msgspec.structs.replace(
+            row,
+            version=step.version,
+            items=totals.items,
+            turns=totals.turns,
+            tokens=totals.tokens,
+            changed_at=step.recorded_at,
+            changed_by=step.actor,
+            number=step.number,
+        )
+    return then
 
 
 def _version(row: CatalogueRow | None) -> int:

@@ -37,7 +37,13 @@ def test_what_a_row_counts(store: Store) -> None:
     chat.turn_count()
     store._runner.catch_up(growth.GROWTH)
     (row,) = store._runner.rows(growth.GROWTH)
+    first = chat.history()[0]
     assert row == growth.GrowthRow(
-        key=growth.growth_key("chat:a", 0), events=5, items=4, turns=2, tokens=chat.estimated_tokens()
+        key=growth.growth_key("chat:a", 0),
+        first_number=first.position.number,
+        first_at=first.recorded_at,
+        events=5,
+        items=4,
+        turns=2,
+        tokens=chat.estimated_tokens(),
     )
-    assert growth.GrowthRow(key="a") == growth.GrowthRow(key="a", events=0, items=0, turns=0, tokens=0)

@@ -61,6 +61,9 @@ def test_a_context_has_a_row(store: refold.Store) -> None:
         opened_at=opened.recorded_at,
         changed_at=last.recorded_at,
         changed_by="clerk",
+        lane=opened.position.slice,
+        first_number=opened.position.number,
+        number=last.position.number,
     )
 
 

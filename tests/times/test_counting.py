@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 import refold
 from refold.domain.totals import Totals
 from refold.infrastructure.queries import at as counting
-from refold.infrastructure.queries.at import totals_at
+from refold.infrastructure.queries.at import StoreAt, totals_at
 from refold.projections import growth
 from tests.domain.strategies import PROPERTY
 
+from .cuts import cuts, folded
 from .lives import ChatsLife
 
 FEW = 4
@@ -70,6 +71,51 @@ class Counting:
         found = self._log.read_events(*args, **options)
         self.events += len(found)
         return found
+
+
+@PROPERTY
+@given(st.integers(0, 10**6))
+def test_the_catalogue_over_many_blocks(seed: int) -> None:
+    """At each moment and at each time it is the fold of the events up to there, wherever blocks begin and end."""
+    with refold.open(":memory:") as store:
+        ChatsLife(store, seed).go_on(25)
+        found = cuts(store.log)
+        events = found[-1][1]
+
+        for moment, _ in found:
+            assert store.at(moment).contexts() == folded(
+                [one for one in events if one.position.number <= moment.events]
+            )
+        for time in {one.recorded_at for one in events}:
+            then = StoreAt(store, time).contexts()
+            assert then == folded([one for one in events if one.recorded_at <= time])
+
+
+def test_the_catalogue_of_the_past_reads_no_event(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made from rows; a difference reads the events between its moments, and no more."""
+    chats = [store.chat(name) for name in ("a", "b", "c")]
+    moments = []
+    for number in range(4 * FEW):
+        chats[number % 2].add_message("user", f"text {number}")
+        moments.append(store.now())
+    early, late = moments[FEW], moments[FEW + 3]
+    wanted = store.at(early).contexts(), store.at(late).contexts()
+    pages: list[int] = []
+    read_all = store.log.read_all
+
+    def counted(**options: Any) -> Any:
+        page = read_all(**options)
+        pages.append(len(page.events))
+        return page
+
+    monkeypatch.setattr(store.log, "read_all", counted)
+    for name in ("read", "read_events", "read_ranges", "version_at"):
+        monkeypatch.delattr(type(store.log), name)
+
+    assert (store.at(early).contexts(), store.at(late).contexts()) == wanted
+    assert sum(pages) == 0
+    assert [(one.before, one.after) for one in store.diff(early, late)] == list(zip(*wanted, strict=True))[:2]
+    assert sum(pages) == 3
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 5, 7, 8, 9, 40])

@@ -1,7 +1,15 @@
-"""Named moments of a whole store. They are events of their own stream, so their actors and times are recorded too."""
+"""
+Named moments of a whole store, and the copies that it comes from.
+
+They are events of their own stream, so their actors and times are recorded too.
+"""
 
 from __future__ import annotations
 
+import sys
+import zlib
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -10,6 +18,7 @@ from .context.context import Home
 from .context.decider import Decider
 from .context.journal import Journal
 from .context.view import Place
+from .errors import InvalidInputError
 from .ids import require_name
 from .log.admission import VersionName
 from .positions import Moment
@@ -28,7 +37,69 @@ class MomentNamed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field
         Moment.parse(self.moment)
 
 
-StoreEvent = MomentNamed
+class StoreCopied(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="t", tag="store.copied.v1"):
+    """
+    The events before this one were copied from another store, `source`, up to its moment `moment`.
+
+    Digests cover positions, so they are other ones here. `root` is a hash of all digests of the source. If the source
+    had one sequence and this log has slices, `order` has the slice of each of its events in their order, from the
+    position `first` on: 16 bits each, big-endian, compressed by zlib.
+    """
+
+    source: str
+    moment: str
+    events: int
+    root: bytes
+    first: int = 1
+    order: bytes = b""
+
+    def require_admissible(self) -> None:
+        """Raise InvalidInputError if `moment` is not the text of a moment, or `order` cannot be read."""
+        Moment.parse(self.moment)
+        slices_in(self.order)
+
+
+StoreEvent = MomentNamed | StoreCopied
+# The number of events whose order stands in one event.
+ORDER_EVENTS_MAX = 1 << 20
+
+
+def order_of(slices: array[int]) -> bytes:
+    """Return the slices of events in the form of `StoreCopied.order`."""
+    swapped = array("H", slices)
+    if sys.byteorder == "little":
+        swapped.byteswap()
+    return zlib.compress(swapped.tobytes())
+
+
+def slices_in(order: bytes) -> array[int]:
+    """
+    Return the slices that `order_of` wrote.
+
+    Raises:
+        InvalidInputError: the bytes are not such an order.
+    """
+    slices = array("H")
+    try:
+        # The limit keeps a forged order from filling the memory.
+        slices.frombytes(zlib.decompressobj().decompress(order, 2 * ORDER_EVENTS_MAX) if order else b"")
+    except (zlib.error, ValueError) as error:
+        raise InvalidInputError(f"the order of copied events cannot be read: {error}") from error
+    if sys.byteorder == "little":
+        slices.byteswap()
+    return slices
+
+
+def _moment_in(copies: Iterable[StoreCopied], number: int) -> Moment | None:
+    counts: Counter[int] = Counter()
+    left = number
+    for copied in copies:
+        slices = slices_in(copied.order)[:left]
+        counts.update(slices)
+        left -= len(slices)
+    return None if left else Moment.of(dict(counts))
+
+
 Names = Mapping[str, str]
 
 
@@ -50,9 +121,9 @@ def decide(command: NameMoment, state: Names) -> Sequence[MomentNamed]:
     return [] if is_so else [MomentNamed(name=command.name, moment=command.moment)]
 
 
-def fold(state: Names, events: Iterable[MomentNamed]) -> Names:
+def fold(state: Names, events: Iterable[StoreEvent]) -> Names:
     """Return the names after `events`."""
-    return {**state, **{event.name: event.moment for event in events}}
+    return {**state, **{event.name: event.moment for event in events if isinstance(event, MomentNamed)}}
 
 
 MOMENTS: Decider[Names] = Decider(decide, fold, {}, is_opened=False)
@@ -62,6 +133,7 @@ class MomentNames:
     """The named moments of a store, including those that other processes name."""
 
     def __init__(self, home: Home) -> None:
+        self._log = home.log
         version, digest = home.log.end(STREAM)
         place = Place(STREAM, STREAM)
         self._journal = Journal(home.log, place, MOMENTS, version=version, digest=digest, unflushed=home.unflushed)
@@ -75,6 +147,13 @@ class MomentNames:
         """
         _ = self._journal.state
         self._journal.execute(NameMoment(name, str(moment)))
+
+    def before_copy(self, number: int) -> Moment | None:
+        """Return the moment of a position in the store that this one was copied from; None if that is not known."""
+        events = [one for one in self._log.read_events(STREAM) if isinstance(one, StoreCopied) and one.order]
+        # Of several copies, one after another, the last one wrote this log.
+        start = max((place for place, one in enumerate(events) if one.first == 1), default=0)
+        return _moment_in(events[start:], number)
 
     def moments(self) -> dict[str, Moment]:
         """Return the named moments, including those that other writers have just named."""

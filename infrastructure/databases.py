@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 from ..domain.canonical import require_unicode
+from ..domain.clock import REAL_SYSTEM, System
 from ..domain.errors import InvalidInputError
 from ..domain.log.memory_log import MemoryLog
 from ..domain.log.ports import LiveLog
+from .log.codec import CODEC, Codec
 from .projecting.store import MemoryProjectionStore, ProjectionStore
 
 Database = tuple[LiveLog, ProjectionStore]
@@ -51,11 +53,17 @@ def location_of(given: object) -> str:
 
 
 def open_database(
-    location: str, *, create: bool = True, read_only: bool = False, synchronous: str = "FULL"
+    location: str,
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    synchronous: str = "FULL",
+    codec: Codec = CODEC,
+    system: System = REAL_SYSTEM,
 ) -> Database:
     """
     Open the database at a location, as `location_of` returns it: a path (SQLite), a URL "postgresql://...", or
-    ":memory:".
+    ":memory:". A log in a database decodes its events by `codec`, and takes their times from `system`.
 
     Raises:
         InvalidInputError: the location is invalid.
@@ -64,23 +72,15 @@ def open_database(
     if location == ":memory:":
         return MemoryLog(), MemoryProjectionStore()
     if location.startswith("postgresql://"):
-        return _open_postgres(location, create)
-    return _open_sqlite(location, create, read_only, synchronous)
+        from .log.postgres.log import PostgresLog
+        from .projecting.rows.postgres import PostgresProjectionStore
 
-
-def _open_sqlite(path: str, create: bool, read_only: bool, synchronous: str) -> Database:
+        shared = PostgresLog(location, create=create, codec=codec, system=system)
+        return shared, PostgresProjectionStore(shared)
     from .log.sqlite.log import SqliteLog
     from .projecting.rows.sqlite import SqliteProjectionStore
     from .projecting.store import ReadOnlyProjectionStore
 
-    log = SqliteLog(path, create=create, read_only=read_only, synchronous=synchronous)
+    log = SqliteLog(location, create=create, read_only=read_only, synchronous=synchronous, codec=codec, system=system)
     kept = SqliteProjectionStore(log)
     return log, ReadOnlyProjectionStore(kept) if read_only else kept
-
-
-def _open_postgres(url: str, create: bool) -> Database:
-    from .log.postgres.log import PostgresLog
-    from .projecting.rows.postgres import PostgresProjectionStore
-
-    log = PostgresLog(url, create=create)
-    return log, PostgresProjectionStore(log)

@@ -1,4 +1,4 @@
-"""`refold import` makes contexts from transcripts; `refold export` writes contexts with their past into a file."""
+"""Transcripts become contexts (`import`), contexts become files (`export`), a store goes elsewhere (`copy`)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
+import msgspec
 
 from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
 from ...domain.log.ports import LiveLog
-from ..exchange import TakenIn, export_events, take_in_events
+from ..databases import location_of
+from ..exchange import TakenIn, copy_store, export_events, take_in_events
+from ..exchange.copying import LAG_SECONDS
 from ..exchange.parquet import export_parquet
 from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, import_as_runs, import_runs, read_runs
 from ..store import Store
-from .args import Reference, database, optional_text, reading, references, shown, stream_of, writing
+from .args import (
+    Reference,
+    as_json,
+    database,
+    optional_text,
+    reading,
+    references,
+    required_text,
+    shown,
+    stream_of,
+    writing,
+)
 from .changes import note
 from .completion import named_contexts
 from .progress import progress_bar
-from .render import one_line
+from .render import one_line, print_json
 
 OWN_FORMAT = "refold"
 STDOUT = Path("-")
@@ -200,6 +214,43 @@ def _export_events(log: LiveLog, path: Path, streams: list[str] | None, progress
     if report.along:
         note(f"{_listed(report.along)} came along: the others name them")
     return f"{counted(report.streams, 'context')}, {counted(report.events, 'event')}"
+
+
+@click.command("copy")
+@click.argument("source", metavar="SOURCE", callback=required_text)
+@click.argument("target", metavar="TARGET", callback=required_text)
+@click.option("--move", is_flag=True, help="SOURCE takes no events any more once all are in TARGET.")
+@click.option(
+    "--lag",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=LAG_SECONDS,
+    show_default=True,
+    help="From PostgreSQL to SQLite: leave out what is newer, as the clocks of writers differ.",
+)
+@as_json
+def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> None:
+    """
+    Copy every event of one database into another, which is new or holds an earlier copy, and compare them: files and
+    postgresql://... in both directions.
+
+    Streams, versions, times, actors, keys and bytes stay; positions where both count alike. Programs may write to
+    SOURCE meanwhile: a copy is of the moment at which it began, and the next one goes on from there, also after a
+    crash. With --move, SOURCE refuses events while the last ones are copied, and stays so. `refold init --reopen` lets
+    it take events again.
+
+    With --json: {source, target, events, copied, moment, target_moment, root, is_moved, inexact: {NAME: POSITION}}.
+    """
+    with progress_bar("copying") as progress:
+        report = copy_store(location_of(source), location_of(target), move=move, lag_seconds=lag, progress=progress)
+    for name, position in report.inexact.items():
+        note(f"the moment {one_line(name)} lies between events there: it is pos:{position} now")
+    if as_json:
+        print_json(msgspec.to_builtins(report))
+        return
+    moved = "; the first one takes no events any more" if report.is_moved else ""
+    events = f"{counted(report.events, 'event')}, {report.copied:,} of them new"
+    click.echo(f"{shown(source)} to {shown(target)}: {events}; they are equal{moved}")
 
 
 def _listed(streams: tuple[str, ...]) -> str:

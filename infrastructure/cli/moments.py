@@ -10,7 +10,7 @@ import click
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.log.envelope import RecordedEvent
-from ...domain.moments import STREAM
+from ...domain.moments import STREAM, MomentNamed
 from ...projections.catalogue import CatalogueRow
 from ..queries.at import ContextDifference
 from ..store import Store
@@ -61,7 +61,8 @@ def moments(name: str | None, position: str | None, actor: str, location: str, a
 
 def _named(store: Store) -> dict[str, RecordedEvent]:
     """Return the event that gave each name; the last one if it was given several times."""
-    return {recorded.event.name: recorded for recorded in store.log.read(STREAM)}
+    named = (recorded for recorded in store.log.read(STREAM) if isinstance(recorded.event, MomentNamed))
+    return {recorded.event.name: recorded for recorded in named}
 
 
 def _print(found: dict[str, RecordedEvent], as_json: bool) -> None:

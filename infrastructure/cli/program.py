@@ -49,6 +49,8 @@ COMMANDS = {
     "run": ("run_worker", "Keep projections up to date until it is stopped."),
     "verify": ("verify", "Find out whether anything in the store is damaged."),
     "export": ("import_export:export", "Write contexts with their past, or all, into a file."),
+    "init": ("init", "Make the tables of a database, or bring older ones forward."),
+    "copy": ("import_export:copy", "Copy the whole store into another database, or move it there."),
     "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context."),
     "stats": ("contexts:stats", "Count contexts, events and bytes."),
     "completion": ("completion:completion", "Print the script with which a shell completes words."),

@@ -195,14 +195,16 @@ def _decoded(path: Path, number: int, data: bytes, wanted: type[Any]) -> Any:
         raise InvalidInputError(f"{path}, line {number}: this is not an export of Refold's: {error}") from error
 
 
-def pages_up_to_now(log: LiveLog, *, limit: int, after: Moment = BEGINNING) -> Iterator[list[RecordedEvent]]:
+def pages_up_to(
+    log: LiveLog, *, limit: int, after: Moment = BEGINNING, until: Moment | None = None
+) -> Iterator[list[RecordedEvent]]:
     """
-    Yield the events after a moment, up to the present end, in the order of the log, up to `limit` at a time.
+    Yield the events after a moment, up to another or the present end, in the order of the log, `limit` at a time.
 
     Raises:
         DamagedError: an event is missing, or does not match its digest.
     """
-    ends = dict(log.now().heads)
+    ends = dict((log.now() if until is None else until).heads)
     left = sum(max(0, end - after.head(lane)) for lane, end in ends.items())
     while left > 0:
         page = log.read_all(after=after, limit=limit)

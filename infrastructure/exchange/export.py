@@ -21,7 +21,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.moments import STREAM as MOMENTS
 from ..opening import named_versions, root_of
-from .event_files import FORM_VERSION, End, EventLine, Header, Progress, line_of, pages_up_to_now, writing_file
+from .event_files import FORM_VERSION, End, EventLine, Header, Progress, line_of, pages_up_to, writing_file
 
 PAGE_EVENTS = 2_048
 _encode = msgspec.json.Encoder().encode
@@ -46,7 +46,7 @@ class Collection:
 
     def take_all(self) -> None:
         """Collect all streams as they are now."""
-        for page in pages_up_to_now(self._log, limit=PAGE_EVENTS):
+        for page in pages_up_to(self._log, limit=PAGE_EVENTS):
             for recorded in page:
                 # Named moments are positions in this log, and mean nothing in another log.
                 if recorded.stream != MOMENTS:

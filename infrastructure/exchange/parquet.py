@@ -20,7 +20,7 @@ from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ..log.codec import tag_of
 from ..plain_data import plain_fields
-from .event_files import Progress, pages_up_to_now, writing_file
+from .event_files import Progress, pages_up_to, writing_file
 
 PAGE_EVENTS = 2_048
 # Limits of a group of rows, which is held in memory until it is written.
@@ -87,7 +87,7 @@ def _groups(log: LiveLog, wanted: frozenset[str] | None, after: Moment) -> Itera
     """Yield the rows of the wanted events, one group of rows at a time."""
     rows: list[tuple[Any, ...]] = []
     size = 0
-    for events in pages_up_to_now(log, limit=PAGE_EVENTS, after=after):
+    for events in pages_up_to(log, limit=PAGE_EVENTS, after=after):
         more = [_row(event) for event in events if wanted is None or event.stream in wanted]
         rows += more
         size += sum(len(row[PAYLOAD]) for row in more)

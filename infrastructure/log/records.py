@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...domain.errors import InvalidInputError
 from ...domain.log.admission import admitted
-from ...domain.log.envelope import NO_META, Event, Meta, RecordedEvent, require_payload_size
+from ...domain.log.envelope import NO_META, Meta, RecordedEvent, require_payload_size
 from ...domain.log.ports import NewEvents, Range, Receipt, require_same_call
 from ...domain.positions import Position
 from .codec import encode_meta, tag_of
@@ -49,6 +49,7 @@ class Part(NamedTuple):
 
     An empty stream may start at one of `starts`: streams of Refold start at 1, streams of other applications at 0 or 1.
     A new stream gets the slice of its `root` if it has one, else `slice`. `expected_digest` is the one of `NewEvents`.
+    Its events are recorded at `recorded_at`, or now if that is later: copied events keep their times.
     """
 
     stream: str
@@ -59,6 +60,7 @@ class Part(NamedTuple):
     idempotency_key: str | None = None
     root: str = ""
     expected_digest: bytes = b""
+    recorded_at: int = 0
 
 
 class Request(NamedTuple):
@@ -119,25 +121,25 @@ def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
             if meta is not NO_META:
                 encode_meta(meta)
         return [
-            draft_of(event, meta, admitted(event, new.stream), compression)
+            draft_of(tag_of(event), meta, admitted(event, new.stream), compression)
             for event, meta in zip(new.events, new.metas, strict=True)
         ]
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"an event of {new.stream!r} cannot be stored: {error}") from error
 
 
-def draft_of(event: Event, meta: Meta, payload: bytes, compression: Compression | Plain) -> Draft:
+def draft_of(tag: str, meta: Meta, payload: bytes, compression: Compression | Plain) -> Draft:
     """
-    Return an event as a draft.
+    Return the event with this tag and payload as a draft.
 
     Raises:
         LimitExceededError: it has more bytes than PAYLOAD_BYTES_MAX.
     """
     if len(payload) < LARGE_TEXT_BYTES:
-        return Draft(tag_of(event), payload, compression.shrink(payload), meta)
+        return Draft(tag, payload, compression.shrink(payload), meta)
     plain, texts = extract_texts(require_payload_size(payload))
     stored = b"" if texts else compression.shrink(payload)
-    return Draft(tag_of(event), payload, stored, meta, plain, texts)
+    return Draft(tag, payload, stored, meta, plain, texts)
 
 
 ReadStream = Callable[..., list[RecordedEvent]]

@@ -15,16 +15,25 @@ from contextlib import ContextDecorator
 import msgspec
 
 from ...domain.canonical import require_unicode
-from ...domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError
+from ...domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError, StorageReadOnlyError
 from ...domain.log.envelope import NO_DIGEST
 
 NUMBER_MAX = (1 << 62) - 1
+# The name of the trigger or the check by which a database takes no events.
+RETIRED = "refold_retired"
 # There are one or two hashes for each 64 events: 4 MB at most.
 CHECKED_MAX = 1 << 15
 REBUILD = "`rebuild` makes it anew, events are not concerned"
 # A value of another type, NULL, or truncated bytes raise these when they are used. RecursionError is not among them:
 # its cause is the caller's stack, not a row.
 VALUE_FAULTS = (*MISSHAPEN, ArithmeticError, msgspec.MsgspecError, struct.error)
+
+
+def retired(where: str) -> StorageReadOnlyError:
+    """Return the error of a store that was moved."""
+    return StorageReadOnlyError(
+        f"{where} was moved to another database, and takes no events any more: open that one, or `refold init --reopen`"
+    )
 
 
 class _Opening(ContextDecorator):

@@ -38,6 +38,11 @@ class LogEnd:
         self._log = log
         self._seen = BEGINNING
 
+    @property
+    def has_slices(self) -> bool:
+        """Whether positions count within slices."""
+        return self._log.has_slices
+
     def now(self) -> Moment:
         self._seen = self._log.now()
         return self._seen
@@ -76,7 +81,7 @@ def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames
     if isinstance(parsed, int):
         raise InvalidInputError(f"{address!r} is a version, which one context has: for a store write pos:{parsed}")
     if isinstance(parsed, Moment):
-        return end.cut(parsed)
+        return end.cut(_moment_here(parsed, names, end))
     if isinstance(parsed, datetime):
         # A time in the future means the present end: events that are still to be recorded do not belong to it.
         return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)
@@ -87,6 +92,13 @@ def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames
         known = ", ".join(sorted(names.moments())) or "none yet"
         raise NotFoundError(f"no moment of this store is named {parsed!r} (names: {known})")
     return named
+
+
+def _moment_here(moment: Moment, names: MomentNames, end: LogEnd) -> Moment:
+    """Return a moment; one of the store that this one was copied from, with one sequence, becomes one of this."""
+    if not end.has_slices or len(moment.heads) != 1 or moment.heads[0][0] >= 0:
+        return moment
+    return names.before_copy(moment.heads[0][1]) or moment
 
 
 def cut_of(cut: Cut) -> datetime | Moment:

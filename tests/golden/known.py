@@ -36,7 +36,7 @@ from refold.domain.chat.events import (
 from refold.domain.chat.rules.commands import EvictItems
 from refold.domain.chat.views import as_given
 from refold.domain.log.envelope import NO_DIGEST, Event, Meta
-from refold.domain.moments import MomentNamed
+from refold.domain.moments import MomentNamed, StoreCopied
 from refold.domain.positions import Moment, Position
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
@@ -56,6 +56,8 @@ IMAGE = Image(
 )
 OWN = Span.of("", [2, 3, 4, 9, 70_000])
 OTHERS = Span.of("chat:über", [1, 200, 201])
+# The slices 3, 1023 and 3.
+ORDER = b"x\x9cc`f\xfe\xcf\xc0\x0c\x00\x03!\x01\t"
 SAID = MessageAdded(id="i2", created_at=1_795_000_001.5, role="system", content=("Be kind.",))
 PAID = FunctionCalled(id="i3", created_at=1_795_000_002.5, name="pay", arguments='{"sum":7}', call_id="c1")
 CHANGE = Totals(-3, -1, -120)
@@ -178,6 +180,8 @@ EVENTS: list[Event] = [
     *RUN_EVENTS,
     MomentNamed(name="before-lunch", moment="17"),
     MomentNamed(name="über", moment=str(Moment.of({3: 7, 1023: 1_024}))),
+    StoreCopied(source="agents.db", moment="17", events=17, root=bytes(range(32)), first=9, order=ORDER),
+    StoreCopied(source="postgresql:///agents", moment=str(Moment.of({3: 7})), events=7, root=bytes(32)),
 ]
 
 # What chain_digest is given, for each example.

@@ -24,7 +24,7 @@ from refold.domain.errors import (
     StorageFullError,
     StorageUnavailableError,
 )
-from refold.infrastructure.exchange.event_files import pages_up_to_now
+from refold.infrastructure.exchange.event_files import pages_up_to
 from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.connection import WAL_BYTES, SqliteDatabase
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
@@ -165,7 +165,7 @@ def test_an_iterator_that_pauses_keeps_no_wal(tmp_path: Path) -> None:
         paused: list[Any] = [
             store.subscribe(),
             damaged_texts(database, compression),
-            pages_up_to_now(store.log, limit=5),
+            pages_up_to(store.log, limit=5),
         ]
         for iterator in paused:
             assert next(iterator)

@@ -7,7 +7,7 @@ from typing import Any
 from refold.domain.chat.events import Forked, Image, ItemInserted, ItemsEvicted, MessageAdded, Named, Origin
 from refold.domain.content import Content
 from refold.domain.memory.events import MemoryRemembered
-from refold.domain.moments import MomentNamed
+from refold.domain.moments import MomentNamed, StoreCopied
 from refold.domain.pool.events import PoolAdded, PoolEvicted, QueueAppended, QueueNamed, QueueOpened
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
@@ -78,6 +78,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "name of a version": (QueueNamed(name="not\0this", version=1), "cannot name a version"),
     "name of a moment": (MomentNamed(name="a", moment="yesterday"), "not a position"),
+    "order of a copy": (
+        StoreCopied(source="a.db", moment="1", events=1, root=b"", order=b"no zlib"),
+        "order of copied events",
+    ),
     "content that is two things": (QueueAppended(content=Content(text="a", json=b"1")), "not both"),
     "content that is no JSON": (QueueAppended(content=Content(json=b"{")), "no JSON"),
     "item of a pool without an id": (PoolAdded(content=Content(text="a"), description="d"), "has an id"),

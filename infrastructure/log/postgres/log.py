@@ -16,7 +16,7 @@ from ....domain.concurrency.locks import News
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from ....domain.ids import slice_of
-from ....domain.log.envelope import Event, RecordedEvent, encode_payload
+from ....domain.log.envelope import Event, Meta, RecordedEvent, encode_payload
 from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Witness, is_small
@@ -24,15 +24,15 @@ from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, Compression
 from ..group_commit import GroupCommitter, Ticket
 from ..large_texts import damage_of
-from ..records import ANY, Part, Request, drafts_of, receipts_of
-from ..row_faults import empty_key, nameless_type
+from ..records import ANY, Draft, Part, Request, draft_of, drafts_of, receipts_of
+from ..row_faults import RETIRED, empty_key, nameless_type
 from .append import Appender, Begun, Interrupted
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
 from .planning import Answer
 from .read import VERSION_MAX, Pager, PostgresPartition, Reader
 from .schema import prepare_schema
-from .wire import PATIENCE_SECONDS, Call, Wire, int4, int8
+from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire, int4, int8
 
 PAGE_ROWS = 256
 STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
@@ -60,6 +60,11 @@ KEY_ROWS = """
     WHERE (i.slice, i.stream, i.key) > ($1, $2, $3) ORDER BY i.slice, i.stream, i.key LIMIT 10000
 """
 POLL_SECONDS = 0.02
+# A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
+RETIRE = f"ALTER TABLE event ADD CONSTRAINT {RETIRED} CHECK (false) NOT VALID"
+REOPEN = f"ALTER TABLE event DROP CONSTRAINT IF EXISTS {RETIRED}"
+# Whoever waits for the lock on a table makes all others wait.
+WAIT_BRIEFLY = Call("SET LOCAL lock_timeout = '5s'")
 T = TypeVar("T")
 # A look at all slices takes the server some milliseconds if there are many: it shall rest most of the time.
 REST_FACTOR = 4
@@ -250,6 +255,37 @@ class PostgresLog:
     def _first_payloads(self) -> list[bytes]:
         page = self.read_all(after=BEGINNING, limit=DICTIONARY_EVENTS)
         return [encode_payload(recorded.event) for recorded in page.events]
+
+    def copy_in(self, parts: Sequence[Part]) -> None:
+        """
+        Append events of another log, all or none, with the times that their parts give.
+
+        Raises:
+            ConcurrencyError: another process appends to this log, too.
+        """
+        slices = {part.slice for part in parts}
+        (answer,) = self._committer.exclusively(lambda: self._appender.append(slices, lambda: [Request(parts)]))
+        if isinstance(answer, ConcurrencyError):
+            raise answer
+        self.news.announce()
+        self._dictionaries.count(sum(len(part.drafts) for part in parts), self._first_payloads)
+
+    def draft(self, tag: str, meta: Meta, payload: bytes) -> Draft:
+        """Return an event, given by its payload, in the form that `copy_in` takes."""
+        return draft_of(tag, meta, payload, self._compression)
+
+    def retire(self) -> None:
+        """
+        Refuse events from now on, from every process; returns when all transactions that write events have ended.
+
+        Raises:
+            StorageBusyError: one of them took too long.
+        """
+        self.database.ask(BEGIN, WAIT_BRIEFLY, Call(REOPEN), Call(RETIRE), COMMIT)
+
+    def reopen(self) -> None:
+        """Take events again after `retire`."""
+        self.database.ask(BEGIN, WAIT_BRIEFLY, Call(REOPEN), COMMIT)
 
     # When the log went back
 

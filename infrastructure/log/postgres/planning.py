@@ -227,7 +227,7 @@ class Plan:
         lane = self._memory.lanes[number]
         tip = lane.tips.get(part.stream) or self._open_stream(part.stream, number, lane)
         first = version = _first_version(part, tip.version)
-        recorded_at = lane.recorded_at = max(self._now, lane.recorded_at)
+        recorded_at = lane.recorded_at = max(self._now, lane.recorded_at, part.recorded_at)
         where, stream, time = int4(number), int4(tip.key), int8(recorded_at)
         placed, rows, tags = [], self._rows.setdefault("event", []), self._memory.tags
         for draft in part.drafts:

@@ -417,7 +417,7 @@ class Appender:
         head = work.heads[part.stream]
         version = _first_version(part, head.version)
         number, digest, placed = work.number, head.digest, []
-        recorded_at = work.recorded_at
+        recorded_at = work.recorded_at = max(work.recorded_at, part.recorded_at)
         for draft in part.drafts:
             number += 1
             position = Position(ONE_SEQUENCE, number)

@@ -19,7 +19,7 @@ from ....domain.clock import REAL_SYSTEM, System
 from ....domain.concurrency.locks import News
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
-from ....domain.log.envelope import Event, RecordedEvent
+from ....domain.log.envelope import Event, Meta, RecordedEvent
 from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Nothing, is_small
@@ -27,8 +27,8 @@ from ..background import BackgroundWork
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
 from ..group_commit import GroupCommitter, Ticket
-from ..records import ANY, Appended, Part, Request, drafts_of, receipts_of
-from ..row_faults import whole
+from ..records import ANY, Appended, Draft, Part, Request, draft_of, drafts_of, receipts_of
+from ..row_faults import RETIRED, whole
 from .append import Appender
 from .blocks import ONE_SEQUENCE, SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
 from .connection import SqliteDatabase
@@ -39,6 +39,9 @@ from .verify import damaged_pages, damaged_rows, damaged_texts, database_files, 
 NO_LIMIT = 1 << 62
 # Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
 BACKLOG_EVENTS_MAX = 4_096
+# A trigger costs an append nothing while it is not there, and it also stops processes that have the file open already.
+RETIRE = f"CREATE TRIGGER IF NOT EXISTS {RETIRED} BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
+REOPEN = f"DROP TRIGGER IF EXISTS {RETIRED}"
 PLAIN = Plain()
 POLL_SECONDS = 0.02
 STREAMS_MAX = 100_000
@@ -191,6 +194,35 @@ class SqliteLog:
         root = new.root or new.stream
         key, digest = new.idempotency_key, new.expected_digest
         return Part(new.stream, first, drafts, root=root, idempotency_key=key, expected_digest=digest)
+
+    def copy_in(self, parts: Sequence[Part]) -> None:
+        """
+        Append events of another log, all or none, with the times that their parts give.
+
+        Raises:
+            ConcurrencyError: another process appends to this log, too.
+        """
+        (answer,) = self._committer.exclusively(lambda: self._append_locked([Request(parts)]))
+        if isinstance(answer, ConcurrencyError):
+            raise answer
+        self._announce()
+
+    def draft(self, tag: str, meta: Meta, payload: bytes) -> Draft:
+        """Return an event, given by its payload, in the form that `copy_in` takes."""
+        return draft_of(tag, meta, payload, PLAIN)
+
+    def slice_of_stream(self, stream: str) -> int:
+        """Return the slice that was stored when a stream was opened."""
+        with self.database.reading() as connection:
+            return int(_one(connection, "SELECT slice FROM stream WHERE id = ?", stream))
+
+    def retire(self) -> None:
+        """Refuse events from now on, from every process."""
+        self.write(lambda connection: connection.execute(RETIRE))
+
+    def reopen(self) -> None:
+        """Take events again after `retire`."""
+        self.write(lambda connection: connection.execute(REOPEN))
 
     # When the log went back
 

@@ -1,0 +1,434 @@
+"""
+Copying a store into another database, event by event: between SQLite, PostgreSQL and Citus.
+
+An event keeps its stream, version, time, envelope and bytes, also those of an older shape. It gets a position by the
+rules of its new log; since digests cover positions, they are computed anew. The order within each slice stays, so
+between databases of one kind positions and digests stay as well.
+
+The target itself says how far a copy got: each page is a transaction. A copy that goes on reads what is there on both
+sides once more, and requires that it is equal. At the end everything new is read back and compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Mapping
+from os.path import realpath
+from typing import Any
+
+import msgspec
+
+from ...domain.clock import REAL_SYSTEM
+from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.log.envelope import Meta, RecordedEvent
+from ...domain.log.ports import KeyRow, NewEvents
+from ...domain.moments import ORDER_EVENTS_MAX, STREAM, MomentNamed, StoreCopied, order_of
+from ...domain.positions import BEGINNING, Moment
+from ..databases import Database, open_database
+from ..log.codec import CODEC, Codec
+from ..log.records import Part
+from ..projecting.store import ProjectionStore
+from .event_files import Progress, pages_up_to
+
+READ_EVENTS = 4_096
+PAGE_EVENTS = 1_024
+PAGE_BYTES_MAX = 4 << 20
+# Writers of a log with slices give events their time before they commit, and their clocks differ. So a copy into one
+# sequence leaves out the newest events until the writers are stopped.
+LAG_SECONDS = 60.0
+ONE_SEQUENCE = -1
+SLICES_KEPT_MAX = 100_000
+SUBSCRIPTIONS = "subscription/"
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Tagged(msgspec.Struct):
+    t: str
+
+
+_tagged = msgspec.msgpack.Decoder(_Tagged)
+
+
+class _Bytes(Codec):
+    """Leaves events as they are stored: old shapes stay old."""
+
+    def mends(self, stream: str, first_version: int, count: int) -> bool:
+        """Return True: so the bytes of each event are read, never a whole block at once."""
+        return True
+
+
+BYTES = _Bytes(msgspec.Raw)
+
+
+class _Clock:
+    """The clock of a target. It stands still while copied events come in, which have their own times."""
+
+    is_copying = True
+
+    def now(self) -> float:
+        return 0.0 if self.is_copying else REAL_SYSTEM.now()
+
+    def new_id(self, prefix: str) -> str:
+        return REAL_SYSTEM.new_id(prefix)
+
+
+class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    The result of a copy: all events in the target, and how many of them are new.
+
+    `root` is a hash of all digests of the source up to `moment`, which is `target_moment` in the target. `inexact` are
+    the names of moments that lie between two events of the target, each with the moment that it has there now.
+    """
+
+    source: str
+    target: str
+    events: int
+    copied: int
+    moment: str
+    target_moment: str
+    root: str
+    is_moved: bool
+    inexact: Mapping[str, str]
+
+
+class _Tally:
+    """What a log holds so far, slice by slice: the number of events, a hash of them, and a hash of their digests."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self._contents: dict[int, Any] = {}
+        self._digests: dict[int, Any] = {}
+
+    @property
+    def events(self) -> int:
+        """The number of events."""
+        return sum(self.counts.values())
+
+    def add(self, number: int, one: RecordedEvent, payload: bytes) -> None:
+        """Add the next event of a slice."""
+        if number not in self.counts:
+            self.counts[number] = 0
+            self._contents[number], self._digests[number] = hashlib.blake2b(), hashlib.blake2b()
+        self.counts[number] += 1
+        self._contents[number].update(_encode((one.stream, one.version, one.recorded_at, one.meta, payload)))
+        self._digests[number].update(one.digest)
+
+    def differs(self, other: _Tally) -> int | None:
+        """Return a slice in which two logs differ; None if there is none."""
+        for number in sorted(self.counts.keys() | other.counts.keys()):
+            if self._said(number) != other._said(number):
+                return number
+        return None
+
+    def _said(self, number: int) -> bytes | None:
+        return self._contents[number].digest() if number in self.counts else None
+
+    def root(self) -> bytes:
+        """Return a hash of all digests: of each slice its number, its count and the hash of its digests in order."""
+        listed = [(number, count, self._digests[number].digest()) for number, count in sorted(self.counts.items())]
+        return hashlib.blake2b(_encode(listed), digest_size=32).digest()
+
+
+class _Side:
+    """One of the two databases."""
+
+    def __init__(self, database: Database) -> None:
+        # The two logs of databases have methods for copies that the port of all logs does not have.
+        self.log: Any = database[0]
+        self.rows: ProjectionStore = database[1]
+        self.tally = _Tally()
+        self._slices: dict[str, int] = {}
+
+    @property
+    def where(self) -> str:
+        """The path, or the URL without its password."""
+        return str(self.log.database.where)
+
+    @property
+    def moment(self) -> Moment:
+        """The moment up to which its events are in the tally."""
+        if self.log.has_slices:
+            return Moment.of(dict(self.tally.counts))
+        return _moment_of(self.tally.events)
+
+    def pages(self, until: Moment) -> Iterator[list[RecordedEvent]]:
+        """Yield the events behind the tally, up to a moment."""
+        return pages_up_to(self.log, limit=READ_EVENTS, after=self.moment, until=until)
+
+    def slice_of(self, recorded: RecordedEvent) -> int:
+        """Return the slice of an event's stream."""
+        if self.log.has_slices:
+            return recorded.position.slice
+        number = self._slices.get(recorded.stream)
+        if number is None:
+            if len(self._slices) >= SLICES_KEPT_MAX:
+                self._slices.clear()
+            number = self._slices[recorded.stream] = self.log.slice_of_stream(recorded.stream)
+        return number
+
+
+class _Copy:
+    """A copy from one database into another."""
+
+    def __init__(self, source: _Side, target: _Side, progress: Progress | None) -> None:
+        self._source, self._target, self._progress = source, target, progress
+        self._orders: list[bytes] = []
+        self._slices = array("H")
+        self._last_time = 0
+        self._parts: list[Part] = []
+        self._size = 0
+        self._count = 0
+        self.inexact: dict[str, str] = {}
+        self.is_finished = False
+
+    @property
+    def _keeps_order(self) -> bool:
+        return self._target.log.has_slices and not self._source.log.has_slices
+
+    def require_begun(self) -> None:
+        """
+        Require that the target is empty, or that its events are the first ones of the source.
+
+        Raises:
+            InvalidInputError: it has other events.
+        """
+        target = self._target
+        for page in target.pages(target.log.now()):
+            for recorded in page:
+                target.tally.add(target.slice_of(recorded), recorded, bytes(recorded.event))
+        if not target.tally.events:
+            return
+        until = Moment.of(dict(target.tally.counts)) if self._source.log.has_slices else _moment_of(target.tally.events)
+        if self._source.log.now().includes(until):
+            for page in self._source.pages(until):
+                for recorded in page:
+                    self._noted(recorded)
+        if self._source.tally.differs(target.tally) is not None:
+            raise InvalidInputError(
+                f"{target.where} has events that {self._source.where} does not begin with: copy into a new database"
+            )
+
+    def copy(self, until: Moment, horizon: int | None) -> None:
+        """Copy the events up to a moment; those recorded after `horizon` are left for later."""
+        total = until.events
+        for page in self._source.pages(until):
+            for recorded in page:
+                if horizon is not None and recorded.recorded_at > horizon:
+                    self._write()
+                    return
+                self._add(recorded)
+            if self._progress is not None:
+                self._progress(self._source.tally.events, total)
+        self._write()
+
+    def verify(self) -> None:
+        """
+        Read back the events that were written, and compare them with the source's.
+
+        Raises:
+            DamagedError: they are not equal.
+        """
+        target = self._target
+        for page in target.pages(target.log.now()):
+            for recorded in page:
+                target.tally.add(target.slice_of(recorded), recorded, bytes(recorded.event))
+        number = self._source.tally.differs(target.tally)
+        if number is not None:
+            raise DamagedError(f"slice {number} of {target.where}", "it is not equal to the source's: copy again")
+
+    def _noted(self, recorded: RecordedEvent) -> tuple[int, bytes]:
+        """Take note of an event of the source; return its slice, and its payload in the target."""
+        number, payload = self._source.slice_of(recorded), bytes(recorded.event)
+        if recorded.stream == STREAM:
+            payload = self._renamed(recorded, payload)
+        self._source.tally.add(number, recorded, payload)
+        self._last_time = recorded.recorded_at
+        if self._keeps_order:
+            self._slices.append(number)
+            if len(self._slices) == ORDER_EVENTS_MAX:
+                self._orders.append(order_of(self._slices))
+                self._slices = array("H")
+        return number, payload
+
+    def _add(self, recorded: RecordedEvent) -> None:
+        before = self._last_time
+        if not self._target.log.has_slices and recorded.recorded_at < before:
+            raise InvalidInputError(
+                f"{recorded.reference} was recorded before an event that is copied already: the clocks of its writers"
+                " are further apart than --lag: copy into a new file with a longer one"
+            )
+        number, payload = self._noted(recorded)
+        draft = self._target.log.draft(_tagged.decode(payload).t, recorded.meta, payload)
+        last, key = self._parts[-1] if self._parts else None, recorded.meta.idempotency_key
+        continues = last is not None and (last.stream, last.idempotency_key) == (recorded.stream, key)
+        if last is not None and continues and last.recorded_at == recorded.recorded_at:
+            last.drafts.append(draft)  # type: ignore[attr-defined]  # made as a list below
+        else:
+            # Events under one key are one part, so a page ends before the first of them or after the last.
+            if self._count >= PAGE_EVENTS or self._size >= PAGE_BYTES_MAX:
+                self._write()
+            part = Part(recorded.stream, recorded.version, [draft], number, idempotency_key=key)
+            self._parts.append(part._replace(recorded_at=recorded.recorded_at))
+        self._count, self._size = self._count + 1, self._size + len(payload)
+
+    def _write(self) -> None:
+        if self._parts:
+            self._target.log.copy_in(self._parts)
+        self._parts, self._count, self._size = [], 0, 0
+
+    # Moments
+
+    def _renamed(self, recorded: RecordedEvent, payload: bytes) -> bytes:
+        """Return the event that named a moment with the same moment of the target."""
+        event = CODEC.decode(payload, f"event {recorded.reference}")
+        if not isinstance(event, MomentNamed):
+            return payload
+        moment = Moment.parse(event.moment)
+        there = self.moment_there(moment)
+        if there.events != moment.events:
+            self.inexact[event.name] = str(there)
+        return _encode(msgspec.structs.replace(event, moment=str(there)))
+
+    def moment_there(self, moment: Moment) -> Moment:
+        """
+        Return a moment of the source as one of the target; at most the end of what is copied so far.
+
+        In one sequence there may be no such cut. Then it is the last position before the first event that the moment
+        does not include: whoever goes on from there misses nothing.
+        """
+        source, seen = self._source, self._source.moment
+        moment = Moment.of({lane: min(head, seen.head(lane)) for lane, head in moment.heads})
+        if source.log.has_slices == self._target.log.has_slices:
+            return moment
+        # What was copied since the moment is counted off; mostly it is little.
+        limit = READ_EVENTS if self._target.log.has_slices else 1
+        behind = (one for page in pages_up_to(source.log, limit=limit, after=moment, until=seen) for one in page)
+        if self._target.log.has_slices:
+            counts = dict(source.tally.counts)
+            for one in behind:
+                counts[source.slice_of(one)] -= 1
+            return Moment.of({number: count for number, count in counts.items() if count})
+        first = next(behind, None)
+        if first is None:
+            return _moment_of(source.tally.events)
+        self._write()
+        (there,) = self._target.log.read(first.stream, after=first.version - 1, until=first.version)
+        return _moment_of(there.position.number - 1)
+
+    # The end
+
+    def require_keys(self) -> None:
+        """
+        Require that both sides have the same idempotency keys; the source takes no events meanwhile.
+
+        Raises:
+            DamagedError: they have not.
+        """
+        sums = [sum(_hash_of(row) for row in side.log.idempotency_keys()) for side in (self._source, self._target)]
+        if sums[0] != sums[1]:
+            raise DamagedError(f"the idempotency keys of {self._target.where}", "they are not equal to the source's")
+
+    def finish(self, clock: _Clock) -> None:
+        """Move the acknowledged places of subscriptions, and record in the target what it was copied from."""
+        for name, text in self._source.rows.notes(SUBSCRIPTIONS).items():
+            there = str(self.moment_there(Moment.parse(text)))
+            self._target.rows.set_note(name, before=self._target.rows.note(name), after=there)
+        if self._slices:
+            self._orders.append(order_of(self._slices))
+        copied = StoreCopied(
+            source=self._source.where,
+            moment=str(self._source.moment),
+            events=self._source.tally.events,
+            root=self._source.tally.root(),
+        )
+        orders = enumerate(self._orders or [b""])
+        events = tuple(
+            msgspec.structs.replace(copied, first=place * ORDER_EVENTS_MAX + 1, order=order) for place, order in orders
+        )
+        clock.is_copying, self.is_finished = False, True
+        log = self._target.log
+        version, metas = log.head(STREAM), (Meta(actor="refold copy"),) * len(events)
+        log.append([NewEvents(stream=STREAM, expected_version=version, events=events, metas=metas)]).result()
+
+    def report(self, copied: int, *, is_moved: bool) -> CopyReport:
+        """Return the report on this copy."""
+        return CopyReport(
+            source=self._source.where,
+            target=self._target.where,
+            events=self._source.tally.events,
+            copied=copied,
+            moment=str(self._source.moment),
+            target_moment=str(self._target.moment),
+            root=self._source.tally.root().hex(),
+            is_moved=is_moved,
+            inexact=self.inexact,
+        )
+
+
+def copy_store(
+    source: str,
+    target: str,
+    *,
+    move: bool = False,
+    lag_seconds: float = LAG_SECONDS,
+    progress: Progress | None = None,
+) -> CopyReport:
+    """
+    Copy all events of the database `source` into `target`, which is new or holds an earlier copy; compare them.
+
+    While others write to the source, the copy is of the moment at which it began; another call goes on from there. With
+    `move` the source takes no events any more once nearly all are copied; then the last ones are copied, compared, and
+    the target records what it comes from. If that fails, the source takes events again.
+
+    Raises:
+        InvalidInputError: the target has other events, or is in memory.
+        ConcurrencyError: another process writes to the target.
+        DamagedError: the source is damaged, or the copy is not equal to it.
+    """
+    clock = _Clock()
+    for location in (source, target):
+        if location == ":memory:":
+            raise InvalidInputError("a store in memory cannot be copied: name a file or postgresql://...")
+    there = _Side(open_database(source, create=False, read_only=not move, codec=BYTES))
+    try:
+        here = _Side(open_database(target, codec=BYTES, system=clock))
+        try:
+            return _carried_out(_Copy(there, here, progress), there, here, clock, move, lag_seconds)
+        finally:
+            here.log.close()
+    finally:
+        there.log.close()
+
+
+def _carried_out(
+    copy: _Copy, source: _Side, target: _Side, clock: _Clock, move: bool, lag_seconds: float
+) -> CopyReport:
+    if source.where == target.where or {*map(realpath, source.log.files())} & {*map(realpath, target.log.files())}:
+        raise InvalidInputError(f"{source.where} cannot be copied onto itself: name another database")
+    copy.require_begun()
+    begun = source.tally.events
+    is_woven = source.log.has_slices and not target.log.has_slices
+    horizon = int((REAL_SYSTEM.now() - lag_seconds) * 1_000_000) if is_woven else None
+    copy.copy(source.log.now(), horizon)
+    copy.verify()
+    if move:
+        source.log.retire()
+        try:
+            copy.copy(source.log.now(), None)
+            copy.verify()
+            copy.require_keys()
+            copy.finish(clock)
+        except BaseException:
+            if not copy.is_finished:
+                source.log.reopen()
+            raise
+    return copy.report(source.tally.events - begun, is_moved=move)
+
+
+def _hash_of(row: KeyRow) -> int:
+    return int.from_bytes(hashlib.blake2b(_encode(row)).digest())
+
+
+def _moment_of(number: int) -> Moment:
+    return Moment(((ONE_SEQUENCE, number),)) if number else BEGINNING

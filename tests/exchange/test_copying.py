@@ -220,7 +220,8 @@ def test_writers_that_were_there_before_are_refused(kind: str, request: pytest.F
 
         chat.add_message("user", "after")
 
-        assert [message["content"] for message in store.chat("a").to_openai_messages()] == ["before", "after"]
+        said = [item.text for item in store.chat("a").items if isinstance(item, refold.ChatMessage)]
+        assert said == ["before", "after"]
 
 
 def test_bytes_that_nobody_understands_are_copied(places: tuple[str, str]) -> None:

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ..errors import MISSHAPEN, DamagedError, RefoldError
 from ..named_events import Seen
+
+if TYPE_CHECKING:
+    # Imported by the kinds that have snapshots.
+    from .snapshot import Packing
 
 # The errors that a fold raises where events do not fit each other; not those of signal handlers or databases.
 MISFITS = (*MISSHAPEN, ArithmeticError, AssertionError, RecursionError)
@@ -41,6 +45,8 @@ class Decider(NamedTuple, Generic[State]):
     initial_state: State
     complete: Callable[[Seen, Sequence[Any]], Sequence[Any]] = _as_they_are
     recorded: Callable[[Any], Any] = _as_it_is
+    # How states are kept as snapshots, where streams may become long and their states stay short.
+    packing: Packing[State] | None = None
     # Whether an event of its own opens a stream; without that event, no other may be recorded there.
     is_opened: bool = True
 

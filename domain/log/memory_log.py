@@ -45,6 +45,7 @@ class MemoryLog:
         # The number of events that are listed under their streams.
         self._indexed = 0
         self._keys: dict[tuple[str, str | None], tuple[RecordedEvent, ...]] = {}
+        self._snapshots: dict[str, bytes] = {}
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         try:
@@ -174,6 +175,15 @@ class MemoryLog:
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         self._stream("")
         return sorted(stream for stream in self._streams if stream.startswith(prefix))[:limit]
+
+    def snapshot(self, stream: str) -> bytes | None:
+        return self._snapshots.get(stream)
+
+    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+        self._snapshots[stream] = packed
+
+    def streams_with_snapshot(self) -> list[str]:
+        return list(self._snapshots)
 
     def files(self) -> list[str]:
         return []

@@ -133,6 +133,13 @@ class OverlayLog:
         below = [stream for stream in self._below.streams(prefix) if self.head(stream)]
         return sorted({*below, *self._here.streams(prefix)})[:limit]
 
+    def snapshot(self, stream: str) -> bytes | None:
+        return (self._here if stream in self._roots else self._below).snapshot(stream)
+
+    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+        """Keep it in memory, as all that comes here; the log below is only read."""
+        self._here.keep_snapshot(stream, packed)
+
     def _last(self, stream: str, until: int | None) -> int:
         head = self.head(stream)
         return head if until is None else min(until, head)

@@ -205,6 +205,12 @@ class Log(Protocol):
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         """Return the ids of all streams, or of those that begin with `prefix`, in order; at most `limit`."""
 
+    def snapshot(self, stream: str) -> bytes | None:
+        """Return the snapshot that is kept of a stream, as it was given; nothing says that it is whole or fits."""
+
+    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+        """Keep the snapshot of a stream, at some later time or never; it replaces the one before."""
+
 
 def require_known(log: Log, stream: str, known: StreamEnd) -> None:
     """
@@ -280,6 +286,9 @@ class LiveLog(Log, PagedLog, Protocol):
 
     def damaged_rows(self) -> Iterable[DamagedError]:
         """Return an error for each row beside the events (type names, keys) that is missing or does not match them."""
+
+    def streams_with_snapshot(self) -> Iterable[str]:
+        """Return the ids of the streams that have a snapshot, in no order."""
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
         """Yield the stored row of every idempotency key, in no order."""

@@ -13,7 +13,7 @@ from ..ids import require_name
 from ..spans import Ref, spans_of
 from ..totals import Totals
 from .events import MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
-from .state import EMPTY, Held, MemoryState, Resolved, complete, fold, recorded_event
+from .state import EMPTY, PACKING, Held, MemoryState, Resolved, complete, fold, recorded_event
 
 
 class Remember(msgspec.Struct, frozen=True):
@@ -113,4 +113,4 @@ def _total(items: Iterable[Held]) -> Totals:
     return total
 
 
-MEMORIES: Decider[MemoryState] = Decider(decide, fold, EMPTY, complete, recorded_event, is_opened=False)
+MEMORIES: Decider[MemoryState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING, is_opened=False)

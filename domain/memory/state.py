@@ -9,11 +9,12 @@ import msgspec
 
 from ..content import estimated_tokens, plain_content, restored_content
 from ..context.description import Departure
+from ..context.snapshot import Packing
 from ..errors import DamagedError, NotFoundError
 from ..log.envelope import RecordedEvent
 from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
-from ..spans import Span, refs_of
+from ..spans import OWN, Ref, Span, refs_of, spans_of
 from ..totals import Totals
 from .describe import left_by
 from .events import ITEM_EVENTS, MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
@@ -148,6 +149,45 @@ class _Fold:
         if key is None:
             raise DamagedError(f"record {version} of a memory", "it was forgotten, and was not there")
         self._records, self._keys = self._records.minus(key), self._keys.minus(version)
+
+
+class _Packed(msgspec.Struct, frozen=True, array_like=True):
+    """A state without its records' events: their versions, in the orders of `records` and of `keys`."""
+
+    version: int
+    last_at: int
+    names: dict[str, int]
+    records: tuple[Span, ...]
+    keys: tuple[Span, ...]
+
+
+def packed(state: MemoryState) -> bytes:
+    """Return a state as a snapshot holds it."""
+    records = spans_of(Ref(held.version, OWN) for held in state.records.values())
+    keys = spans_of(Ref(version, OWN) for version in state.keys)
+    return msgspec.msgpack.encode(_Packed(state.version, state.last_at, state.names, records, keys))
+
+
+def unpacked(log: Seen, stream: str, data: bytes) -> MemoryState:
+    """
+    Return the state that `packed` packed.
+
+    Raises:
+        DamagedError: the log does not hold what it names.
+    """
+    short = msgspec.msgpack.decode(data, type=_Packed)
+    there = [Span(stream, span.runs) for span in short.records]
+    held = {ref.version: Held(ref.version, event) for ref, event in read_named(log, there, ITEM_EVENTS)}
+    return MemoryState(
+        version=short.version,
+        records=OrderedMap.of({one.event.key: one for one in held.values()}),
+        keys=OrderedMap.of({ref.version: held[ref.version].event.key for ref in refs_of(short.keys)}),
+        last_at=short.last_at,
+        names=short.names,
+    )
+
+
+PACKING = Packing(packed, unpacked, "refold.domain.memory.state", "refold.domain.memory.events")
 
 
 def changes_of(events: Sequence[RecordedEvent], scope: str, key: str | None) -> list[MemoryChange]:

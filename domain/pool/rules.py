@@ -48,7 +48,7 @@ from .events import (
     SettingsEvent,
 )
 from .items import Held
-from .state import EMPTY, ContainerState, Resolved, complete, fold, recorded_event
+from .state import EMPTY, PACKING, ContainerState, Resolved, complete, fold, recorded_event
 
 
 class Kind(NamedTuple):
@@ -349,5 +349,5 @@ def _total(items: Iterable[Held]) -> Totals:
     return total
 
 
-QUEUES: Decider[ContainerState] = Decider(partial(decide, QUEUE), fold, EMPTY, complete, recorded_event)
-POOLS: Decider[ContainerState] = Decider(partial(decide, POOL), fold, EMPTY, complete, recorded_event)
+QUEUES: Decider[ContainerState] = Decider(partial(decide, QUEUE), fold, EMPTY, complete, recorded_event, PACKING)
+POOLS: Decider[ContainerState] = Decider(partial(decide, POOL), fold, EMPTY, complete, recorded_event, PACKING)

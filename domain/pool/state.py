@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from ..context.description import Departure, Left
+from ..context.snapshot import Packing
 from ..errors import DamagedError, InvalidInputError, NotFoundError
 from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
-from ..spans import OWN, Ref, Segment, Span, refs_of
+from ..spans import OWN, Ref, Segment, Span, refs_of, spans_of
 from .describe import left_by
 from .events import (
     ITEM_EVENTS,
@@ -183,6 +184,59 @@ class _Fold:
         self._is_pool = isinstance(event, PoolBranched)
         self._items, self._ids = OrderedMap(), OrderedMap()
         self._put_all(kept if event.limit is None else kept[-event.limit :])
+
+
+class _Packed(msgspec.Struct, frozen=True, array_like=True):
+    """
+    A state without its items' events: their names, in order. What opened the container is read again, too.
+
+    `by_age` has the items of a pool in the order in which they were added or replaced.
+    """
+
+    version: int
+    limit: int | None
+    tags: tuple[str, ...]
+    names: dict[str, int]
+    merged: dict[str, tuple[int, int]]
+    items: tuple[Span, ...]
+    by_age: tuple[Span, ...]
+
+
+def packed(state: ContainerState) -> bytes:
+    """Return a state as a snapshot holds it."""
+    items, by_age = (spans_of(held.ref for held in state.items.values()), spans_of(state.ids))
+    short = _Packed(state.version, state.limit, state.tags, state.names, state.merged, items, by_age)
+    return msgspec.msgpack.encode(short)
+
+
+def unpacked(log: Seen, stream: str, data: bytes) -> ContainerState:
+    """
+    Return the state that `packed` packed.
+
+    Raises:
+        DamagedError: the log does not hold what it names.
+    """
+    short = msgspec.msgpack.decode(data, type=_Packed)
+    opened: Any = log.read_events(stream, until=1)[0]
+    refs = refs_of(short.items)
+    there = [Span(span.stream or stream, span.runs) for span in short.items]
+    held = [Held(ref, one.event) for ref, one in zip(refs, read_items(log, there), strict=True)]
+    is_pool = isinstance(opened, PoolOpened | PoolBranched)
+    ids = {one.ref: str(one.event.id) for one in held}
+    return ContainerState(
+        version=short.version,
+        opened=opened,
+        limit=short.limit,
+        tags=short.tags,
+        items=OrderedMap.of({ids[one.ref] if is_pool else one.ref: one for one in held}),
+        ids=OrderedMap.of({ref: ids[ref] for ref in refs_of(short.by_age)}),
+        names=short.names,
+        merged=short.merged,
+        ancestry=opened.lineage if isinstance(opened, BranchedEvent) else (),
+    )
+
+
+PACKING = Packing(packed, unpacked, "refold.domain.pool.state", "refold.domain.pool.events", "refold.domain.pool.items")
 
 
 def ref_of(birth: str, stream: str) -> Ref:

@@ -124,3 +124,40 @@ class BackgroundWork:
                 return
             self._seen = pulse
             self._hurried.wait_past(0, timeout_seconds=QUIET_SECONDS)
+
+
+class WaitingSnapshots:
+    """
+    The snapshots that are not stored yet, by stream; `store` stores one, `pulse` as for `BackgroundWork`.
+
+    No answer depends on them: those that wait when the process ends are lost.
+    """
+
+    def __init__(self, where: str, store: Callable[[str, bytes], None], pulse: Callable[[], int]) -> None:
+        self._store = store
+        self._waiting: dict[str, bytes] = {}
+        self._storing = BackgroundWork(self._store_one, f"storing snapshots in {where}", pulse=pulse)
+
+    def put(self, stream: str, packed: bytes) -> None:
+        """Store a snapshot later."""
+        self._waiting[stream] = packed
+        self._storing.wake()
+
+    def get(self, stream: str) -> bytes | None:
+        """Return the snapshot of a stream that waits."""
+        return self._waiting.get(stream)
+
+    def _store_one(self) -> bool:
+        # Another thread may put one at any time, so there is no loop over the dict.
+        stream = next(iter([*self._waiting]), None)
+        if stream is None:
+            return False
+        packed = self._waiting[stream]
+        self._store(stream, packed)
+        if self._waiting.get(stream) is packed:
+            del self._waiting[stream]
+        return bool(self._waiting)
+
+    def close(self) -> None:
+        """Store those that wait, for some seconds at most."""
+        self._storing.close()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
+from ...domain.context.decider import Decider, trusted
 from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
 from ...domain.log.ports import LiveLog
+from ...domain.memory.rules import MEMORIES
+from ...domain.pool.rules import POOLS, QUEUES
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
@@ -14,9 +17,11 @@ from ..projecting.rebuild import check, rebuild
 from ..projecting.runner import contradictions, keep_trace, traces
 from ..projecting.shadow import Progress
 from ..projecting.store import ProjectionStore, kept_by
-from .event_check import EventCheck, Problem, Report, damage_of
+from .event_check import PAGE_EVENTS, EventCheck, Problem, Report, damage_of
 
 T = TypeVar("T")
+# The kinds of contexts that have snapshots.
+DECIDERS: dict[str, Decider[Any]] = {"queue": QUEUES, "pool": POOLS, "memory": MEMORIES}
 
 
 def verify(
@@ -60,6 +65,7 @@ def verify(
             except StorageReadOnlyError:
                 left_out.append(projection.name)
         problems += behind
+        problems += _wrong_snapshots(log, repair=repair)
     else:
         reason = f"none was compared, as the log cannot be read: {events.damage.what}: {events.damage.reason}"
         problems.append(Problem("projection", "all", reason))
@@ -126,6 +132,44 @@ def _parsed(text: str) -> Moment:
         return Moment.parse(text)
     except InvalidInputError:
         return BEGINNING
+
+
+def _wrong_snapshots(log: LiveLog, *, repair: bool) -> Iterator[Problem]:
+    """Yield a problem for each snapshot that is wrong; with `repair`, the right one takes its place."""
+    try:
+        streams = list(log.streams_with_snapshot())
+    except Exception as error:
+        damage = damage_of(error, "the table of snapshots")
+        yield Problem("snapshot", "all", f"{damage.what}: {damage.reason}")
+        return
+    for stream in streams:
+        decider = DECIDERS.get(stream.partition(":")[0])
+        if decider is None or decider.packing is None:
+            continue
+        try:
+            found = decider.packing.fitting(log, stream)
+            if found is None:
+                continue
+            state = _state_at(log, stream, decider, found.version)
+            if decider.packing.is_of(found, state):
+                continue
+            if repair:
+                decider.packing.keep(log, stream, state, found.end)
+        except Exception as error:
+            damage = damage_of(error, f"the snapshot of {stream}")
+            yield Problem("snapshot", stream, f"{damage.what}: {damage.reason}")
+        else:
+            yield Problem("snapshot", stream, "it is not what the events give", repairable=True, is_repaired=repair)
+
+
+def _state_at(log: LiveLog, stream: str, decider: Decider[Any], version: int) -> Any:
+    """Fold a stream page by page: it may be longer than the memory."""
+    state = decider.initial_state
+    with trusted(stream):
+        for after in range(0, version, PAGE_EVENTS):
+            events = log.read_events(stream, after=after, until=min(after + PAGE_EVENTS, version))
+            state = decider.fold(state, decider.complete(log, events))
+    return state
 
 
 class _Fault(NamedTuple):

@@ -22,6 +22,7 @@ from .limits import LimitsContract
 from .memories import MemoryContract
 from .runs import RunsContract
 from .runs_threads import RunThreadsContract
+from .snapshots import SnapshotsContract
 from .stores import Store, memory_store
 from .windows import WindowContract
 from .writing import append, new, said
@@ -147,3 +148,7 @@ def test_a_log_that_lacks_what_a_reader_knows() -> None:
 
 class TestMemoryCalls(CallsContract, TransactionsContract):
     """Calls with idempotency keys on it."""
+
+
+class TestMemorySnapshots(SnapshotsContract):
+    """Snapshots of contexts on it."""

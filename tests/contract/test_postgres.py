@@ -23,6 +23,7 @@ from .processes import ProcessesContract
 from .runs import RunsContract
 from .runs_shared import SharedRunsContract
 from .runs_threads import RunThreadsContract
+from .snapshots import KeptSnapshotsContract, SnapshotsContract
 from .stores import Store, store_at
 from .windows import WindowContract
 
@@ -91,3 +92,7 @@ class TestPostgresRunThreads(RunThreadsContract):
 
 class TestPostgresCalls(CallsContract, TransactionsContract):
     """Calls with idempotency keys on it."""
+
+
+class TestPostgresSnapshots(SnapshotsContract, KeptSnapshotsContract):
+    """Snapshots of contexts on it."""

@@ -24,6 +24,7 @@ from .processes import ProcessesContract
 from .runs import RunsContract
 from .runs_shared import SharedRunsContract
 from .runs_threads import RunThreadsContract
+from .snapshots import KeptSnapshotsContract, SnapshotsContract
 from .stores import Store, store_at
 from .windows import WindowContract
 
@@ -97,3 +98,7 @@ class TestSqliteRunThreads(RunThreadsContract):
 
 class TestSqliteCalls(CallsContract, TransactionsContract):
     """Calls with idempotency keys on it."""
+
+
+class TestSqliteSnapshots(SnapshotsContract, KeptSnapshotsContract):
+    """Snapshots of contexts on it."""

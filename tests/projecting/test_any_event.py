@@ -91,7 +91,6 @@ ADMITTED: dict[Any, Any] = {
     float: FLOATS,
     bool: st.booleans(),
     NoneType: st.none(),
-    bytes: st.binary(max_size=6) | st.just(b""),
     Span: SPANS,
 }
 

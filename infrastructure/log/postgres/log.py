@@ -20,6 +20,7 @@ from ....domain.log.envelope import Event, Meta, RecordedEvent, encode_payload
 from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Witness, is_small
+from ..background import WaitingSnapshots
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, Compression
 from ..group_commit import GroupCommitter, Ticket
@@ -59,6 +60,19 @@ KEY_ROWS = """
     FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream
     WHERE (i.slice, i.stream, i.key) > ($1, $2, $3) ORDER BY i.slice, i.stream, i.key LIMIT 10000
 """
+# The table is made with the first snapshot: a schema without it is whole.
+MAKE_SNAPSHOTS = """
+    CREATE TABLE IF NOT EXISTS snapshot (
+        slice int NOT NULL, stream int NOT NULL, packed bytea NOT NULL, PRIMARY KEY (slice, stream))
+"""
+HAS_SNAPSHOTS = "SELECT to_regclass('snapshot')::text"
+PLACE = "SELECT slice, key FROM stream WHERE id = $1"
+READ_SNAPSHOT = "SELECT packed FROM snapshot WHERE slice = $1 AND stream = $2"
+KEEP_SNAPSHOT = """
+    INSERT INTO snapshot VALUES ($1, $2, $3) ON CONFLICT (slice, stream) DO UPDATE SET packed = excluded.packed
+"""
+WITH_SNAPSHOT = "SELECT s.id FROM snapshot AS p JOIN stream AS s ON s.slice = p.slice AND s.key = p.stream"
+
 POLL_SECONDS = 0.02
 # A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
 RETIRE = f"ALTER TABLE event ADD CONSTRAINT {RETIRED} CHECK (false) NOT VALID"
@@ -144,6 +158,8 @@ class PostgresLog:
         self._pager = Pager(self.database, "")
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self.news = News()
+        self._snapshots = _Snapshots(self.database)
+        self._waiting = WaitingSnapshots(self.database.where, self._snapshots.store, lambda: self.news.count)
         try:
             self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create))
             self._dictionaries.use_newest()
@@ -385,10 +401,56 @@ class PostgresLog:
     def idempotency_keys(self) -> Iterable[KeyRow]:
         return key_rows(self.database)
 
+    def snapshot(self, stream: str) -> bytes | None:
+        return self._waiting.get(stream) or self._snapshots.read(stream)
+
+    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+        self._waiting.put(stream, packed)
+
+    def streams_with_snapshot(self) -> list[str]:
+        return self._snapshots.streams()
+
     def close(self) -> None:
+        self._waiting.close()
         self._committer.close()
         self._dictionaries.close()
         self.database.close()
+
+
+class _Snapshots:
+    """Reads and stores snapshots."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._is_there = False
+
+    def _found(self) -> bool:
+        if not self._is_there:
+            ((table,),) = self._database.ask(Call(HAS_SNAPSHOTS))[0]
+            self._is_there = table is not None
+        return self._is_there
+
+    def read(self, stream: str) -> bytes | None:
+        """Return the snapshot of a stream, if there is one."""
+        place = self._place(stream) if self._found() else None
+        rows = self._database.ask(Call(READ_SNAPSHOT, place))[0] if place else []
+        return bytes(rows[0][0]) if rows else None
+
+    def store(self, stream: str, packed: bytes) -> None:
+        """Store the snapshot of a stream; there is none for a stream that is gone."""
+        if not self._found():
+            self._database.transacting(lambda wire: wire.run(BEGIN, Call(MAKE_SNAPSHOTS), COMMIT))
+        place = self._place(stream)
+        if place:
+            self._database.transacting(lambda wire: wire.run(BEGIN, Call(KEEP_SNAPSHOT, (*place, packed)), COMMIT))
+
+    def streams(self) -> list[str]:
+        """Return the streams that have one."""
+        return [row[0] for row in self._database.ask(Call(WITH_SNAPSHOT))[0]] if self._found() else []
+
+    def _place(self, stream: str) -> tuple[bytes, bytes] | None:
+        rows = self._database.ask(Call(PLACE, (stream.encode(),)))[0]
+        return (int4(rows[0][0]), int4(rows[0][1])) if rows else None
 
 
 class _Receipts:

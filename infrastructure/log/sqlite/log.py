@@ -23,7 +23,7 @@ from ....domain.log.envelope import Event, Meta, RecordedEvent
 from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Nothing, is_small
-from ..background import BackgroundWork
+from ..background import BackgroundWork, WaitingSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
 from ..group_commit import GroupCommitter, Ticket
@@ -42,6 +42,11 @@ BACKLOG_EVENTS_MAX = 4_096
 # A trigger costs an append nothing while it is not there, and it also stops processes that have the file open already.
 RETIRE = f"CREATE TRIGGER IF NOT EXISTS {RETIRED} BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
 REOPEN = f"DROP TRIGGER IF EXISTS {RETIRED}"
+# The table is made with the first snapshot: a file without it is whole.
+MAKE_SNAPSHOTS = "CREATE TABLE IF NOT EXISTS snapshot (stream INTEGER PRIMARY KEY, packed BLOB NOT NULL)"
+HAS_SNAPSHOTS = "SELECT 1 FROM sqlite_schema WHERE name = 'snapshot'"
+KEEP_SNAPSHOT = "INSERT OR REPLACE INTO snapshot (stream, packed) VALUES (?, ?)"
+WITH_SNAPSHOT = "SELECT id FROM snapshot JOIN stream ON stream.key = snapshot.stream"
 PLAIN = Plain()
 POLL_SECONDS = 0.02
 STREAMS_MAX = 100_000
@@ -89,6 +94,7 @@ class SqliteLog:
             pulse=lambda: self._appender.position,
             is_pressing=lambda: self._appender.position - self._sealed_to >= BACKLOG_EVENTS_MAX,
         )
+        self._snapshots = WaitingSnapshots(str(path), self._store_snapshot, lambda: self._appender.position)
         self._keys: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._acknowledged = Acknowledged()
@@ -394,7 +400,34 @@ class SqliteLog:
         with self.database.reading() as connection:
             return key_rows(connection)
 
+    def snapshot(self, stream: str) -> bytes | None:
+        waiting = self._snapshots.get(stream)
+        if waiting is not None:
+            return waiting
+        with self.database.reading() as connection:
+            key = self._key_of(connection, stream) if _one(connection, HAS_SNAPSHOTS) else None
+            packed = _one(connection, "SELECT packed FROM snapshot WHERE stream = ?", key) if key else None
+        return packed if isinstance(packed, bytes) else None
+
+    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+        if not self.database.read_only:
+            self._snapshots.put(stream, packed)
+
+    def _store_snapshot(self, stream: str, packed: bytes) -> None:
+        def store(connection: sqlite3.Connection) -> None:
+            key = self._key_of(connection, stream)
+            if key is not None:
+                connection.execute(MAKE_SNAPSHOTS)
+                connection.execute(KEEP_SNAPSHOT, (key, packed))
+
+        self.write(store)
+
+    def streams_with_snapshot(self) -> list[str]:
+        with self.database.reading() as connection:
+            return [row[0] for row in connection.execute(WITH_SNAPSHOT)] if _one(connection, HAS_SNAPSHOTS) else []
+
     def close(self) -> None:
+        self._snapshots.close()
         self._committer.close()
         if self._sealing.close():
             self.database.give_back_space()

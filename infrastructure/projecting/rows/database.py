@@ -23,7 +23,6 @@ from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ...log.row_faults import REBUILD, opening
 from ..store import (
-    RANKED_CHARACTERS,
     TAKEN,
     TAKEN_SEARCHED,
     Checkpoint,
@@ -32,7 +31,6 @@ from ..store import (
     Save,
     SetAside,
     Snapshot,
-    best_of,
     column_text,
     columns_of,
     end_of_prefix,
@@ -93,6 +91,8 @@ class Dialect:
     is_typed: bool = False
     add: str = "INSERT"
     lock: str = ""
+    # The value of the column `vector` of searched rows, where they have one.
+    vector: str = ""
 
     def table(self, projection: Projection) -> str:
         """Return the name of the table of a projection."""
@@ -130,6 +130,9 @@ class Dialect:
         """Return the statement that adds a row, or replaces the row with the same key."""
         names = list(projection.row.__struct_fields__)
         marks = [f"${number}" for number, _ in enumerate(names, 1)]
+        if self.vector and issubclass(projection.row, SearchedRow):
+            names.append("vector")
+            marks.append(self.vector.format(f"${len(names)}"))
         changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != "key")
         more = {"names": _quoted(names), "marks": ", ".join(marks), "changes": changes}
         return self.statement(PUT_ROW, of=projection, **more).sql
@@ -161,11 +164,6 @@ def _text(
 def columns(projection: Projection, of: str = "") -> str:
     """Return the columns of a projection's rows, in the order of its fields; each has the prefix `of`."""
     return _quoted(projection.row.__struct_fields__, of)
-
-
-def searched_columns(projection: Projection) -> str:
-    """Return the columns of searched rows of a table `r`, with as many of their words as are ranked."""
-    return columns(projection, "r.").replace('r."words"', f'substr(r."words", 1, {RANKED_CHARACTERS})')
 
 
 def _quoted(names: Iterable[str], of: str = "") -> str:
@@ -258,7 +256,7 @@ class DatabaseProjectionStore(ProjectionStore):
 
     @abstractmethod
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
-        """Return the statement for the newest rows that match a query, as many as are ranked."""
+        """Return the statement for the rows that match a query; the rank is the last column."""
 
     def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
         """Return rows of a projection, made from values that are in the order of its fields."""
@@ -313,7 +311,9 @@ class DatabaseProjectionStore(ProjectionStore):
         return sum(number for (number,) in self._ask(projection, self.sql.statement(COUNT, of=projection))[0])
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        return best_of(self._asked(projection, self._find(projection, query)), query)
+        found = self._ask(projection, self._find(projection, query))[0]
+        rows = self._rows(projection, (values[:-1] for values in found))
+        return [Found(row, values[-1]) for row, values in zip(rows, found, strict=True)]
 
     # Changing
 

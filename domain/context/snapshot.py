@@ -1,0 +1,131 @@
+"""
+Snapshots: the folded state of a long stream, from which a later fold may begin.
+
+A snapshot is never truth: without it, or with one that does not fit, the stream is folded from its beginning and gives
+the same answers. So it may be lost, damaged, outdated, or made by other code. It holds names of events and numbers,
+and no text of theirs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..errors import MISSHAPEN, RefoldError
+from ..log.envelope import RecordedEvent
+from ..log.ports import Log, StreamEnd
+from ..named_events import Seen
+
+State = TypeVar("State")
+DIGEST_BYTES = 16
+# The code by which every snapshot is made and read.
+COMMON = (
+    "refold.domain.context.snapshot",
+    "refold.domain.named_events",
+    "refold.domain.ordered_map",
+    "refold.domain.spans",
+)
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """A packed state, the end of the stream on which it stands, and the digest of the code that made it."""
+
+    version: int
+    digest: bytes
+    code: bytes
+    body: bytes
+
+    @property
+    def end(self) -> StreamEnd:
+        """The end of the stream on which it stands."""
+        return StreamEnd(self.version, self.digest)
+
+    def packed(self, stream: str) -> bytes:
+        """Return the snapshot as a log keeps it, behind a checksum that covers the stream's name, too."""
+        data = msgspec.msgpack.encode(self)
+        return _checksum(stream, data) + data
+
+    @classmethod
+    def unpacked(cls, stream: str, packed: bytes | None) -> Snapshot | None:
+        """Return the snapshot of a stream; None if there is none or it is damaged."""
+        checksum, data = (packed or b"")[:DIGEST_BYTES], (packed or b"")[DIGEST_BYTES:]
+        if not data or checksum != _checksum(stream, data):
+            return None
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.MsgspecError:
+            return None
+
+
+def _checksum(stream: str, data: bytes) -> bytes:
+    return blake2b(data, key=blake2b(stream.encode()).digest(), digest_size=DIGEST_BYTES).digest()
+
+
+def _code_digest(modules: Sequence[str]) -> bytes:
+    """Return the digest of the sources of modules; nothing where there are none, as in some bundles of programs."""
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for name in modules:
+        spec: Any = sys.modules[name].__spec__
+        try:
+            digest.update(spec.loader.get_data(spec.origin))
+        except (OSError, AttributeError):
+            return b""
+    return digest.digest()
+
+
+class Packing(Generic[State]):
+    """
+    How the states of a kind of context are packed.
+
+    `unpack(log, stream, body)` reads the events that the body names. `modules` have the code on which a state depends,
+    besides that of this module: a snapshot that other code made does not count.
+    """
+
+    def __init__(
+        self, pack: Callable[[State], bytes], unpack: Callable[[Seen, str, bytes], State], *modules: str
+    ) -> None:
+        self._pack, self._unpack = pack, unpack
+        # Now and not at the first use: the files may be those of a newer version by then.
+        self._code = _code_digest((*COMMON, *modules))
+
+    def keep(self, log: Log, stream: str, state: State, end: StreamEnd) -> None:
+        """Let a log keep a snapshot of the state at the end of a stream."""
+        if self._code:
+            log.keep_snapshot(stream, Snapshot(end.version, end.digest, self._code, self._pack(state)).packed(stream))
+
+    def fitting(self, log: Log, stream: str) -> Snapshot | None:
+        """Return the snapshot of a stream if this code made it, of events that the log has; else None."""
+        found = Snapshot.unpacked(stream, log.snapshot(stream))
+        if found is None or found.code != self._code:
+            return None
+        there = log.read(stream, after=found.version - 1, until=found.version)
+        return found if [one.digest for one in there] == [found.digest] else None
+
+    def is_of(self, snapshot: Snapshot, state: State) -> bool:
+        """Return whether a snapshot is that of a state."""
+        return snapshot.body == self._pack(state)
+
+    def read(self, log: Log, stream: str, end: StreamEnd) -> tuple[State, Sequence[RecordedEvent]] | None:
+        """
+        Return the state of the stream's snapshot, and the events behind it up to `end`; None if none fits.
+
+        The log has to have the event on which the snapshot stands, with its digest, which covers all events before. It
+        has to have that at `end`, too: a log that was restored from an older copy is not hidden by a snapshot.
+        """
+        try:
+            found = Snapshot.unpacked(stream, log.snapshot(stream))
+            if found is None or found.version > end.version or found.code != self._code:
+                return None
+            recorded = log.read(stream, after=found.version - 1, until=end.version)
+            if not recorded or recorded[0].digest != found.digest or recorded[-1].version != end.version:
+                return None
+            if end.digest not in (b"", recorded[-1].digest):
+                return None
+            return self._unpack(log, stream, found.body), recorded[1:]
+        except (RefoldError, msgspec.MsgspecError, *MISSHAPEN):
+            # The fold from the beginning says what is wrong with the log, if anything is.
+            return None

@@ -1,0 +1,192 @@
+"""The contract of snapshots: whatever is kept, lost, damaged or foreign, every answer is that of the events."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from refold.domain.context import journal, view
+from refold.domain.context.decider import Decider
+from refold.domain.context.snapshot import Snapshot
+from refold.domain.context.view import Place, View
+from refold.domain.errors import LogWentBackError
+from refold.domain.log.ports import LiveLog, StreamEnd
+from refold.domain.memory.rules import MEMORIES
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.rules import POOLS, QUEUES
+from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.store import Store
+
+from ..domain.memory.remembering import about
+from ..domain.pool.containers import item, queue_on
+
+DECIDERS: dict[str, Decider[Any]] = {"queue": QUEUES, "pool": POOLS, "memory": MEMORIES}
+
+
+async def fill(log: LiveLog) -> list[str]:
+    """Make contexts of every kind that has snapshots, with some of every change; return their streams."""
+    store = Store(log, MemoryProjectionStore())
+    queue, pool, memory = store.queue("s", limit=4), store.pool("s", limit=4), store.memory()
+    for number in range(7):
+        await queue.append(ContextItem(f"q{number}", "about"))
+        await pool.add(item(f"k{number % 7 % 5}", f"p{number}"))
+        await memory.put(about(f"key{number % 4}", number))
+    queue.name_version("here")
+    await queue.restore(queue.evicted()[0].born)
+    await pool.restore(pool.evicted()[-1].born)
+    side, other = queue.branch(context_id="s2"), pool.branch(context_id="s2")
+    await side.append(ContextItem("aside", "about"))
+    await other.remove(other.items[0].id or "")
+    await other.add(item("new"))
+    await queue.merge(side)
+    await pool.merge(other)
+    await queue.change_settings(limit=3, tags=["x"])
+    await memory.forget(scope="s", key="key1")
+    await memory.restore(scope="s", key="key1")
+    await memory.put(about("key0", "again"))
+    await pool.clear()
+    await pool.add(item("last"))
+    return [queue.stream_id, pool.stream_id, side.stream_id, other.stream_id, "memory:s"]
+
+
+def view_of(log: LiveLog, stream: str, version: int | None = None) -> View[Any]:
+    """Return a new view of a stream."""
+    end = log.end(stream) if version is None else StreamEnd(version)
+    decider = DECIDERS[stream.partition(":")[0]]
+    return View(log, Place(stream, stream), decider, version=end.version, digest=end.digest)
+
+
+def keep(log: LiveLog, stream: str, version: int) -> None:
+    """Keep a snapshot of a stream as of a version."""
+    at = view_of(log, stream, version)
+    assert at.decider.packing is not None
+    digest = log.read(stream, after=version - 1, until=version)[0].digest
+    at.decider.packing.keep(log, stream, at.past(version), StreamEnd(version, digest))
+
+
+def is_used(log: LiveLog, stream: str) -> bool:
+    """Return whether a view would begin with the snapshot that is kept."""
+    packing = DECIDERS[stream.partition(":")[0]].packing
+    return packing is not None and packing.read(log, stream, log.end(stream)) is not None
+
+
+def other_digest(found: Snapshot) -> Snapshot:
+    return msgspec.structs.replace(found, digest=bytes(len(found.digest)))
+
+
+def other_code(found: Snapshot) -> Snapshot:
+    return msgspec.structs.replace(found, code=b"another version of Refold")
+
+
+def ahead(found: Snapshot) -> Snapshot:
+    return msgspec.structs.replace(found, version=found.version + 100)
+
+
+def other_body(found: Snapshot) -> Snapshot:
+    return msgspec.structs.replace(found, body=b"\x93")
+
+
+class SnapshotsContract:
+    """What holds for snapshots in any log. Needs the fixture `log`."""
+
+    async def test_every_answer_is_that_of_the_events(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of every version, behind a snapshot of every version before it."""
+        streams = await fill(log)
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+
+        for stream in streams:
+            last = log.head(stream)
+            states = [view_of(log, stream).past(version) for version in range(last + 1)]
+            for kept in range(1, last + 1):
+                keep(log, stream, kept)
+                assert is_used(log, stream)
+                assert view_of(log, stream).state == states[last]
+                for version in range(kept, last + 1):
+                    assert view_of(log, stream).recorded_past(version) == states[version]
+                # And what follows is decided on the same state: a fold that goes on from it.
+                assert view_of(log, stream).recorded_past(kept - 1) == states[kept - 1]
+
+    @pytest.mark.parametrize("spoil", [other_digest, other_code, ahead, other_body])
+    async def test_one_that_does_not_fit_counts_for_nothing(
+        self, log: LiveLog, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Snapshot], Snapshot]
+    ) -> None:
+        """Of another log or another code, of events that are gone, or one that cannot be read."""
+        (stream, *_) = await fill(log)
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        keep(log, stream, 5)
+        found = Snapshot.unpacked(stream, log.snapshot(stream))
+        assert found is not None
+        assert is_used(log, stream)
+
+        log.keep_snapshot(stream, spoil(found).packed(stream))
+
+        assert not is_used(log, stream)
+        assert view_of(log, stream).state == view_of(log, stream).past(log.head(stream))
+
+    async def test_a_damaged_one_counts_for_nothing(self, log: LiveLog) -> None:
+        """Each flipped byte is noticed, also one that leaves another snapshot; and so is that of another stream."""
+        queue, _, side, *_ = await fill(log)
+        keep(log, queue, 5)
+        packed = log.snapshot(queue) or b""
+
+        for place in range(0, len(packed), 7):
+            log.keep_snapshot(queue, packed[:place] + bytes([packed[place] ^ 1]) + packed[place + 1 :])
+            assert not is_used(log, queue)
+        log.keep_snapshot(side, packed)
+        assert not is_used(log, side)
+
+    async def test_it_hides_no_log_that_went_back(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A view that knows an event which the log does not have says so, snapshot or not."""
+        (stream, *_) = await fill(log)
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        keep(log, stream, 5)
+        end = log.end(stream)
+
+        for known in (StreamEnd(end.version, bytes(len(end.digest))), StreamEnd(end.version + 1, end.digest)):
+            lost: View[Any] = View(log, Place(stream, stream), QUEUES, version=known.version, digest=known.digest)
+            with pytest.raises(LogWentBackError):
+                _ = lost.state
+
+    async def test_whoever_folds_much_keeps_one(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """At the first look at a long queue; then at an append behind many others; a short queue needs none."""
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)
+        monkeypatch.setattr(journal, "APPENDS_UNTIL_SNAPSHOT", 30)
+        queue = queue_on(log, limit=3)
+        await queue.append(*[ContextItem(str(number), "about") for number in range(10)])
+        assert log.snapshot(queue.stream_id) is None
+
+        for number in range(10, 30):
+            await queue.append(ContextItem(str(number), "about"))
+        first = Snapshot.unpacked(queue.stream_id, log.snapshot(queue.stream_id))
+        assert first is not None
+        assert first.version >= 40
+
+        log.keep_snapshot(queue.stream_id, b"")
+        assert [one.content for one in queue_on(log, limit=3).items] == ["27", "28", "29"]
+        found = Snapshot.unpacked(queue.stream_id, log.snapshot(queue.stream_id))
+        assert found is not None
+        assert found.version == queue.version
+
+
+class KeptSnapshotsContract:
+    """What holds for snapshots in a log on disk. Needs the fixture `store`."""
+
+    async def test_it_is_there_when_the_log_is_opened_again(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The first handle folds all events, the next process begins behind them; without the rows, as the first."""
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 20)
+        log = store.open()
+        queue = queue_on(log, limit=3)
+        await queue.append(*[ContextItem(str(number), "about") for number in range(20)])
+        assert list(log.streams_with_snapshot()) == []
+        assert len(queue_on(log, limit=3)) == 3
+        log.close()
+
+        again = store.open()
+        assert list(again.streams_with_snapshot()) == [queue.stream_id]
+        assert is_used(again, queue.stream_id)
+        monkeypatch.setattr(View, "past", lambda *_: pytest.fail("all events were read"))
+        reopened = queue_on(again, limit=3)
+        assert [one.content for one in reopened.items] == ["17", "18", "19"]
+        await reopened.append(ContextItem("20", "about"))
+        assert [one.content for one in queue_on(again, limit=3).items] == ["18", "19", "20"]

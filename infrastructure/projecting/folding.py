@@ -31,6 +31,8 @@ KEY_BYTES_MAX = 2_500
 # If more events cannot be folded, the projection itself is faulty, and its rows are of no use.
 ASIDE_EVENTS_MAX = 1_000
 ERROR_CHARACTERS_MAX = 200
+# Notes of faults, by projection.
+FAULT = "fault/"
 log = logging.getLogger("refold.projections")
 Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
 
@@ -291,4 +293,4 @@ def _fold_one(projection: Projection, event: RecordedEvent, rows: _Rows) -> Exce
 
 
 def _note(projection: Projection) -> str:
-    return f"fault/{projection.name}"
+    return FAULT + projection.name

@@ -1,9 +1,9 @@
 """
 The runner: brings projections up to date, page by page.
 
-A page is folded in memory. A projection's rows and its new checkpoint are stored in one transaction. If a runner is
-killed, only unstored rows are lost, and the next runner goes on from the checkpoint. Two runners do no harm: the second
-one finds that the checkpoint has moved, and continues from there. Projections at the same checkpoint share each page.
+A page is read once for all projections at the same moment and folded in memory. The rows and the new checkpoints of all
+of them are stored in one transaction. If a runner is killed, only unstored rows are lost, and the next runner goes on
+from the checkpoints. Two runners do no harm: the second one finds that a checkpoint has moved, and goes on from there.
 
 With the checkpoint a mark is stored: the position and the digest of the last event that the projection saw. If a log
 has lost its last events, it looks whole, and new events take their positions. The mark then contradicts the log. The
@@ -13,9 +13,17 @@ contradiction is stored permanently, as a trace, before a new mark replaces this
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, NotFoundError, StorageError
+from ...domain.errors import (
+    DamagedError,
+    InvalidInputError,
+    LogWentBackError,
+    NotFoundError,
+    StorageClosedError,
+    StorageError,
+)
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.log.ports import Page, PagedLog
 from ...domain.positions import Moment, Position
@@ -39,10 +47,18 @@ MARK, TRACE = "mark/", "trace/"
 EVENTS_MAX = 64
 
 
+# The errors of projections, by name.
+Failures = dict[str, Exception]
+
+
 class _Due(NamedTuple):
-    """A projection that is not up to date, its stored checkpoint, and how many pages after that changed no row."""
+    """
+    A projection that is not up to date: the moment that it has reached, its stored checkpoint, and how many pages after
+    that changed no row.
+    """
 
     projection: Projection
+    moment: Moment
     stored: Checkpoint
     bare_pages: int = 0
 
@@ -78,18 +94,20 @@ class _Pages:
         is_last = len(page.events) < limit
         if not is_last and self._goal is None:
             self._goal = self._log.now()
-        page = self._cut(page)
+        page = self._cut(page, after)
         is_last = is_last or page.moment.includes(self._goal or page.moment)
         marked = [one for one in page.events if type(one.event) is Undecodable]
         return _Read(page, is_last, {one.reference: one.event.reason for one in marked})
 
-    def _cut(self, page: Page) -> Page:
+    def _cut(self, page: Page, after: Moment) -> Page:
         """Return a page without the events after `until`."""
         if self._until is None:
             return page
-        heads = dict(self._until.heads)
+        # Where `after` is beyond `until`, it stays: nothing is folded twice.
+        heads = {**dict(after.heads), **dict(self._until.heads)}
         ends = {lane: min(number, heads[lane]) for lane, number in page.moment.heads if lane in heads}
-        events = [one for one in page.events if one.position.number <= heads.get(one.position.slice, 0)]
+        ends.update((lane, number) for lane, number in after.heads if number > ends.get(lane, 0))
+        events = [one for one in page.events if one.position.number <= ends.get(one.position.slice, 0)]
         return Page(events, Moment.of(ends))
 
 
@@ -133,81 +151,141 @@ class ProjectionRunner:
 
     def catch_up(self, *projections: Projection) -> None:
         """
-        Fold all events that these projections have not seen yet; projections at the same checkpoint share each page.
+        Fold all events that these projections have not seen yet; projections at the same moment share each page.
 
-        Events that are written meanwhile may be left for the next call.
+        Events that are written meanwhile may be left for the next call. An error of a projection is raised when the
+        others are up to date.
         """
         self.asked.update((projection.name, projection) for projection in projections)
-        for _ in self._advances(projections):
+        failed: Failures = {}
+        for _ in self.pages(*projections, failed=failed):
             pass
+        for error in failed.values():
+            raise error
 
-    def pages(self, projection: Projection, *, until: Moment | None = None, at_once: int = 1) -> Iterator[Moment]:
-        """
-        Fold events that a projection has not seen yet, `at_once` pages at a time; yield the moment reached after each.
-
-        It stops at `until`. Without `until`, events that are written meanwhile may be left for the next call.
-        """
-        return self._advances([projection], until, at_once)
-
-    def _advances(
-        self, projections: Iterable[Projection], until: Moment | None = None, at_once: int = 1
+    def pages(
+        self,
+        *projections: Projection,
+        until: Moment | None = None,
+        at_once: int = 1,
+        failed: Failures | None = None,
     ) -> Iterator[Moment]:
-        """Read pages and fold each into all projections that are at its beginning; yield each moment reached."""
-        pages = _Pages(self._log, until)
+        """
+        Fold events that projections have not seen yet, `at_once` pages at a time; yield the moment reached after each.
+
+        It stops at `until`. Without `until`, events that are written meanwhile may be left for the next call. With
+        `failed`, an error of a projection is put there, and the others go on.
+        """
+        errors = {} if failed is None else failed
         due: dict[Moment, list[_Due]] = {}
-        for projection in projections:
-            (stored,) = self._store.checkpoints(projection)
-            due.setdefault(stored.moment, []).append(_Due(projection, stored))
+        for one in self._begun(projections, errors):
+            due.setdefault(one.moment, []).append(one)
+        if until is None and len(due) > 1:
+            # All of them end at this moment, and share each page from then on.
+            until = self._log.now()
+        pages = _Pages(self._log, until)
+        if failed is None and errors:
+            raise next(iter(errors.values()))
         while due:
             moment, together = due.popitem()
-            read = pages.read(moment, at_once * min(_page_size(one.projection) for one in together))
-            is_at_end = not read.page.events and moment.includes(read.page.moment)
-            for one in together:
-                # At the end of the log, only a checkpoint that is not stored yet is left to do.
-                if is_at_end and one.stored.moment == moment:
-                    continue
-                reached, after = self._advance(one, read)
-                if not (read.is_last and reached.includes(read.page.moment)):
-                    due.setdefault(reached, []).append(after)
-                yield reached
-
-    def _advance(self, due: _Due, read: _Read) -> tuple[Moment, _Due]:
-        """Fold a page into a projection; return the moment that it has reached, and its state with what is stored."""
-        (projection, stored, bare_pages), page = due, read.page
-        if read.undecodable:
-            saved = self._go_around(due, read)
-        else:
+            size = at_once * min(_page_size(one.projection) for one in together)
             try:
-                rows = fold_page(projection, page.events, self._store)
-                if not rows and not read.is_last and bare_pages < BARE_PAGES_MAX:
-                    return page.moment, _Due(projection, stored, bare_pages + 1)
-                saved = self._save(due, rows, page.events, page.moment)
-            except (StorageError, DamagedError):
-                # The stored rows cannot be read; the events are not the cause.
+                read = pages.read(moment, size)
+                # At the end of the log, only a checkpoint that is not stored yet is left to do.
+                is_at_end = not read.page.events and moment.includes(read.page.moment)
+                together = [one for one in together if not (is_at_end and one.stored.moment == moment)]
+                moved = self._advance(together, read, errors)
+            except StorageClosedError:
                 raise
-            except Exception:
-                saved = self._go_around(due, read)
-        reached = saved or self._store.checkpoints(projection)[0]
-        return reached.moment, _Due(projection, reached)
+            except Exception as error:
+                errors.update((one.projection.name, error) for one in together)
+                moved = []
+            if failed is None and errors:
+                raise next(iter(errors.values()))
+            for one in moved:
+                if not (read.is_last and one.moment.includes(read.page.moment)):
+                    due.setdefault(one.moment, []).append(one)
+            if moved:
+                yield moved[0].moment
 
-    def _save(
+    def _begun(self, projections: Sequence[Projection], failed: Failures) -> list[_Due]:
+        """Return the projections at their checkpoints, without those whose checkpoints cannot be read."""
+        try:
+            stored = self._store.checkpoints(*projections) if projections else []
+        except DamagedError as error:
+            if len(projections) > 1:
+                return [done for one in projections for done in self._begun([one], failed)]
+            failed[projections[0].name] = error
+            return []
+        return [_Due(one, at.moment, at) for one, at in zip(projections, stored, strict=True)]
+
+    def _advance(self, together: Sequence[_Due], read: _Read, failed: Failures) -> list[_Due]:
+        """Fold a page into projections, store what they made of it, and return those that did not fail."""
+        moved: list[_Due] = []
+        saves: list[tuple[_Due, Save]] = []
+        for due in together:
+            with noting(failed, due.projection):
+                rows = None if read.undecodable else self._folded(due.projection, read.page.events)
+                if rows is None:
+                    moved.append(self._gone_around(due, read))
+                elif not rows and not read.is_last and due.bare_pages < BARE_PAGES_MAX:
+                    moved.append(due._replace(moment=read.page.moment, bare_pages=due.bare_pages + 1))
+                else:
+                    saves.append((due, self._save_of(due, rows, read.page.events, read.page.moment)))
+        return moved + self._saved(saves, read, failed)
+
+    def _folded(self, projection: Projection, events: Sequence[RecordedEvent]) -> Mapping[str, Any] | None:
+        """Return the rows that events change; None if an event cannot be folded."""
+        try:
+            return fold_page(projection, events, self._store)
+        except (StorageError, DamagedError):
+            # The stored rows cannot be read; the events are not the cause.
+            raise
+        except Exception:
+            return None
+
+    def _saved(self, saves: Sequence[tuple[_Due, Save]], read: _Read, failed: Failures) -> list[_Due]:
+        """Store the rows of a page in one transaction, or each alone if that fails; return those that did not fail."""
+        try:
+            stored = self._store_at(read.page.events, *(save for _, save in saves)) if saves else []
+        except StorageClosedError:
+            raise
+        except Exception as error:
+            if len(saves) > 1:
+                return [done for one in saves for done in self._saved([one], read, failed)]
+            ((due, _),) = saves
+            with noting(failed, due.projection):
+                if isinstance(error, StorageError | DamagedError):
+                    raise
+                return [self._gone_around(due, read)]
+            return []
+        return [_Due(due.projection, one.moment, one) for (due, _), one in zip(saves, stored, strict=True)]
+
+    def _save_of(
         self,
         due: _Due,
         rows: Mapping[str, Any],
         events: Sequence[RecordedEvent],
         after: Moment,
         aside: Sequence[SetAside] = (),
-    ) -> Checkpoint | None:
-        """Store the rows, the mark of the last event, and the events that were set aside."""
-        projection = due.projection
-        if projection.name not in self._looked_back:
-            self._look_back(projection)
-            self._looked_back.add(projection.name)
-        notes = {MARK + projection.name: f"{events[-1].position} {events[-1].digest.hex()}"} if events else {}
+    ) -> Save:
+        """Return the rows with the mark of the last event, and the events that were set aside, as they are stored."""
+        name = due.projection.name
+        if name not in self._looked_back:
+            self._look_back(due.projection)
+            self._looked_back.add(name)
+        notes = {MARK + name: f"{events[-1].position} {events[-1].digest.hex()}"} if events else {}
+        return Save(due.projection, rows, due.stored, after, notes, aside)
+
+    def _store_at(self, events: Sequence[RecordedEvent], *saves: Save) -> list[Checkpoint]:
+        """Store what was made of these events; return the checkpoints, those of another runner where it came first."""
         # If the last event of a slice is still in the log, so are those before it.
         seen = {one.position.slice: one for one in events}
-        save = Save(projection, rows, due.stored, after, notes, aside)
-        return self._store.save(save, seen=[*seen.values()])[0]
+        saved = self._store.save(*saves, seen=[*seen.values()])
+        return [
+            checkpoint or self._store.checkpoints(save.projection)[0]
+            for save, checkpoint in zip(saves, saved, strict=True)
+        ]
 
     def _look_back(self, projection: Projection) -> None:
         """Store a trace if the log contradicts the mark of a projection; the next mark would hide it."""
@@ -217,19 +295,22 @@ class ProjectionRunner:
         if mark is not None and reason is not None and mark == self._store.note(MARK + projection.name):
             keep_trace(self._store, mark.partition(" ")[0], reason)
 
-    def _go_around(self, due: _Due, read: _Read) -> Checkpoint | None:
+    def _gone_around(self, due: _Due, read: _Read) -> _Due:
         """
-        Store the rows of a page without the events that cannot be folded.
+        Store the rows of a page without the events that cannot be folded, and return the projection after that.
 
         A projection that stops at such an event stores the rows of the events before it.
         """
-        (projection, stored, _), page = due, read.page
+        projection, page = due.projection, read.page
         around = fold_around(projection, page.events, self._store, read.undecodable)
         if around.failure is None:
-            return self._save(due, around.rows, page.events, page.moment, around.aside)
+            save = self._save_of(due, around.rows, page.events, page.moment, around.aside)
+            (stored,) = self._store_at(page.events, save)
+            return _Due(projection, stored.moment, stored)
         if around.folded:
             events = page.events[: around.folded]
-            self._save(due, around.rows, events, _moment_behind(stored.moment, events), around.aside)
+            after = _moment_behind(due.moment, events)
+            self._store_at(events, self._save_of(due, around.rows, events, after, around.aside))
         raise around.failure
 
     def rows(self, projection: Projection) -> list[Any]:
@@ -271,6 +352,17 @@ class ProjectionRunner:
         """Bring a projection up to date, and return its rows that match a query, the best first."""
         self.catch_up(projection)
         return self._store.search(projection, query)
+
+
+@contextmanager
+def noting(failed: Failures, projection: Projection) -> Iterator[None]:
+    """Put an error of a projection into `failed`; an error of a closed store is raised."""
+    try:
+        yield
+    except StorageClosedError:
+        raise
+    except Exception as error:
+        failed[projection.name] = error
 
 
 def _moment_behind(start: Moment, events: Sequence[RecordedEvent]) -> Moment:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -18,6 +18,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 
+T = TypeVar("T")
 # The types of fields that all tables can hold; each may have None as well.
 COLUMN_TYPES = (str, int, float, bytes)
 # Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
@@ -370,6 +371,17 @@ def twice_made(shadow: Projection) -> InvalidInputError:
 def end_of_prefix(prefix: str) -> str:
     """Return the least text that is greater than all texts with a prefix; the prefix ends in an ASCII character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def in_lots(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
+    """Yield items in lots of the first size while there are so many, then of the next sizes, and at last the rest."""
+    start = 0
+    for size in sizes:
+        while len(items) - start >= size:
+            yield items[start : start + size]
+            start += size
+    if start < len(items):
+        yield items[start:]
 
 
 def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:

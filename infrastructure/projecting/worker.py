@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
@@ -17,9 +17,9 @@ from ...domain.concurrency.locks import renew_in_child
 from ...domain.errors import ProjectionError, StorageClosedError, StorageError
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
-from .folding import Fault, fault_of, note_fault, sets_aside
+from .folding import FAULT, Fault, fault_of, note_fault, sets_aside
 from .leases import Lease
-from .runner import ProjectionRunner
+from .runner import Failures, ProjectionRunner, noting
 from .shape import code_of
 from .store import ProjectionStore
 
@@ -33,7 +33,8 @@ class _Task:
     """One projection of a worker: its lease, and how often it failed in a row."""
 
     def __init__(self, projection: Projection, lease: Lease) -> None:
-        self.projection, self.lease = projection, lease
+        self.projection, self.lease, self.name = projection, lease, projection.name
+        self.fault: Fault | None = None
         self.failures = 0
         self.resting_until = 0.0
         # An older version of Refold may have stopped at an event that this version sets aside.
@@ -82,45 +83,56 @@ class ProjectionWorker:
             self._events.wait_for_news(seen, timeout_seconds=WAIT_SECONDS)
 
     def work(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Bring each projection up to date if this worker gets its lease."""
-        for task in self._tasks:
-            if stop():
-                return
-            if self._watch.monotonic() >= task.resting_until:
-                self._attempt(task, stop)
-
-    def _attempt(self, task: _Task, stop: Callable[[], bool]) -> None:
-        try:
-            self._advance(task, stop)
-            task.failures = 0
-        except StorageClosedError:
-            raise
-        except Exception as error:
-            pause = _pause_after(task.failures)
-            log.warning("the projection %s: %s; trying again in %s s", task.projection.name, error, pause)
-            task.failures += 1
-            task.resting_until = self._watch.monotonic() + pause
-
-    def _advance(self, task: _Task, stop: Callable[[], bool]) -> None:
-        """Bring a projection up to date, unless another worker holds it or an event stopped it."""
-        projection = task.projection
-        if not task.lease.hold():
-            return
-        fault, is_to_try, task.is_to_try = fault_of(self._events, self._store, projection), task.is_to_try, False
-        if fault is not None and not is_to_try:
-            return
-        try:
-            for _ in self._runner.pages(projection):
-                if stop() or not task.lease.hold():
-                    return
-        except ProjectionError as error:
-            log.error("%s", error)
-            note_fault(
-                self._store, projection, Fault(error.event, error.reason, projection.version, code_of(projection))
-            )
+        """Bring those projections up to date whose leases this worker gets; each page of the log is read once."""
+        failed: Failures = {}
+        noted = self._store.notes(FAULT)
+        awake = [task for task in self._tasks if self._watch.monotonic() >= task.resting_until and not stop()]
+        tasks = [task for task in awake if self._is_ready(task, noted, failed)]
+        for _ in self._runner.pages(*(task.projection for task in tasks), failed=failed):
+            if stop() or not all(task.lease.hold() for task in tasks if task.name not in failed):
+                break
         else:
-            if fault is not None:
-                note_fault(self._store, projection, None)
+            self._note_mended(tasks, failed)
+        for task in self._tasks:
+            if task.name in failed:
+                self._rest(task, failed[task.name])
+            elif task in tasks:
+                task.failures = 0
+
+    def _is_ready(self, task: _Task, noted: Mapping[str, str], failed: Failures) -> bool:
+        """Return whether this worker holds the lease of a projection, and no event stopped it."""
+        with noting(failed, task.projection):
+            if not task.lease.hold():
+                return False
+            has_fault = FAULT + task.name in noted
+            task.fault = fault_of(self._events, self._store, task.projection) if has_fault else None
+            is_to_try, task.is_to_try = task.is_to_try, False
+            return task.fault is None or is_to_try
+        return False
+
+    def _note_mended(self, tasks: Iterable[_Task], failed: Failures) -> None:
+        """Remove the faults of projections that went past the events that had stopped them."""
+        for task in tasks:
+            if task.fault is not None and task.name not in failed:
+                with noting(failed, task.projection):
+                    note_fault(self._store, task.projection, None)
+
+    def _rest(self, task: _Task, error: Exception) -> None:
+        """Note the event that stopped a projection; let it rest after any other error."""
+        if isinstance(error, ProjectionError):
+            log.error("%s", error)
+            fault = Fault(error.event, error.reason, task.projection.version, code_of(task.projection))
+            failed: Failures = {}
+            with noting(failed, task.projection):
+                note_fault(self._store, task.projection, fault)
+            if not failed:
+                task.failures = 0
+                return
+            error = failed[task.name]
+        pause = _pause_after(task.failures)
+        log.warning("the projection %s: %s; trying again in %s s", task.name, error, pause)
+        task.failures += 1
+        task.resting_until = self._watch.monotonic() + pause
 
 
 def _pause_after(failures: int) -> float:

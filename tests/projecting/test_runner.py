@@ -9,12 +9,15 @@ import msgspec
 import pytest
 
 import refold
+from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import Page
-from refold.domain.positions import Moment
+from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.projecting import runner as runner_module
+from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import Checkpoint, Save
+from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.contract import SelectiveProjection
 from refold.projections.rollup import ROLLUP
@@ -131,6 +134,67 @@ def test_writers_that_never_pause_are_left_behind(store: refold.Store) -> None:
     runner.catch_up(ROLLUP)
 
     assert log.pages <= 6
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_worker_reads_the_log_once(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page is read once for all projections, and stored in one transaction."""
+    told(store, *["x"] * (3 * PAGE - 1))
+    saves: list[int] = []
+    save = store._projections.save
+
+    def counted(*some: Save, **seen: Any) -> list[Checkpoint | None]:
+        saves.append(len(some))
+        return save(*some, **seen)
+
+    monkeypatch.setattr(store._projections, "save", counted)
+    log, _ = counting(store)
+
+    ProjectionWorker(log, store._projections, PROJECTIONS).work()
+
+    assert (log.pages, len(saves), saves[-1]) == (3, 3, len(PROJECTIONS))
+    assert {store._projections.checkpoint(one) for one in PROJECTIONS} == {store.now()}
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_who_was_ahead_shares_pages_again(store: refold.Store) -> None:
+    """However far apart they began, and though others write all the time: all end at the same moment."""
+    log, runner = counting(store)
+    told(store, *["x"] * PAGE)
+    runner.catch_up(ROLLUP)
+    told(store, *["y"] * PAGE)
+    runner.catch_up(CATALOGUE)
+    read_all = log.read_all
+
+    def read_while_others_write(**given: Any) -> Page:
+        told(store, "z")
+        return read_all(**given)
+
+    log.read_all = read_while_others_write  # type: ignore[method-assign]
+    runner.catch_up(TRANSITIONS, CATALOGUE, ROLLUP)
+
+    assert len({runner._store.checkpoint(one) for one in (TRANSITIONS, CATALOGUE, ROLLUP)}) == 1
+    del log.read_all
+    assert [row.version for row in runner.rows(CATALOGUE)] == [row.version for row in store.contexts()]
+    assert sum(row.events for row in runner.rows(ROLLUP)) == store.now().events
+
+
+def test_one_that_cannot_be_stored_stops_no_other(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are stored without it, and its error is raised then."""
+    told(store, "x")
+    save = store._projections.save
+
+    def refusing(*saves: Save, **seen: Any) -> list[Checkpoint | None]:
+        if any(one.projection is ROLLUP for one in saves):
+            raise DamagedError("the table of rollup", "it refuses a row")
+        return save(*saves, **seen)
+
+    monkeypatch.setattr(store._projections, "save", refusing)
+    with pytest.raises(DamagedError, match="rollup"):
+        store._runner.catch_up(CATALOGUE, ROLLUP, TRANSITIONS)
+
+    checkpoints = [store._projections.checkpoint(one) for one in (CATALOGUE, ROLLUP, TRANSITIONS)]
+    assert checkpoints == [store.now(), BEGINNING, store.now()]
 
 
 def test_no_row(store: refold.Store) -> None:

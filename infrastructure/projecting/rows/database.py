@@ -34,6 +34,7 @@ from ..store import (
     column_text,
     columns_of,
     end_of_prefix,
+    in_lots,
     is_replaceable,
     twice_made,
 )
@@ -46,7 +47,7 @@ ROWS_OF_KEYS = SELECT + "key IN ({marks})"
 ROWS_UNDER = SELECT + "key >= $1 AND key < $2 ORDER BY key"
 PAGE = SELECT + "key > $1{conditions} ORDER BY key LIMIT {limit}"
 COUNT = "SELECT count(*) FROM {table} WHERE {scope}TRUE"
-PUT_ROW = "INSERT INTO {table} ({key}{names}) VALUES ({first}{marks}) ON CONFLICT ({key}key) DO UPDATE SET {changes}"
+PUT_ROWS = "INSERT INTO {table} ({key}{names}) VALUES {rows} ON CONFLICT ({key}key) DO UPDATE SET {changes}"
 CHECKPOINT = "SELECT moment FROM checkpoint WHERE {scope}projection = $1 AND version = {version}"
 LOCKED_CHECKPOINT = CHECKPOINT + "{lock}"
 ADD_CHECKPOINT = "{add} INTO checkpoint VALUES ({first}$1, {version}, $2)"
@@ -80,8 +81,8 @@ class Dialect:
 
     mark: str
     types: Mapping[type, str]
-    # The number of keys that one statement loads: many if each statement costs; 1 if all go in one round trip.
-    keys_at_once: int
+    # How many rows one statement loads, and on PostgreSQL stores: the largest number that is left, and at last all.
+    rows_at_once: Sequence[int]
     scope: str = ""
     first: str = ""
     key: str = ""
@@ -126,16 +127,27 @@ class Dialect:
         about = () if of is None else (of.name, of.version, of.row)
         return Statement(_text(self, sql, tuple(more.items()), *about), values)
 
-    def put_row(self, projection: Projection) -> str:
-        """Return the statement that adds a row, or replaces the row with the same key."""
-        names = list(projection.row.__struct_fields__)
-        marks = [f"${number}" for number, _ in enumerate(names, 1)]
-        if self.vector and issubclass(projection.row, SearchedRow):
-            names.append("vector")
-            marks.append(self.vector.format(f"${len(names)}"))
-        changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != "key")
-        more = {"names": _quoted(names), "marks": ", ".join(marks), "changes": changes}
-        return self.statement(PUT_ROW, of=projection, **more).sql
+    def put_rows(self, projection: Projection, count: int) -> str:
+        """Return the statement that adds rows, or replaces the rows with the same keys."""
+        return _put_rows(self, count, projection.name, projection.version, projection.row)
+
+
+@lru_cache(maxsize=512)
+def _put_rows(dialect: Dialect, count: int, name: str, version: int, row: type[msgspec.Struct]) -> str:
+    names = list(row.__struct_fields__)
+    values = ["{}"] * len(names)
+    if dialect.vector and issubclass(row, SearchedRow):
+        names.append("vector")
+        values.append(dialect.vector)
+    numbers = iter(range(1, count * len(names) + 1))
+    rows = [", ".join(value.format(f"${next(numbers)}") for value in values) for _ in range(count)]
+    changes = ", ".join(f'"{one}" = excluded."{one}"' for one in names if one != "key")
+    more = {
+        "names": _quoted(names),
+        "rows": ", ".join(f"({dialect.first}{one})" for one in rows),
+        "changes": changes,
+    }
+    return _text(dialect, PUT_ROWS, tuple(more.items()), name, version, row)
 
 
 # All arguments are positional, which makes a hit cost 2 us. To build a statement takes 8, and `contexts` needs three.
@@ -176,8 +188,8 @@ class Transaction(Protocol):
     def ask(self, *statements: Statement) -> list[list[Values]]:
         """Run statements and return the rows of each."""
 
-    def put(self, sql: str, rows: Iterable[msgspec.Struct], what: str) -> None:
-        """Run a statement once for each row, with the row's fields as values; `what` names the table in an error."""
+    def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
+        """Store rows of a projection."""
 
 
 class Stored(NamedTuple):
@@ -271,9 +283,8 @@ class DatabaseProjectionStore(ProjectionStore):
     # Reading
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        wanted, most, statements = sorted(keys), self.sql.keys_at_once, []
-        for start in range(0, len(wanted), most):
-            some = wanted[start : start + most]
+        statements = []
+        for some in in_lots(sorted(keys), self.sql.rows_at_once):
             marks = ", ".join(f"${number}" for number, _ in enumerate(some, 1))
             statements.append(self.sql.statement(ROWS_OF_KEYS, *some, of=projection, marks=marks))
         found = self._ask(projection, *statements)
@@ -342,7 +353,7 @@ class DatabaseProjectionStore(ProjectionStore):
     ) -> Iterator[Statement]:
         """Put rows into the table of a projection, and yield the statements for what is stored with them."""
         projection = save.projection
-        transaction.put(self.sql.put_row(projection), save.rows.values(), f"the table of {projection.name}")
+        transaction.put(projection, save.rows.values())
         sql, values = ADD_CHECKPOINT, [projection.name, str(checkpoint.moment)]
         if is_stored:
             sql, values = SET_CHECKPOINT, [str(checkpoint.moment), projection.name]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from struct import Struct
 from typing import Any
 
@@ -26,7 +27,7 @@ from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
-from ..store import Checkpoint, floats_of
+from ..store import Checkpoint, floats_of, in_lots
 from .database import (
     CHECKPOINT,
     LOCKED_CHECKPOINT,
@@ -93,12 +94,13 @@ class _Transaction:
         self.is_begun = True
         return self._wire.run(BEGIN, *calls)[1:]
 
-    def put(self, sql: str, rows: Iterable[msgspec.Struct], what: str) -> None:
+    def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
         try:
-            for trip in _trips(Call(sql, _row_values(row)) for row in rows):
+            for trip in _trips(_puts(projection, [*map(_row_values, rows)])):
                 _sent(self._wire, trip)
         except (errors.DataError, errors.DatatypeMismatch) as error:
             # Rows have values that every column of their type takes, so the column was altered.
+            what = f"the table of {projection.name}"
             raise DamagedError(what, f"it refuses a row ({first_line(error)})", remedy=REBUILD) from error
 
 
@@ -112,7 +114,8 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     sql = Dialect(
         mark="$",
         types={int: "bigint", str: 'text COLLATE "C"', bytes: "bytea", float: "double precision"},
-        keys_at_once=1,
+        # In few sizes, so that each statement is prepared once. Single rows take the server twice the time.
+        rows_at_once=(64, 8, 1),
         scope="slice = 0 AND ",
         first="0, ",
         key="slice, ",
@@ -282,6 +285,16 @@ def _carried_out(work: Work, wire: Wire) -> list[list[Values]] | None:
 
 def _call(statement: Statement) -> Call:
     return Call(statement.sql, [_binary(value) for value in statement.values])
+
+
+def _puts(projection: Projection, rows: Sequence[list[bytes | None]]) -> Iterator[Call]:
+    """Yield the statements that store rows, given by their values: many in one, unless that is too large for a trip."""
+    for lot in in_lots(rows, PostgresProjectionStore.sql.rows_at_once):
+        call = Call(PostgresProjectionStore.sql.put_rows(projection, len(lot)), [*chain.from_iterable(lot)])
+        if len(lot) > 1 and call.size > TRIP_BYTES_MAX:
+            yield from (Call(PostgresProjectionStore.sql.put_rows(projection, 1), one) for one in lot)
+        else:
+            yield call
 
 
 def _row_values(row: Any) -> list[bytes | None]:

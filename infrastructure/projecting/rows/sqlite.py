@@ -74,8 +74,9 @@ class _Transaction:
     def ask(self, *statements: Statement) -> list[list[Values]]:
         return [self.connection.execute(*one).fetchall() for one in statements]
 
-    def put(self, sql: str, rows: Iterable[msgspec.Struct], what: str) -> None:
-        self.connection.executemany(sql, map(msgspec.structs.astuple, rows))
+    def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
+        put_row = SqliteProjectionStore.sql.put_rows(projection, 1)
+        self.connection.executemany(put_row, map(msgspec.structs.astuple, rows))
 
 
 class SqliteProjectionStore(DatabaseProjectionStore):
@@ -84,7 +85,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     sql = Dialect(
         mark="?",
         types={int: "INTEGER", str: "TEXT", bytes: "BLOB", float: "REAL"},
-        keys_at_once=KEYS_MAX,
+        rows_at_once=(KEYS_MAX,),
         add="INSERT OR REPLACE",
     )
 

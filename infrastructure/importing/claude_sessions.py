@@ -35,7 +35,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """
     A line with a message, and the line that it follows (`parent`). `agent` is the sub-agent that it belongs to, empty
     if that has no name, or None for the main session. `beside` is the line without its message. If the conversation was
-    compacted before the line, `keeps` are the lines before it that the model still saw, and else None.
+    compacted before the line, `keeps` are the lines before it that the model still saw, and else None. `clears` are the
+    ids of calls whose outputs were cleared before the line.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     message: dict[str, Any]
     beside: dict[str, Any]
     keeps: frozenset[str] | None = None
+    clears: frozenset[str] = frozenset()
 
     @property
     def message_id(self) -> str | None:
@@ -68,6 +70,8 @@ class SessionFile(msgspec.Struct, kw_only=True):
     links: dict[str, str | None] = msgspec.field(default_factory=dict)
     # The places where the conversation was compacted, and the lines that the model still saw behind them.
     boundaries: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    # The ids of calls whose outputs were cleared, by the line that says so and by those without a message behind it.
+    cleared: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
     titles: list[str] = msgspec.field(default_factory=list)
     passed_over: Counter[str] = msgspec.field(default_factory=Counter)
     repeated: int = 0
@@ -88,6 +92,8 @@ def read_lines(entries: Iterable[tuple[int, Any]]) -> SessionFile:
             line = _line(number, fields, time)
             if entry.get("isCompactSummary") is True or line.parent in file.boundaries:
                 line = msgspec.structs.replace(line, keeps=file.boundaries.get(line.parent or LOST, frozenset()))
+            if line.parent in file.cleared:
+                line = msgspec.structs.replace(line, clears=file.cleared[line.parent])
             time = line.created_at
             # A line that was written twice is the same line.
             file.repeated += line.uuid in file.lines
@@ -129,7 +135,17 @@ def _pass_over(file: SessionFile, fields: Fields) -> None:
         beginning = LOST if is_boundary else None
         if is_boundary:
             file.boundaries[uuid] = _kept_lines(file, value.get("compactMetadata"))
-        file.links.setdefault(uuid, next((one for one in parents if isinstance(one, str) and one), beginning))
+        parent = next((one for one in parents if isinstance(one, str) and one), beginning)
+        file.links.setdefault(uuid, parent)
+        if cleared := _cleared_calls(value) | file.cleared.get(parent or LOST, frozenset()):
+            file.cleared[uuid] = cleared
+
+
+def _cleared_calls(value: dict[str, Any]) -> frozenset[str]:
+    """Return the ids of the calls whose outputs a line says were cleared to save room."""
+    metadata = value.get("microcompactMetadata") if value.get("subtype") == "microcompact_boundary" else None
+    ids = metadata.get("compactedToolIds") if isinstance(metadata, dict) else None
+    return frozenset(one for one in ids if isinstance(one, str)) if isinstance(ids, list) else frozenset()
 
 
 def _kept_lines(file: SessionFile, metadata: Any) -> frozenset[str]:
@@ -380,6 +396,9 @@ def _notes(file: SessionFile, order: Order) -> list[str]:
     if compacted:
         times = "once" if compacted == 1 else f"{compacted:,} times"
         notes.append(f"the conversation was compacted {times}: what the model no longer saw has left the view")
+    cleared = set().union(*(line.clears for line in file.lines.values()))
+    if cleared:
+        notes.append(f"outputs were cleared to save room, and have left the view with their calls: {len(cleared):,}")
     if file.passed_over:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(file.passed_over.items()))
         notes.append(f"lines without a message were passed over: {kinds}")

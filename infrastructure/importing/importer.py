@@ -13,7 +13,7 @@ which other items were added in the store. A session is written in one append.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ import msgspec
 from ...domain.canonical import parse_json
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, Forked, Opened
+from ...domain.chat.items import ChatItem, FunctionCall, FunctionCallOutput
 from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.source_shape import message_of, source_messages
 from ...domain.formats.openai.send import openai_messages
@@ -34,6 +35,8 @@ from .runs import ImportedContext, ImportReport, Outcome, Progress, Run, read_ru
 
 # The reason with which items leave the view where a session was compacted.
 COMPACTED = "compacted"
+# The same where only outputs of old calls were cleared.
+CLEARED = "output cleared"
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,7 +306,12 @@ class _Writer:
             if line.keeps is not None:
                 chat.record_items(waiting, expected_version=chat.version)
                 waiting = []
-                self._compact(chat, line.keeps)
+                kept = {item.id for uuid in line.keeps for item in self._items.get(uuid, ())}
+                _take_out(chat, {item.id for item in chat.items} - kept, COMPACTED)
+            if line.clears:
+                chat.record_items(waiting, expected_version=chat.version)
+                waiting = []
+                _take_out(chat, {item.id for item in chat.items if _call_id(item) in line.clears}, CLEARED)
             waiting += group
             self._places[line.uuid] = (context_id, chat.version + len(waiting))
         chat.record_items(waiting, expected_version=chat.version)
@@ -313,15 +321,6 @@ class _Writer:
             messages=sum(bool(group[0].origin and group[0].origin.starts) for group in groups),
             items=sum(map(len, groups)),
         )
-
-    def _compact(self, chat: ChatContext, keeps: Iterable[str]) -> None:
-        """Take out of the view the items that the model no longer saw, except pinned ones."""
-        kept = {item.id for uuid in keeps for item in self._items.get(uuid, ())}
-        staying = {*kept, *chat.pinned_ids()}
-        # A call and its output leave together, or stay.
-        calls = {call_id for item in chat.items if item.id in staying and (call_id := getattr(item, "call_id", None))}
-        left = [item for item in chat.items if item.id not in staying and getattr(item, "call_id", None) not in calls]
-        chat.evict([item.id for item in left], reason=COMPACTED)
 
     def told(self) -> list[ImportedContext]:
         """Return the outcome for each context."""
@@ -340,6 +339,18 @@ class _Writer:
             )
         parent, version = self._places[branch.after]
         return self._chats[parent].at(version).fork(context_id)
+
+
+def _take_out(chat: ChatContext, ids: set[str], reason: str) -> None:
+    """Take out of the view the items that the model no longer saw, except pinned ones."""
+    leaving = ids.difference(chat.pinned_ids())
+    # A call and its output leave together, or stay.
+    calls = {call_id for item in chat.items if item.id not in leaving and (call_id := _call_id(item))}
+    chat.evict([item.id for item in chat.items if item.id in leaving and _call_id(item) not in calls], reason=reason)
+
+
+def _call_id(item: ChatItem) -> str | None:
+    return item.call_id if isinstance(item, FunctionCall | FunctionCallOutput) else None
 
 
 def _unchanged(context_id: str) -> ImportedContext:

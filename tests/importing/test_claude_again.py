@@ -257,3 +257,26 @@ def test_every_end_of_the_tree_is_a_context(tree: list[int], stops: set[int]) ->
             " | ".join(line["message"]["content"] for line in path) for path in ends
         )
         assert import_file(store, file).unchanged == len(ends)
+
+
+def test_outputs_that_were_cleared_leave_the_view(store: refold.Store, path: Path) -> None:
+    """With their calls, from the next line on; a pinned one stays, and the past has all of them."""
+    session = Writing()
+    said = session.user(None, "go")
+    for number in (1, 2, 3):
+        said = session.user(session.assistant(said, f"look {number}", use(f"c{number}")), [result(f"c{number}")])
+    import_file(store, session.save(path))
+    chat = store.chat(SESSION)
+    chat.pin("c2")
+    metadata = {"trigger": "auto", "compactedToolIds": ["c1", "c2", 7, "of another"], "clearedAttachmentUUIDs": []}
+    boundary = session.line("system", said, subtype="microcompact_boundary", microcompactMetadata=metadata)
+    session.assistant(session.line("system", boundary, subtype="stop_hook_summary"), "done")
+    report = import_file(store, session.save(path))
+
+    assert kept_words(store) == {SESSION: "go | look 1 | look 2 +c2 | =c2 | look 3 +c3 | =c3 | done"}
+    chat.refresh()
+    assert [one.reason for one in chat.evicted_items()] == ["output cleared"] * 2
+    assert any("outputs were cleared to save room" in note for note in report.notes)
+    assert {context.outcome for context in import_file(store, session.save(path)).contexts} == {"unchanged"}
+    session.user(session.line("system", said, subtype="microcompact_boundary", microcompactMetadata=7), "on")
+    assert [context.outcome for context in import_file(store, session.save(path)).contexts] == ["unchanged", "added"]

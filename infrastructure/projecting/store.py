@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,10 +20,14 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 
 T = TypeVar("T")
+# So many of the newest rows that match are ranked. To read them costs a few milliseconds, however many there are.
+CANDIDATES_MAX = 256
+# Of a long text, so many characters of its words are read to rank it.
+RANKED_CHARACTERS = 16_384
 # The types of fields that all tables can hold; each may have None as well.
 COLUMN_TYPES = (str, int, float, bytes)
 # Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
-TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")
+TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number")
 
 
 class Snapshot(NamedTuple):
@@ -163,7 +168,8 @@ class ProjectionStore(Protocol):
         """
         Return the rows that match a query, the best first; of equal rows the newest first.
 
-        The rows are `SearchedRow`s. All stores find the same rows, but each store ranks them in its own way.
+        The rows are `SearchedRow`s, with the first RANKED_CHARACTERS of their words. All stores find the same rows and
+        rank them in the same way. If more rows match than CANDIDATES_MAX or the limit, the newest of them are ranked.
         """
 
     def index_fault(self, projection: Projection) -> str | None:
@@ -347,9 +353,10 @@ class MemoryProjectionStore(ProjectionStore):
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         rows = (row for row in self.rows(projection) if _is_asked_for(row, query))
-        counted = ((row, [term.count_in(row.words) for term in query.terms]) for row in rows)
-        found = [Found(row, float(sum(counts))) for row, counts in counted if all(counts)]
-        return sorted(found, key=_order)[: query.limit]
+        found = [row for row in rows if all(term.count_in(row.words) for term in query.terms)]
+        newest = sorted(found, key=_newness, reverse=True)[: candidates_max(query)]
+        cut = (msgspec.structs.replace(row, words=row.words[:RANKED_CHARACTERS]) for row in newest)
+        return best_of(cut, query)
 
     def _table(self, projection: Projection) -> _Table:
         """Return the table of this version; an empty one if there is none."""
@@ -399,8 +406,30 @@ def _is_asked_for(row: Any, query: SearchQuery) -> bool:
     return is_of_kind and (query.streams is None or row.version <= query.streams.get(row.stream, 0))
 
 
-def _order(found: Found) -> tuple[float, int, int, str]:
-    return -found.rank, -found.row.recorded_at, -found.row.version, found.row.key
+def candidates_max(query: SearchQuery) -> int:
+    """Return how many of the newest rows that match a query are ranked."""
+    return max(query.limit, CANDIDATES_MAX)
+
+
+def best_of(rows: Iterable[Any], query: SearchQuery) -> list[Found]:
+    """
+    Return rows that match a query, the best first: those that have its terms often among few words.
+
+    It is computed here, not in the databases, so that all stores rank alike, and only for some candidates: a database
+    would rank every row that has a common word.
+    """
+    found = (Found(row, _rank(row.words, query)) for row in rows)
+    return sorted(found, key=lambda one: (one.rank, _newness(one.row)), reverse=True)[: query.limit]
+
+
+def _rank(words: str, query: SearchQuery) -> float:
+    # A term may occur only behind the characters that are looked at.
+    count = max(1, sum(term.count_in(words) for term in query.terms))
+    return count / (1 + math.log2(2 + words.count(" ")))
+
+
+def _newness(row: Any) -> tuple[int, int, str]:
+    return row.recorded_at, row.version, row.key
 
 
 class ReadOnlyProjectionStore(MemoryProjectionStore):

@@ -23,6 +23,7 @@ from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ...log.row_faults import REBUILD, opening
 from ..store import (
+    RANKED_CHARACTERS,
     TAKEN,
     TAKEN_SEARCHED,
     Checkpoint,
@@ -31,6 +32,7 @@ from ..store import (
     Save,
     SetAside,
     Snapshot,
+    best_of,
     column_text,
     columns_of,
     end_of_prefix,
@@ -92,8 +94,6 @@ class Dialect:
     is_typed: bool = False
     add: str = "INSERT"
     lock: str = ""
-    # The value of the column `vector` of searched rows, where they have one.
-    vector: str = ""
 
     def table(self, projection: Projection) -> str:
         """Return the name of the table of a projection."""
@@ -135,12 +135,8 @@ class Dialect:
 @lru_cache(maxsize=512)
 def _put_rows(dialect: Dialect, count: int, name: str, version: int, row: type[msgspec.Struct]) -> str:
     names = list(row.__struct_fields__)
-    values = ["{}"] * len(names)
-    if dialect.vector and issubclass(row, SearchedRow):
-        names.append("vector")
-        values.append(dialect.vector)
     numbers = iter(range(1, count * len(names) + 1))
-    rows = [", ".join(value.format(f"${next(numbers)}") for value in values) for _ in range(count)]
+    rows = [", ".join(f"${next(numbers)}" for _ in names) for _ in range(count)]
     changes = ", ".join(f'"{one}" = excluded."{one}"' for one in names if one != "key")
     more = {
         "names": _quoted(names),
@@ -176,6 +172,11 @@ def _text(
 def columns(projection: Projection, of: str = "") -> str:
     """Return the columns of a projection's rows, in the order of its fields; each has the prefix `of`."""
     return _quoted(projection.row.__struct_fields__, of)
+
+
+def searched_columns(projection: Projection) -> str:
+    """Return the columns of searched rows of a table `r`, with as many of their words as are ranked."""
+    return columns(projection, "r.").replace('r."words"', f'substr(r."words", 1, {RANKED_CHARACTERS})')
 
 
 def _quoted(names: Iterable[str], of: str = "") -> str:
@@ -268,7 +269,7 @@ class DatabaseProjectionStore(ProjectionStore):
 
     @abstractmethod
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
-        """Return the statement for the rows that match a query; the rank is the last column."""
+        """Return the statement for the newest rows that match a query, as many as are ranked."""
 
     def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
         """Return rows of a projection, made from values that are in the order of its fields."""
@@ -322,9 +323,7 @@ class DatabaseProjectionStore(ProjectionStore):
         return sum(number for (number,) in self._ask(projection, self.sql.statement(COUNT, of=projection))[0])
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        found = self._ask(projection, self._find(projection, query))[0]
-        rows = self._rows(projection, (values[:-1] for values in found))
-        return [Found(row, values[-1]) for row, values in zip(rows, found, strict=True)]
+        return best_of(self._asked(projection, self._find(projection, query)), query)
 
     # Changing
 

@@ -1,16 +1,15 @@
 """
 Rows of projections on PostgreSQL: round trips, values in binary form, and the tables of this database.
 
-Searched rows have an index, GIN over a tsvector beside their words. This module writes vectors and queries itself,
-because PostgreSQL's own parser would split texts into other words. A vector keeps only some places of each word, which
-is enough for the rank. Phrases are matched against the words themselves.
+Searched rows have an index, GIN over the tsvector of their words, which the server computes and does not store. It is
+made from an array, because PostgreSQL's own parser would split texts into other words. Phrases are matched against the
+words themselves. A second index, by time, finds the newest rows with a word that nearly all rows have.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from struct import Struct
 from typing import Any
@@ -27,7 +26,7 @@ from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
-from ..store import Checkpoint, floats_of, in_lots
+from ..store import Checkpoint, candidates_max, floats_of, in_lots
 from .database import (
     CHECKPOINT,
     LOCKED_CHECKPOINT,
@@ -38,12 +37,12 @@ from .database import (
     Transaction,
     Values,
     Work,
-    columns,
+    searched_columns,
 )
 
 TRIP_ROWS_MAX = 500
-# The last place that a vector can hold. If a word occurs often, PostgreSQL itself keeps only its first places.
-PLACE_MAX = 16_383
+# An array gives each word once; as a text, all words together would have to fit into a vector.
+TERMS = "array_to_tsvector(array_remove(string_to_array({}words, ' '), ''))"
 # If two processes make the same table at once, one of them gets one of these errors, and the table exists.
 MADE_BY_ANOTHER = (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject)
 MAKE_CHECKPOINTS = Call(
@@ -63,18 +62,16 @@ DIGEST = "SELECT digest FROM event WHERE slice = $1 AND position = $2"
 ADD_NOTE = "INSERT INTO note VALUES (0, $1, $2) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $3 WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
 DELETE_NOTE = "DELETE FROM note WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
-# A value goes out as text, and the server reads it as a vector.
-VECTOR_VALUE = "CAST(CAST({} AS text) AS tsvector)"
 FIND = """
-    SELECT {columns}, ts_rank(r.vector, CAST(CAST($1 AS text) AS tsquery), 1) AS fit
+    SELECT {columns}
     FROM {table} AS r
-    WHERE r.slice = 0 AND r.vector @@ CAST(CAST($1 AS text) AS tsquery)
+    WHERE r.slice = 0 AND {terms} @@ CAST(CAST($1 AS text) AS tsquery)
         AND NOT EXISTS (
             SELECT FROM jsonb_array_elements_text(CAST(CAST($2 AS text) AS jsonb)) AS phrase
             WHERE strpos(' ' || r.words || ' ', phrase) = 0)
         AND (CAST($3 AS text) IS NULL OR r.kind = $3)
         AND (CAST($4 AS text) IS NULL OR r.version <= CAST(CAST(CAST($4 AS text) AS jsonb) ->> r.stream AS bigint))
-    ORDER BY fit DESC, r.recorded_at DESC, r.version DESC, r.key
+    ORDER BY r.recorded_at DESC, r.version DESC, r.key DESC
     LIMIT $5
 """
 float8 = Struct("!d").pack
@@ -122,7 +119,6 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         keeps_versions=True,
         is_typed=True,
         lock=" FOR UPDATE",
-        vector=VECTOR_VALUE,
     )
 
     def __init__(self, log: PostgresLog) -> None:
@@ -191,7 +187,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         if table in self._made:
             return []
         is_searched = issubclass(projection.row, SearchedRow)
-        types = self.sql.column_types(projection.row) + ", vector tsvector NOT NULL" * is_searched
+        types = self.sql.column_types(projection.row)
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
         checkpoint = _call(self.sql.statement(CHECKPOINT, projection.name, of=projection))
         is_gone = Call(
@@ -201,10 +197,13 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         if all(self._log.database.ask(is_gone)[0][0][0] for _ in range(2)):
             raise DamagedError(f"the table of {projection.name}", "it cannot be read (it is gone)", remedy=REBUILD)
         self._make(Call(f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {types}, PRIMARY KEY (slice, key))"))
-        index_found = Call(f"SELECT 1 WHERE to_regclass('{table}_vector') IS NOT NULL")
+        index_found = Call(f"SELECT 1 WHERE to_regclass('{table}_terms') IS NOT NULL")
         if is_searched and not self._log.database.ask(index_found)[0]:
             # Only run if the index is missing: even IF NOT EXISTS would wait for transactions that write rows.
-            self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_vector ON {table} USING gin (vector)"))
+            # Before, vectors were a column with an index of its own.
+            self._make(Call(f"ALTER TABLE {table} DROP COLUMN IF EXISTS vector"))
+            self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_newest ON {table} (slice, recorded_at)"))
+            self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_terms ON {table} USING gin ({TERMS.format('')})"))
         self._made.add(table)
         return []
 
@@ -232,9 +231,9 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._made.discard(built)
         return [
             Statement(f"ALTER TABLE {built} RENAME TO {live}"),
-            # The key and the index are renamed as well: the next shadow needs their names.
+            # The key and the indexes are renamed as well: the next shadow needs their names.
             Statement(f"ALTER TABLE {live} RENAME CONSTRAINT {built}_pkey TO {live}_pkey"),
-            Statement(f"ALTER INDEX IF EXISTS {built}_vector RENAME TO {live}_vector"),
+            *(Statement(f"ALTER INDEX IF EXISTS {built}_{one} RENAME TO {live}_{one}") for one in ("terms", "newest")),
         ]
 
     def _copy_rows(self, shadow: Projection, parts: Sequence[Projection]) -> list[Statement]:
@@ -246,27 +245,16 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     # Searching
 
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
-        sql = FIND.format(table=self.sql.table(projection), columns=columns(projection, "r."))
+        sql = FIND.format(
+            table=self.sql.table(projection), columns=searched_columns(projection), terms=TERMS.format("r.")
+        )
         lexemes = " & ".join(map(_lexemes, query.terms))
         phrases = json.dumps([term.pattern for term in query.terms if " " in term.words])
         streams = None if query.streams is None else json.dumps(dict(query.streams))
-        return Statement(sql, (lexemes, phrases, query.kind, streams, query.limit))
+        return Statement(sql, (lexemes, phrases, query.kind, streams, candidates_max(query)))
 
-    def index_fault(self, projection: Projection) -> str | None:
-        self._make_table(projection)
-        table, wrong, last = self.sql.table(projection), 0, ""
-        words = f"SELECT key, words FROM {table} WHERE slice = 0 AND key > $1 ORDER BY key LIMIT $2"
-        # Returns a row if the row of the key still has these words, but a vector that differs from theirs.
-        other = (
-            f"SELECT 1 FROM {table} WHERE slice = 0 AND key = $1 AND words = $2"
-            f" AND vector <> {VECTOR_VALUE.format('$3')}"
-        )
-        while rows := self._log.database.ask(Call(words, (last.encode(), int8(TRIP_ROWS_MAX))))[0]:
-            calls = (_call(Statement(other, (*row, vector_of(row[1])))) for row in rows)
-            for trip in _trips(calls):
-                wrong += sum(map(len, self._log.database.reading(partial(_sent, trip=trip))))
-            last = rows[-1][0]
-        return f"{wrong:,} rows are not in its index as they are" if wrong else None
+    def index_fault(self, projection: Projection) -> None:
+        """Return None: the server itself computes the index from the words of the rows."""
 
 
 def _carried_out(work: Work, wire: Wire) -> list[list[Values]] | None:
@@ -302,8 +290,7 @@ def _row_values(row: Any) -> list[bytes | None]:
     for place in floats_of(row.__class__):
         # A whole number fits a field of floats, but its eight bytes mean another float.
         plain[place] = None if plain[place] is None else float(plain[place])
-    values = [_binary(value) for value in plain]
-    return [*values, vector_of(row.words)] if isinstance(row, SearchedRow) else values
+    return [_binary(value) for value in plain]
 
 
 def _binary(value: int | float | str | bytes | None) -> bytes | None:
@@ -332,16 +319,6 @@ def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
 def _sent(wire: Wire, trip: list[Call]) -> list[Rows]:
     """Run the statements of a round trip."""
     return [wire.run_apart(trip[0])] if trip[0].size > TRIP_BYTES_MAX else wire.run(*trip)
-
-
-def vector_of(words: str) -> bytes:
-    """Return the vector of words in the syntax of PostgreSQL: each word with its places."""
-    places: dict[str, list[str]] = {}
-    for place, word in enumerate(words.split(), 1):
-        of_word = places.setdefault(word, [])
-        if place <= PLACE_MAX:
-            of_word.append(str(place))
-    return " ".join(f"'{word}'" + ":" * bool(found) + ",".join(found) for word, found in places.items()).encode()
 
 
 def _lexemes(term: Term) -> str:

@@ -23,7 +23,7 @@ from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, twice_made
+from ..store import Checkpoint, candidates_max, twice_made
 from .database import (
     CHECKPOINT,
     DELETE_NOTE,
@@ -38,6 +38,7 @@ from .database import (
     Work,
     columns,
     moment_of,
+    searched_columns,
     text_noted,
 )
 
@@ -56,13 +57,14 @@ BORDERS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in r
 FIND = """
     WITH within (stream, last) AS MATERIALIZED
         (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
-    SELECT {columns}, -bm25({table}_words) AS fit
+    SELECT {columns}
     FROM {table}_words JOIN {table} AS r ON r.number = {table}_words.rowid
     WHERE {table}_words MATCH ?
         AND (? IS NULL OR r.kind = ?)
         AND (? IS NULL
             OR EXISTS (SELECT 1 FROM within WHERE within.stream = r.stream AND r.version <= within.last))
-    ORDER BY fit DESC, r.recorded_at DESC, r.version DESC, r.key
+    -- Rows get their numbers in the order of the log, and the index is read backwards until there are enough.
+    ORDER BY {table}_words.rowid DESC
     LIMIT ?
 """
 
@@ -210,10 +212,10 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     # Searching
 
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
-        sql = FIND.format(table=self.sql.table(projection), columns=columns(projection, "r."))
+        sql = FIND.format(table=self.sql.table(projection), columns=searched_columns(projection))
         phrases = " AND ".join(map(_phrase, query.terms))
         streams = None if query.streams is None else json.dumps(list(query.streams.items()))
-        return Statement(sql, (streams, phrases, query.kind, query.kind, streams, query.limit))
+        return Statement(sql, (streams, phrases, query.kind, query.kind, streams, candidates_max(query)))
 
     def index_fault(self, projection: Projection) -> str | None:
         """

@@ -32,6 +32,7 @@ class Scale:
     blocks: int
     openings: int
     logged: int
+    stored: int
     writers: int = 8
     writer_appends: int = 64
     batch: int = 100
@@ -50,6 +51,7 @@ FULL = Scale(
     blocks=4,
     openings=3,
     logged=1_000_000,
+    stored=2_000_000,
 )
 QUICK = Scale(
     lengths=(10, 200),
@@ -62,6 +64,7 @@ QUICK = Scale(
     blocks=2,
     openings=1,
     logged=2_000,
+    stored=1_000,
     writers=4,
     writer_appends=8,
     batch=20,

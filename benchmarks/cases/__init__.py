@@ -16,6 +16,7 @@ from .depth import depth
 from .editing import edit
 from .forking import fork
 from .graphs import graph
+from .large import large
 from .loading import load, past, tail
 from .processes import processes
 from .rebuild import rebuild
@@ -49,5 +50,6 @@ CASES: dict[str, Case] = {
     "audit": audit,
     "graph": graph,
     "travel": travel,
+    "large": large,
     "compression": compression,
 }

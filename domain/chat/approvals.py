@@ -23,7 +23,7 @@ class Approvals:
     """
     The approvals of a chat, `chat.approvals`. A call of a tool may wait for one, or get one without a request.
 
-    A call is given by its call id, or by the id of its item; if a call id repeats, its newest call that waits is meant.
+    A call is given by its call id, or by the id of its item; if a call id repeats, `answer_call` says which is meant.
     A decision is final: the same one again changes nothing, any other raises CallSettledError, also if two people
     decide at the same time. `by` is who decides, and the actor of the event where `acting` sets no other.
 

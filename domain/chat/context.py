@@ -326,7 +326,8 @@ class ChatContext(ChatView["ChatContext"]):
         """
         Append the output of a call once, and return it; the same output again returns the item that is there.
 
-        `call` is the call id (if it repeats: the newest call without an output), or the id of the call's item.
+        `call` is the id of the call's item, or the call id: if it repeats, the first call of the newest answer that has
+        one without an output.
 
         Raises:
             NotFoundError: the context never held such a call.

@@ -112,12 +112,18 @@ class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.
 
 
 class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_returned.v1"):
-    """A function answered, or failed."""
+    """
+    A function answered, or failed.
+
+    `call_item_id` is the id of the call's item, if the output answers another call than its place among equal call ids
+    says.
+    """
 
     name: str
     output: str
     call_id: str
     is_error: bool = False
+    call_item_id: str | None = None
 
 
 class HandedOff(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.handed_off.v1"):

@@ -47,6 +47,7 @@ FIELDS = {
 }  # fmt: skip
 # Fields that the seed's form does not have, and that are there if they are not None.
 OPTIONAL = {"message": ("incomplete",), "agent_config_update": ("tool_schemas", "settings")}
+OPTIONAL["function_call_output"] = ("call_item_id",)
 
 
 def data_url_of(picture: object, options: EncodeOptions) -> str:
@@ -173,9 +174,7 @@ class EncodeOptions(_View):
 
 def _well_formed(image: str) -> str:
     if image[:5].lower() == "data:" and "," not in image:
-        raise ValueError(
-            "a data URL needs a comma between its type and its data, as in data:image/png;base64,iVBORw0KGgo="
-        )
+        raise ValueError("a data URL needs a comma between type and data, as in data:image/png;base64,iVBORw0KGgo=")
     return image
 
 
@@ -278,7 +277,7 @@ class FunctionCall(_Item):
 
 
 class FunctionCallOutput(_Item):
-    """A function's answer."""
+    """A function's answer; `call_item_id` names the item of its call, where only the call id would mean another."""
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("output_"))
     type: Literal["function_call_output"] = "function_call_output"
@@ -286,6 +285,7 @@ class FunctionCallOutput(_Item):
     call_id: str
     output: str
     is_error: bool = False
+    call_item_id: str | None = None
 
 
 class AgentHandoff(_Item):

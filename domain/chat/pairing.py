@@ -2,8 +2,8 @@
 Which output answers which call, and which calls wait for one.
 
 Calls and outputs pair by occurrence, because ids repeat in real runs. An output answers the first waiting call with its
-id, in the newest batch that has such a call. A batch is a sequence of calls that only handoffs and config updates may
-interrupt.
+id, in the newest batch that has such a call, unless it names the item of another one. A batch is a sequence of calls
+that only handoffs and config updates may interrupt.
 """
 
 from __future__ import annotations
@@ -39,26 +39,32 @@ class Pairs(msgspec.Struct, frozen=True):
 def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
     """Return which outputs answer which calls, in one pass; an output before its call answers no call."""
     pairs = Pairs({}, {})
-    waiting: dict[str, list[tuple[int, int]]] = {}
+    waiting: dict[str, list[tuple[int, int, str]]] = {}
     batch, in_batch = 0, False
     for index, item in enumerate(items):
         kind = type(item)
         if kind is FunctionCalled:
             batch += not in_batch
             in_batch = True
-            waiting.setdefault(item.call_id, []).append((batch, index))  # type: ignore[union-attr]  # it is a call
+            waiting.setdefault(item.call_id, []).append((batch, index, item.id))  # type: ignore[union-attr]  # a call
             continue
         if kind in BETWEEN_CALLS:
             continue
         in_batch = False
         calls = waiting.get(item.call_id) if kind is FunctionReturned else None  # type: ignore[union-attr]
-        if calls:
-            # The first call of the newest batch that still waits.
-            newest = bisect_left(calls, calls[-1][0], key=lambda call: call[0])
-            call = calls.pop(newest)[1]
+        place = _answered(calls, item.call_item_id) if calls else None  # type: ignore[union-attr]  # it is an output
+        if calls and place is not None:
+            call = calls.pop(place)[1]
             pairs.output_of[call] = index
             pairs.call_of[index] = call
     return pairs
+
+
+def _answered(calls: Sequence[tuple[int, int, str]], named: str | None) -> int | None:
+    """Return the place of the call that an output answers: the named one, else the first of the newest batch."""
+    if named is None:
+        return bisect_left(calls, calls[-1][0], key=lambda call: call[0])
+    return next((place for place, call in enumerate(calls) if call[2] == named), None)
 
 
 class Approval(msgspec.Struct, frozen=True):

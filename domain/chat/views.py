@@ -236,7 +236,7 @@ def _output(event: FunctionReturned, version: int | None) -> FunctionCallOutput:
         "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id,
         "type": "function_call_output", "name": event.name, "call_id": event.call_id, "output": event.output,
-        "is_error": event.is_error,
+        "is_error": event.is_error, "call_item_id": event.call_item_id,
     }, _OUTPUT_FIELDS)  # fmt: skip
 
 
@@ -332,6 +332,7 @@ def _record_output(item: FunctionCallOutput, origin: Origin | None) -> FunctionR
         output=item.output,
         call_id=item.call_id,
         is_error=item.is_error,
+        call_item_id=item.call_item_id,
     )
 
 

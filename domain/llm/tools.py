@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,22 @@ def tool_schemas(tools: Sequence[Any] | None) -> list[ToolSchema]:
         InvalidInputError: a tool of another form.
     """
     return [_of_dict(tool) if isinstance(tool, Mapping) else _of_function(tool) for tool in tools or ()]
+
+
+def names_sent(tools: Sequence[ToolSchema], function_name: Callable[[str], str]) -> dict[str, str]:
+    """
+    Return the names of tools by the names under which they are sent, which `function_name` gives.
+
+    Raises:
+        InvalidInputError: two tools would be sent under one name.
+    """
+    names: dict[str, str] = {}
+    for tool in tools:
+        other = names.setdefault(function_name(tool.name), tool.name)
+        if other != tool.name:
+            sent = function_name(tool.name)
+            raise InvalidInputError(f"the tools {other!r} and {tool.name!r} would both be sent as {sent!r}: rename one")
+    return names
 
 
 def _of_dict(tool: Mapping[str, Any]) -> ToolSchema:

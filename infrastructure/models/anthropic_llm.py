@@ -9,6 +9,7 @@ from typing import Any
 from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
+from ...domain.formats.anthropic.send import function_name
 from ...domain.llm.base import LLMResponse
 from ...domain.llm.tools import tool_schemas
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
@@ -29,6 +30,7 @@ class AnthropicLLM(ClientLLM):
     """
 
     provider = "Anthropic"
+    function_name = staticmethod(function_name)
 
     def __init__(
         self,

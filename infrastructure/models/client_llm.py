@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from json import JSONDecodeError
 from typing import Any
+
+import msgspec
 
 from ...domain.chat.items import ChatRole
 from ...domain.chat.pairing import PendingRule
@@ -27,6 +29,7 @@ from ...domain.llm.base import (
     LLMUnavailableError,
     TokenBudget,
 )
+from ...domain.llm.tools import names_sent, tool_schemas
 
 # Top-level packages of errors from the provider or the network, by name because not all of them are installed.
 FOREIGN = {"aiohttp", "anthropic", "google", "httpcore", "httpcore2", "httpx", "httpx2", "openai"}
@@ -94,6 +97,8 @@ class ClientLLM(LLM):
     """Base of the adapters; a subclass makes the request and reads the client's stream."""
 
     provider = "the provider"
+    # Makes a name of a tool one that the provider accepts; calls in the answer get the tool's own name again.
+    function_name: Callable[[str], str] = staticmethod(str)
 
     def __init__(
         self, model: str, client: Any, *, owns_client: bool, pending: PendingRule, options: dict[str, Any]
@@ -132,14 +137,19 @@ class ClientLLM(LLM):
         Raises:
             LLMError: there is no answer, or it broke off.
             PendingCallsError: calls of the context have no output, and the adapter was made with `pending="refuse"`.
-            InvalidInputError: a tool has an unknown form.
+            InvalidInputError: a tool has an unknown form, or two would be sent under one name.
         """
-        request = await self.request(messages, tools, self.options | kwargs)
+        schemas = tool_schemas(tools)
+        names = names_sent(schemas, self.function_name)
+        sent = [{**msgspec.structs.asdict(schema), "name": self.function_name(schema.name)} for schema in schemas]
+        request = await self.request(messages, sent, self.options | kwargs)
         pieces: asyncio.Queue[LLMResponse | None] = asyncio.Queue()
         task = asyncio.create_task(self._fetch(request, pieces))
         self._running.add(task)
         try:
             while (piece := await pieces.get()) is not None:
+                for call in (piece.metadata or {}).get("tool_calls", ()):
+                    call["name"] = names.get(call["name"], call["name"])
                 yield piece
             await asyncio.wait({task})
             self._check(task)

@@ -10,6 +10,7 @@ from typing import Any
 from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
+from ...domain.formats.google.send import function_name
 from ...domain.llm.base import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
@@ -29,6 +30,7 @@ class GoogleLLM(ClientLLM):
     """
 
     provider = "Google"
+    function_name = staticmethod(function_name)
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
+from ...domain.formats.openai.send import function_name
 from ...domain.llm.base import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
@@ -27,6 +28,7 @@ class OpenAILLM(ClientLLM):
     """
 
     provider = "OpenAI"
+    function_name = staticmethod(function_name)
 
     def __init__(
         self,

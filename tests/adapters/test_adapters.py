@@ -22,6 +22,7 @@ from refold.domain.llm.base import (
 )
 from refold.domain.llm.fallback import FallbackLLM
 from refold.infrastructure.models.client_llm import ClientLLM
+from refold.infrastructure.models.google_llm import GoogleLLM
 
 from .protocols import PROTOCOLS, Google, OpenAI, Protocol
 from .server import Answer, Server, refusal
@@ -39,10 +40,10 @@ def question() -> ChatContext:
     return chat
 
 
-async def asked(model: ClientLLM, **kwargs: Any) -> list[LLMResponse]:
+async def asked(model: ClientLLM, chat: ChatContext | None = None, **kwargs: Any) -> list[LLMResponse]:
     """Return all pieces of an answer and close the model."""
     async with model:
-        return [piece async for piece in model.chat(question(), **kwargs)]
+        return [piece async for piece in model.chat(question() if chat is None else chat, **kwargs)]
 
 
 def refused(model: ClientLLM, **kwargs: Any) -> LLMError:
@@ -124,6 +125,26 @@ def test_tools_are_told(server: Server, provider: Protocol) -> None:
     asyncio.run(asked(provider.model(server.url), tools=[tool]))
 
     assert provider.tools_of(server.body) == [("look_up", "Find an order.", schema)]
+
+
+@each_provider
+def test_a_name_that_a_provider_refuses(server: Server, provider: Protocol) -> None:
+    """A subtool, such as `shop.look_up`, is sent under a name that fits; its calls have its own name again."""
+    tools: list[Any] = [{"name": name, "description": "", "parameters": {}} for name in ("shop.look_up", "now")]
+    chat = question()
+    for number in range(2):
+        model = provider.model(server.url)
+        sent = model.function_name("shop.look_up")
+        server.answers = [Answer([*provider.calls((f"c{number}", sent, "{}"), ("d", "now", "{}")), *provider.end()])]
+        *_, last = asyncio.run(asked(model, chat, tools=tools))
+        made = [chat.add_function_call(**call) for call in (last.metadata or {})["tool_calls"]]
+
+        assert [call.name for call in made] == ["shop.look_up", "now"]
+        assert [name for name, _, _ in provider.tools_of(server.body)] == [sent, "now"]
+        assert sent == ("shop.look_up" if isinstance(model, GoogleLLM) else "shop_look_up")
+        assert number == 0 or f'"{sent}"' in json.dumps(server.body.get("messages", server.body.get("contents")))
+    with pytest.raises(InvalidInputError, match="'a b' and 'a_b' would both be sent as 'a_b': rename one"):
+        asyncio.run(asked(provider.model(server.url), tools=[{"name": "a b"}, {"name": "a_b"}]))
 
 
 @each_provider

@@ -28,6 +28,8 @@ TINY = dataclasses.replace(
     tail=10,
 )
 FACTS = {"cores": "2"}
+# What nobody but Refold answers has no raw beside it.
+WITHOUT_RAW = {"large"}
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +38,13 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "IDLE_SECONDS", 0.001)
 
 
-def check(results: list[Row | Table]) -> None:
+def check(name: str, results: list[Row | Table]) -> None:
     """Look at all figures, and write them in every form."""
     assert results
     for result in results:
         if isinstance(result, Row):
             figures = {name: result.shown(name) or 0 for name in result.stats}
-            assert {"ours", "raw"} <= set(figures)
+            assert {"ours"} | ({"raw"} if name not in WITHOUT_RAW else set()) <= set(figures)
             assert min(figures.values()) > 0
         else:
             assert result.lines
@@ -55,7 +57,7 @@ def test_case_on_sqlite(name: str, tmp_path: Path) -> None:
     """On SQLite every case gives figures of ours and raw."""
     results = list(CASES[name](Bench(tmp_path, TINY), "sqlite"))
 
-    check(results)
+    check(name, results)
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"compression"}))
@@ -63,4 +65,4 @@ def test_case_on_postgres(name: str, tmp_path: Path, pg_server: Server) -> None:
     """On PostgreSQL too."""
     results = list(CASES[name](Bench(tmp_path, TINY, pg_server), "postgres"))
 
-    check(results)
+    check(name, results)

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import pytest
 
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import FunctionCallOutput
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import CallSettledError, ConcurrencyError, NotFoundError, ReadOnlyError
@@ -79,6 +80,40 @@ class ChatCallsContract:
         with pytest.raises(CallSettledError):
             chat.answer_call(newest.id, "later")
         require_same_from_log(log, chat)
+
+    def test_an_output_answers_the_call_that_it_names(self, log: LiveLog) -> None:
+        """Also if others with its call id wait: by its item, or by the call id the first of the newest answer."""
+        chat = begun(log, message("q"))
+        old, _, first, second, third = [
+            chat.add_function_call("old", "{}", "c1"),
+            chat.add_message("user", "Go on."),
+            *(chat.add_function_call(name, "{}", "c1") for name in ("first", "second", "third")),
+        ]
+        answers = [chat.answer_call(call.id, name) for call, name in ((third, "third"), (old, "old"))]
+        answers += [chat.answer_call("c1", name) for name in ("first", "second")]
+        again = [chat.answer_call(call.id, call.name) for call in (old, first, second, third)]
+        sent = chat.to_openai_messages(pending="refuse")
+
+        assert [one.name for one in answers] == ["third", "old", "first", "second"]
+        assert [one.id for one in again] == [answers[number].id for number in (1, 2, 3, 0)]
+        assert [one.call_item_id for one in answers] == [third.id, old.id, None, None]
+        names: dict[str, str] = {}
+        for one in sent:
+            names |= {made["id"]: made["function"]["name"] for made in one.get("tool_calls", ())}
+            assert one["role"] != "tool" or names[one["tool_call_id"]] == one["content"]
+        assert sorted(names.values()) == ["first", "second", "third"]
+        require_same_from_log(log, chat)
+        for copied in (ChatContext(chat.items), ChatContext.from_dict(chat.to_dict())):
+            assert copied.to_openai_messages() == sent
+
+    def test_a_decision_is_on_the_call_that_it_names(self, log: LiveLog) -> None:
+        """A rejected call gets its output, though a call with the same id stands before it."""
+        chat = begun(log, message("q"))
+        first, second = [chat.add_function_call(name, "{}", "c1") for name in ("first", "second")]
+        decided = chat.approvals.reject(second.id, by="mia")
+
+        assert decided.state == "rejected"
+        assert [one.item_id for answer in chat.pending_calls() for one in answer.calls] == [first.id]
 
     def test_outputs_that_are_refused(self, log: LiveLog) -> None:
         """A call that never was or that left the view, a view, another writer in between: and nothing is changed."""

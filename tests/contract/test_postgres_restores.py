@@ -105,6 +105,26 @@ def test_a_database_put_back_from_a_copy_of_it(pg_server: Server, pg_url: str) -
         assert texts(store.chat("a")) == ["four"]
 
 
+def test_a_copy_put_back_in_a_slice_that_is_shared(pg_url: str) -> None:
+    """Others have written there again, up to the same position: the ends that are read are not those of this log."""
+    place = Tables(pg_url)
+    with closing(PostgresLog(pg_url)) as log, closing(PostgresLog(pg_url)) as other:
+        for number in range(4):
+            append((log, other)[number % 2], f"chat:{number % 2}", said(number), root="r")
+        place.keep()
+        append(log, "chat:0", said(4))
+        place.put_back()
+        with closing(PostgresLog(pg_url)) as another:
+            append(another, "chat:1", said(5), said(6))
+
+        with pytest.raises(LogWentBackError) as caught:
+            append(log, "chat:0", said(7))
+
+        assert [one.reference for one in caught.value.lost] == ["chat:0@3"]
+        append(log, "chat:0", said(7), expected=2)
+        assert ids(log.read_events("chat:0")) == ["m0", "m2", "m7"]
+
+
 def test_a_copy_put_back_while_a_page_is_read(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is read again: events are not damaged because those before them went after they were read."""
     place = Tables(pg_url)

@@ -56,7 +56,15 @@ MESSAGE = st.builds(
     text_instructions=MAYBE,
 )
 CALL = st.builds(FunctionCalled, **_ITEM, name=WORD, arguments=TEXT, call_id=WORD, metadata=JSON_BYTES)
-OUTPUT = st.builds(FunctionReturned, **_ITEM, name=WORD, output=TEXT, call_id=WORD, is_error=st.booleans())
+OUTPUT = st.builds(
+    FunctionReturned,
+    **_ITEM,
+    name=WORD,
+    output=TEXT,
+    call_id=WORD,
+    is_error=st.booleans(),
+    call_item_id=st.none() | WORD,
+)
 HANDOFF = st.builds(HandedOff, **_ITEM, to_agent=WORD, from_agent=MAYBE, reason=MAYBE)
 TOOLS = st.none() | st.lists(WORD, max_size=3).map(tuple)
 CONFIG = st.builds(ConfigUpdated, **_ITEM, instructions=MAYBE, tools=TOOLS)

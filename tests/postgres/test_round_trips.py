@@ -4,9 +4,11 @@ import pytest
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.errors import ConcurrencyError
-from refold.domain.log.ports import Range
+from refold.domain.log.ports import NewEvents, Range
+from refold.infrastructure.log.postgres import planning
 from refold.infrastructure.log.postgres.log import PostgresLog
-from tests.contract.writing import append, new, said
+from refold.infrastructure.log.postgres.planning import QUIET_APPENDS
+from tests.contract.writing import append, check_order, everything, new, said
 from tests.domain.chat_events import OPENED
 from tests.domain.chat_events import said as message
 from tests.domain.fakes import handle_on, record
@@ -72,6 +74,65 @@ def test_a_refusal_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None
         append(watched, "chat:a", said(3), expected=1)
 
     assert (refused.value.actual, proxy.trips - before) == (3, 1)
+
+
+def test_a_shared_slice_takes_two(watched: PostgresLog, log: PostgresLog, proxy: Proxy) -> None:
+    """Once another process was seen to write there: one trip locks the slice and reads its end, one writes."""
+
+    def trips(*parts: NewEvents) -> int:
+        append(log, "chat:other", said(0))
+        before = proxy.trips
+        watched.append(parts).result()
+        return proxy.trips - before
+
+    assert trips(new("chat:a", said(3), expected=3)) == 4
+    assert trips(new("chat:a", said(4), expected=4)) == 2
+    assert trips(new("chat:a", *[said(number) for number in range(70)])) == 2
+    assert trips(new("chat:fork", said(5), expected=0)) == 2
+    assert trips(new("chat:a", said(6, "x" * 10_000))) == 2
+    assert trips(new("chat:a", said(7)), new("chat:fork", said(8))) == 2
+    check_order(everything(log))
+
+
+def test_a_refusal_in_a_shared_slice_takes_two(watched: PostgresLog, log: PostgresLog, proxy: Proxy) -> None:
+    """The one that names the version at which the other process left the stream."""
+    append(log, "chat:a", said(3))
+    append(watched, "chat:a", said(4))
+    append(log, "chat:a", said(5))
+    before = proxy.trips
+
+    with pytest.raises(ConcurrencyError) as refused:
+        append(watched, "chat:a", said(6), expected=5)
+
+    assert (refused.value.actual, proxy.trips - before) == (6, 2)
+    append(watched, "chat:a", said(6), expected=6)
+
+
+def test_a_slice_that_is_shared_no_more(watched: PostgresLog, log: PostgresLog, proxy: Proxy) -> None:
+    """When the other process has not written for a while, an append is one round trip again."""
+    append(log, "chat:a", said(3))
+    for number in range(QUIET_APPENDS + 1):
+        append(watched, "chat:a", said(number))
+    before = proxy.trips
+
+    append(watched, "chat:a", said(5))
+
+    assert proxy.trips - before == 1
+
+
+def test_streams_used_last_are_remembered(watched: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a process writes to more streams than it remembers, those that it has not used for long are looked up."""
+    monkeypatch.setattr(planning, "STREAMS_MAX", 3)
+    for name in ("b", "c", "d"):
+        append(watched, "chat:a", said(1))
+        append(watched, f"chat:{name}", said(1), expected=0)
+
+    def trips(stream: str) -> int:
+        before = proxy.trips
+        append(watched, stream, said(2))
+        return proxy.trips - before
+
+    assert [trips(f"chat:{name}") for name in ("a", "d", "c", "b")] == [1, 1, 1, 3]
 
 
 def test_a_first_append_takes_two(open_log: OpenLog, proxy: Proxy) -> None:

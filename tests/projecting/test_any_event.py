@@ -91,6 +91,7 @@ ADMITTED: dict[Any, Any] = {
     float: FLOATS,
     bool: st.booleans(),
     NoneType: st.none(),
+    bytes: st.binary(max_size=6) | st.just(b""),
     Span: SPANS,
 }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import psycopg
+import pytest
 
 import refold
 from refold.domain.content import Content
@@ -23,10 +25,11 @@ from refold.domain.window.events import WindowAdded, WindowOpened
 from refold.domain.words import WORDS_BYTES_MAX, parse_query, words_of
 from refold.infrastructure.log.postgres.append import TRIP_BYTES_MAX
 from refold.infrastructure.log.postgres.wire import Call
+from refold.infrastructure.projecting import store as rows
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.rows.postgres import TRIP_ROWS_MAX, _trips
 from refold.infrastructure.projecting.runner import ProjectionRunner
-from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.projecting.store import RANKED_CHARACTERS, MemoryProjectionStore
 from refold.projections.contract import SearchedRow, SearchQuery
 from refold.projections.search import SEARCH, Search, SearchHit, SearchRow, passage_of
 
@@ -145,6 +148,26 @@ def test_equal_ones_come_newest_first(store: refold.Store) -> None:
     told(store, *["the same"] * 5)
 
     assert [hit.version for hit in store.search("same", limit=4)] == [6, 5, 4, 3]
+
+
+def test_a_word_that_is_everywhere(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many of the newest items that have it are ranked, the same in every store, and no others are looked at."""
+    monkeypatch.setattr(rows, "CANDIDATES_MAX", 4)
+    told(store, "plum " * 9, *[f"a plum {number}" + " and more" * (number % 3) for number in range(6)], "plum plum")
+
+    assert [hit.version for hit in store.search("plum", limit=3)] == [9, 6, 7]
+    assert [hit.version for hit in store.search("plum", limit=8)] == [2, 9, 6, 3, 7, 4, 8, 5]
+    assert [hit.version for hit in store.search("a pl* 0")] == [3]
+
+
+def test_ranks_are_alike_everywhere(store: refold.Store) -> None:
+    """More often and among fewer words is better; a word behind the characters that are ranked still counts as one."""
+    told(store, "plum", "plum and plum", "plum with many other words", "word " * RANKED_CHARACTERS + "plum")
+
+    ranks = {hit.version: hit.rank for hit in store.search("plum")}
+
+    words = {2: 1, 3: 3, 4: 5, 5: RANKED_CHARACTERS // 5 + 1}
+    assert ranks == {version: (1 + (version == 3)) / (1 + math.log2(1 + count)) for version, count in words.items()}
 
 
 def test_large_texts(store: refold.Store) -> None:
@@ -282,13 +305,14 @@ def test_a_file_that_may_only_be_read(tmp_path: Path) -> None:
     for _ in range(2):
         with refold.open(path) as store:
             told(store, *TEXTS)
-            assert len(store.search("brown")) % 3 == 0
+            stored = store.search("brown", limit=ALL)
     size = path.stat().st_size
 
     with refold.open(path, read_only=True) as store:
         hits = store.search("brown", limit=ALL)
 
-    assert [hit.version for hit in hits] == [16, 15, 14, 4, 3, 2]
+    assert hits == stored
+    assert [hit.version for hit in hits] == [15, 14, 3, 2, 16, 4]
     assert path.stat().st_size == size
 
 

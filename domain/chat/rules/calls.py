@@ -14,7 +14,7 @@ from ..events import (
     FunctionCalled,
     FunctionReturned,
 )
-from ..pairing import Approval, start_of_answer
+from ..pairing import Approval, pair_calls, start_of_answer
 from ..state.arena import totals_of
 from ..state.sequence import Items
 from .commands import AnswerCall, DecideCall
@@ -31,10 +31,11 @@ class FoundCall(msgspec.Struct, frozen=True):
 
 def find_call(stream: str, name: str, items: Items) -> FoundCall:
     """
-    Return the call with a call id, else with an item id; of several the newest one that waits, else the newest one.
+    Return the call with a call id, else with an item id.
 
-    A call waits if it is in the view and has no output. The cost does not depend on the length of the context, unless
-    call ids repeat.
+    Of several, it is the one that an output with this call id would answer: of those that wait, the first of the newest
+    answer; if none waits, it is the newest. A call waits if it is in the view and has no output. The cost does not
+    depend on the length of the context, unless call ids repeat.
 
     Raises:
         NotFoundError: the context never held such a call.
@@ -50,8 +51,26 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
     ]
     if not calls:
         raise NotFoundError(f"{stream} has no call {name!r}: pending_calls() lists those that wait for an output")
-    waiting = [call for call in calls if call.output is None and items.shows(call.ordinal)]
-    return (waiting or calls)[-1]
+    waiting = {call.ordinal: call for call in calls if call.output is None and items.shows(call.ordinal)}
+    if len(waiting) < 2:
+        return next(iter(waiting.values()), calls[-1])
+    return waiting[_answered_by_place(items, name)]
+
+
+def _answered_by_place(items: Items, call_id: str) -> int:
+    """Return the ordinal of the waiting call that the next output with a call id answers, if it names none."""
+    output = FunctionReturned(id="", created_at=0.0, name="", output="", call_id=call_id)
+    return items.order()[pair_calls([*items, output]).call_of[len(items)]]
+
+
+def _output_of(call: FoundCall, output: FunctionReturned, items: Items) -> FunctionReturned:
+    """Return the output of a call that waits; it names the call's item if its place would mean another call."""
+    item = call.item
+    is_repeated = len(items.arena.with_call_id(item.call_id, items.reach)) > 1
+    is_other = is_repeated and _answered_by_place(items, item.call_id) != call.ordinal
+    return msgspec.structs.replace(
+        output, name=item.name, call_id=item.call_id, call_item_id=item.id if is_other else None
+    )
 
 
 def version_before(stream: str, name: str, items: Items) -> int:
@@ -92,7 +111,7 @@ def answer_call(command: AnswerCall, items: Items) -> list[FunctionReturned]:
         if known is not None and known.state == "changed":
             raise CallSettledError(stream, call_id, f"was changed by {known.by}: run it with the new arguments")
         raise CallSettledError(stream, call_id, f"left the view without an output: restore {call.item.id!r} first")
-    answered = msgspec.structs.replace(output, name=call.item.name, call_id=call_id)
+    answered = _output_of(call, output, items)
     require_ids((answered,))
     return [answered]
 
@@ -133,8 +152,7 @@ def decide_call(command: DecideCall, items: Items) -> list[ChatEvent]:
             return [CallApproved(call=ref, by=by, reason=reason)]
         case "rejected":
             assert command.output is not None, "a rejected call gets an output"
-            output = msgspec.structs.replace(command.output, name=call.item.name, call_id=call_id)
-            return [CallRejected(call=ref, by=by, reason=reason), output]
+            return [CallRejected(call=ref, by=by, reason=reason), _output_of(call, command.output, items)]
         case "changed":
             assert command.changed is not None, "a changed call has new arguments"
             return [_changed(call, command.changed, items, by, reason)]

@@ -142,7 +142,7 @@ class _Thread:
             if call.metadata:
                 uses.extend(_kept(call.metadata, "assistant"))
             uses.append({
-                "type": "tool_use", "id": call_id, "name": _sendable(call.name)[:NAME_LENGTH_MAX],
+                "type": "tool_use", "id": call_id, "name": function_name(call.name),
                 "input": arguments_of(call.arguments),
             })  # fmt: skip
             results.append({
@@ -168,6 +168,11 @@ class _Thread:
             return False
         messages.append({"role": "user", "content": [_text(DUMMY_LAST)]})
         return True
+
+
+def function_name(name: str) -> str:
+    """Return a name that the API accepts: 1 to 128 letters, digits, `_` and `-`; other characters become `_`."""
+    return _sendable(name)[:NAME_LENGTH_MAX]
 
 
 def _sendable(name: str) -> str:

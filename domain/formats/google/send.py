@@ -109,7 +109,7 @@ class _Thread:
         calls, responses = [], []
         named = set()
         for call, answer in batch:
-            call_id, name = self._ids.take(call.call_id), _sendable(call.name)
+            call_id, name = self._ids.take(call.call_id), function_name(call.name)
             part = {"function_call": {"id": call_id, "name": name, "args": arguments_of(call.arguments)}}
             if call.metadata and (signature := _own_signature(call)):
                 part[SIGNATURE] = signature  # type: ignore[assignment]  # a part is open JSON
@@ -138,7 +138,8 @@ class _Thread:
         return self._contents
 
 
-def _sendable(name: str) -> str:
+def function_name(name: str) -> str:
+    """Return a name that the API accepts: 1 to 64 letters, digits, `_`, `.`, `:` and `-`, a letter or `_` in front."""
     cleaned = _FOREIGN.sub("_", name)[:NAME_LENGTH_MAX]
     if cleaned and (cleaned[0].isalpha() or cleaned[0] == "_"):
         return cleaned

@@ -18,7 +18,7 @@ from ....domain.errors import StorageBusyError, StorageUnavailableError
 from ....domain.log.ports import NewEvents, Receipt
 from ..compression import Compression
 from ..records import Request
-from .cached_append import End, Ready, Row, ends_of, ready, received, rows_of, stream_rows_of
+from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready, received, rows_of, stream_rows_of
 from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, pause_before, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
@@ -62,7 +62,10 @@ class Interrupted(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A cached append that has sent the locks of its slices, but no events; the planned append continues from there."""
+    """
+    A cached append that has begun the transaction with the locks of its slices, and has sent no events; the planned
+    append continues from there.
+    """
 
 
 class Appender:
@@ -138,9 +141,11 @@ class Appender:
 
         with self._memory_at_stake(slices):
             failure = interrupted.failure if interrupted else None
-            if failure is None and all(number in self._memory.lanes for number in slices):
+            is_begun = isinstance(before, Begun)
+            # A prediction of the end of a shared slice would fail.
+            is_predicted = is_begun or self._memory.shared.keys().isdisjoint(slices)
+            if failure is None and is_predicted and all(number in self._memory.lanes for number in slices):
                 try:
-                    is_begun = isinstance(before, Begun)
                     answers = self._append_by_memory(sorted(slices), drafted, foresee, is_begun=is_begun)
                     if answers is not None:
                         return answers
@@ -150,7 +155,8 @@ class Appender:
 
     def append_cached(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | Begun | None:
         """
-        Append to streams of different slices in one round trip; None if the cached append cannot.
+        Append to streams of different slices in one round trip, or in two if another process writes there, too; None
+        if the cached append cannot.
 
         If it only began, or failed with a passing error, call `append` with its result.
 
@@ -158,19 +164,26 @@ class Appender:
             StorageError: as above.
         """
         self._settle_interrupted()
-        ends = ends_of(news, self._memory)
-        if ends is None:
+        guesses = guessed_slices(news, self._memory) if self._memory.shared else None
+        ends = None if guesses else ends_of(news, self._memory)
+        if ends is None and guesses is None:
             return None
+        slices = [*guesses.values()] if guesses else [end.slice for end in ends or ()]
         first_id = 0
         try:
             wire = self._database.writer()
             if wire is not self._wire:
                 return None
             self._is_at_stake = True
-            # The server takes the locks while the events are encoded here.
-            wire.send(BEGIN, *self._locks_and_looks(ends))
-            together = ready(news, ends, self._memory)
-            if together is None:
+            if ends is not None:
+                # The server takes the locks while the events are encoded here.
+                wire.send(BEGIN, *self._locks_and_looks(ends))
+            together = ready(news, self._memory, self._compression)
+            if guesses:
+                # Others wait for these locks, so the events are encoded before.
+                self._inquiry.read_ends(wire, guesses)
+                ends = ends_of(news, self._memory)
+            if together is None or ends is None:
                 return Begun()
             now = self._now()
             # A loop: a function call for each stream would cost more.
@@ -178,14 +191,19 @@ class Appender:
             for new in news:
                 count += len(new.events)
             first_id = self._ids.take(count, now)
-            rows = rows_of(together, first_id, now, self._compression)
-            wire.dispatch(*self._inserts(together, rows), COMMIT)
-            receipts = received(together, rows, self._memory)
+            placed = [*zip(together, ends, strict=True)]
+            rows = rows_of(placed, first_id, now)
+            wire.dispatch(*self._inserts(placed, rows), COMMIT)
+            receipts = received(placed, rows, self._memory)
             wire.conclude()
+        except StreamMovedError:
+            self._database.settle_writer()
+            self._is_at_stake = False
+            return None
         except BaseException as error:
-            return Interrupted(first_id, self._passing_quickly(error, [end.slice for end in ends]))
-        if self._memory.opened:
-            self._memory.keep([end.slice for end in ends])
+            return Interrupted(first_id, self._passing_quickly(error, slices))
+        if guesses or self._memory.opened:
+            self._memory.keep(slices)
         self._is_at_stake = False
         return receipts
 
@@ -196,9 +214,9 @@ class Appender:
             self._database.settle_writer()
             self._is_at_stake = False
 
-    def _inserts(self, all_events: Sequence[Ready], rows: Sequence[Row]) -> Iterator[Call]:
+    def _inserts(self, placed: ReadyAtEnds, rows: Sequence[Row]) -> Iterator[Call]:
         calls = inserts(self._prefix + "event", rows)
-        opened = stream_rows_of(all_events)
+        opened = stream_rows_of(placed)
         return chain(inserts(self._prefix + "stream", opened), calls) if opened else calls
 
     def _passing_quickly(self, error: BaseException, slices: Iterable[int]) -> psycopg.Error:
@@ -254,6 +272,8 @@ class Appender:
         """Return an error after which the locked append may succeed; raise any other."""
         if error.sqlstate in (STALE, *WORTH_RETRYING):
             # Only the memory of these slices is wrong.
+            if error.sqlstate == STALE:
+                self._memory.note_overtaken(slices)
             self._memory.forget(slices)
             return error
         self._memory.forget()
@@ -276,7 +296,7 @@ class Appender:
                 return None
             if not is_begun:
                 wire.send(BEGIN, *self._locks(slices), *self._looks(ends))
-            assert wire.is_under_way, "rows must not go out without their lock"
+            assert wire.is_in_transaction, "rows must not go out without their lock"
             orders = drafted()
             plan = Plan(self._memory, self._now(), self._compression)
             try:

@@ -39,13 +39,16 @@ class End(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Events for the cached append: the end of their stream, and the values to store."""
+    """Events for the cached append, and the values to store."""
 
     new: NewEvents
-    end: End
     payloads: list[bytes]
+    stored: list[bytes]
     metas: list[bytes | None]
     tags: list[bytes]
+
+
+ReadyAtEnds = Sequence[tuple[Ready, End]]
 
 
 def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
@@ -55,7 +58,7 @@ def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
     """
     ends: list[End] = []
     for new in news:
-        number = memory.slices.get(new.stream)
+        number = memory.slice_of(new.stream)
         if number is None:
             end = _beginning(new, memory)
             if end is None:
@@ -75,6 +78,21 @@ def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
     return ends if len(ends) == 1 or len({end.slice for end in ends}) == len(ends) > 0 else None
 
 
+def guessed_slices(news: Sequence[NewEvents], memory: Memory) -> dict[str, int] | None:
+    """
+    Return the slice of each of these streams, as far as is known; None if no other process writes there, or if the
+    cached append cannot write there: in a slice that is not remembered, or for an idempotency key.
+    """
+    guesses: dict[str, int] = {}
+    for new in news:
+        known = memory.slice_of(new.stream)
+        number = slice_of(new.root or new.stream) if known is None else known
+        if number not in memory.lanes or new.idempotency_key is not None or not (new.stream + new.root).isprintable():
+            return None
+        guesses[new.stream] = number
+    return None if memory.shared.keys().isdisjoint(guesses.values()) else guesses
+
+
 def _beginning(new: NewEvents, memory: Memory) -> End | None:
     """Return the end of a stream that is to be new; if its id is taken, the database refuses its row."""
     root = new.root or new.stream
@@ -89,57 +107,56 @@ def _beginning(new: NewEvents, memory: Memory) -> End | None:
     return None if lane is None else End(number, lane, StreamTip(lane.stream_key + 1))
 
 
-def ready(news: Sequence[NewEvents], ends: Sequence[End], memory: Memory) -> list[Ready] | None:
+def ready(news: Sequence[NewEvents], memory: Memory, compression: Compression) -> list[Ready] | None:
     """Return the input of the cached append; None if the events are not small, or a type of event is new."""
     together: list[Ready] = []
     size = 0
     try:
-        for new, end in zip(news, ends, strict=True):
+        for new in news:
             payloads = [admitted(event, new.stream) for event in new.events]
             metas = [encode_meta(meta) for meta in new.metas]
             tags = [memory.tags[tag_of(event)] for event in new.events]
             if len(metas) != len(payloads) or max(map(len, payloads), default=LARGE_TEXT_BYTES) >= LARGE_TEXT_BYTES:
                 return None
             size += sum(map(len, payloads))
-            together.append(Ready(new, end, payloads, metas, tags))
+            together.append(Ready(new, payloads, [*map(compression.shrink, payloads)], metas, tags))
     except (KeyError, ValueError, TypeError, OverflowError, LimitExceededError):
         return None
     # The events of a single stream are EVENTS_MAX at most, each smaller than LARGE_TEXT_BYTES.
     return together if len(together) == 1 or size <= BYTES_MAX else None
 
 
-def rows_of(together: Sequence[Ready], first_id: int, now: int, compression: Compression) -> list[Row]:
+def rows_of(placed: ReadyAtEnds, first_id: int, now: int) -> list[Row]:
     """Return the rows to write, stream after stream."""
     rows: list[Row] = []
-    for new, (number, lane, tip), payloads, metas, tags in together:
+    for (new, payloads, all_stored, metas, tags), (number, lane, tip) in placed:
         stream, version, place, digest = new.stream, tip.version or 0, lane.position, tip.digest
         recorded_at = lane.recorded_at = max(now, lane.recorded_at)
         where, key, time = int4(number), int4(tip.key), int8(recorded_at)
-        for meta, payload, packed, tag in zip(new.metas, payloads, metas, tags, strict=True):
+        for meta, payload, stored, packed, tag in zip(new.metas, payloads, all_stored, metas, tags, strict=True):
             version += 1
             place += 1
             digest = chain_digest(digest, stream, version, Position(number, place), recorded_at, meta, payload)
             event_id = first_id.to_bytes(16, "big")
-            stored = compression.shrink(payload)
             rows.append((where, key, int8(place), int4(version), tag, time, event_id, packed, stored, digest))
             first_id += 1
     return rows
 
 
-def stream_rows_of(together: Sequence[Ready]) -> list[StreamRow]:
+def stream_rows_of(placed: ReadyAtEnds) -> list[StreamRow]:
     """Return the rows of those streams that are new."""
     return [
-        (events.new.stream.encode(), int4(events.end.slice), int4(events.end.tip.key))
-        for events in together
-        if events.end.tip.version is None
+        (events.new.stream.encode(), int4(end.slice), int4(end.tip.key))
+        for events, end in placed
+        if end.tip.version is None
     ]
 
 
-def received(together: Sequence[Ready], rows: list[Row], memory: Memory) -> list[Receipt]:
+def received(placed: ReadyAtEnds, rows: list[Row], memory: Memory) -> list[Receipt]:
     """Return the receipts of events that are about to be recorded, and advance the memory as if they were."""
     receipts: list[Receipt] = []
     digests = iter([row[9] for row in rows])
-    for new, (number, lane, tip), *_ in together:
+    for (new, *_), (number, lane, tip) in placed:
         stream, version, place, recorded_at = new.stream, tip.version or 0, lane.position, lane.recorded_at
         if tip.version is None:
             memory.open(stream, number, tip)

@@ -7,7 +7,8 @@ rows that were written under that lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from ....domain.errors import DamagedError
@@ -15,7 +16,7 @@ from ..acknowledged import Witness
 from ..records import Known, Part, Placed
 from ..row_faults import digest_of_row, whole
 from .planning import Found, Memory, Order, SliceEnd, StreamTip
-from .wire import BEGIN, Call, Rows, Wire, int4
+from .wire import BEGIN, Call, Rows, Wire, int4, int8
 
 INT_MAX = (1 << 31) - 1
 
@@ -49,13 +50,19 @@ class _Question(NamedTuple):
 
 
 class _Statements(NamedTuple):
-    last: str = "SELECT position, recorded_at, digest FROM {p}event WHERE slice = $1 ORDER BY position DESC LIMIT 1"
-    stream_key: str = "SELECT coalesce(max(key), 0) FROM {p}stream WHERE slice = $1"
-    blob_key: str = "SELECT coalesce(max(key), 0) FROM {p}blob WHERE slice = $1"
-    place: str = "SELECT slice, key FROM {p}stream WHERE id = $1"
-    head: str = (
-        "SELECT version, digest FROM {p}event WHERE slice = $1"
-        " AND stream = (SELECT key FROM {p}stream WHERE id = $2 AND slice = $1) ORDER BY version DESC LIMIT 1"
+    # One statement each, because others wait for the lock meanwhile.
+    slice_end: str = (
+        "SELECT e.position, e.recorded_at, e.digest,"
+        " (SELECT digest FROM {p}event WHERE slice = $1 AND position = $2),"
+        " coalesce((SELECT max(key) FROM {p}stream WHERE slice = $1), 0),"
+        " coalesce((SELECT max(key) FROM {p}blob WHERE slice = $1), 0)"
+        " FROM (SELECT 1) AS one LEFT JOIN LATERAL (SELECT position, recorded_at, digest FROM {p}event"
+        " WHERE slice = $1 ORDER BY position DESC LIMIT 1) AS e ON true"
+    )
+    stream_end: str = (
+        "SELECT s.slice, s.key, e.version, e.digest FROM {p}stream AS s LEFT JOIN LATERAL (SELECT version, digest"
+        " FROM {p}event WHERE slice = $1 AND stream = s.key ORDER BY version DESC LIMIT 1) AS e ON s.slice = $1"
+        " WHERE s.id = $2"
     )
     digest: str = (
         "SELECT digest FROM {p}event WHERE slice = $1"
@@ -93,20 +100,37 @@ class Inquiry:
             LogWentBackError: an acknowledged event is missing.
             DamagedError: a slice has no row to lock.
         """
-        found, moved, changed = Found({}, {}), dict[str, int](), list[int]()
+        found = Found({}, {})
         guesses = {
             part.stream: self._memory.slices.get(part.stream, part.slice)
             for order in orders
             for part in order.request.parts
         }
+        self.read_ends(
+            wire, guesses, lambda: [self._about_order(order, guesses, found, look_for_ids) for order in orders]
+        )
+        return found
+
+    def read_ends(
+        self,
+        wire: Wire,
+        guesses: Mapping[str, int],
+        also: Callable[[], Iterable[Iterator[_Question]]] = lambda: (),
+    ) -> None:
+        """
+        Begin a transaction, lock the slices in which these streams are thought to be, and read where both end.
+
+        Raises:
+            StreamMovedError, LogWentBackError, DamagedError: as above.
+        """
+        moved, changed = dict[str, int](), list[int]()
         slices = sorted(set(guesses.values()))
         questions = [_Question(Call(self._lock, (int4(number),)), _requires_row(number)) for number in slices]
         for number in slices:
             questions += self._about_slice(number, changed)
         for stream, number in guesses.items():
-            questions += self._about_stream(stream, number, moved)
-        for order in orders:
-            questions += self._about_order(order, guesses, found, look_for_ids)
+            questions.append(self._about_stream(stream, number, moved))
+        questions += chain.from_iterable(also())
         _, *answers = wire.run(BEGIN, *(question.call for question in questions))
         for question, rows in zip(questions, answers, strict=True):
             question.take(rows)
@@ -116,68 +140,64 @@ class Inquiry:
             self._memory.forget(slices if changed else ())
             self._memory.slices.update(moved)
             raise StreamMovedError
-        return found
 
     def _about_slice(self, number: int, changed: list[int]) -> Iterator[_Question]:
         before = self._memory.lanes.get(number)
         witness = self._guard.witness(number) if self._guard and before is None else None
         lane = self._memory.lanes[number] = SliceEnd()
 
-        def take_last(rows: Rows) -> None:
-            if rows:
+        def take_end(rows: Rows) -> None:
+            ((position, recorded_at, digest, known, stream_key, blob_key),) = rows
+            if position is not None:
                 # The next positions, times and digests are counted on from these.
-                lane.position = whole(f"the last position of slice {number}", rows[0][0])
-                lane.recorded_at = whole(f"the time of position {number}.{lane.position}", rows[0][1])
-                lane.digest = digest_of_row(f"position {number}.{lane.position}", rows[0][2])
-            # Nobody wrote since, so the remembered streams of the slice are still right.
-            if before is not None and before.digest == lane.digest:
-                lane.tips, lane.blobs = before.tips, before.blobs
-            elif before is not None:
+                lane.position = whole(f"the last position of slice {number}", position)
+                lane.recorded_at = whole(f"the time of position {number}.{lane.position}", recorded_at)
+                lane.digest = digest_of_row(f"position {number}.{lane.position}", digest)
+            lane.stream_key = whole(f"the last key of a stream of slice {number}", stream_key, INT_MAX - 1)
+            lane.blob_key = whole(f"the last key of a text of slice {number}", blob_key)
+            if before is None:
+                return
+            if before.digest != (known or b""):
                 changed.append(number)
+            elif before.digest == lane.digest:
+                # Nobody wrote since, so the remembered streams of the slice are still right.
+                lane.tips, lane.blobs = before.tips, before.blobs
+                self._memory.note_quiet(number)
+            else:
+                self._memory.note_overtaken([number])
 
         def take_witness(rows: Rows) -> None:
             if self._guard and witness and [tuple(row) for row in rows] != [(witness.digest,)]:
                 raise self._guard.went_back(witness)
 
-        def take_stream_key(rows: Rows) -> None:
-            lane.stream_key = whole(f"the last key of a stream of slice {number}", rows[0][0], INT_MAX - 1)
-
-        def take_blob_key(rows: Rows) -> None:
-            lane.blob_key = whole(f"the last key of a text of slice {number}", rows[0][0])
-
-        where = (int4(number),)
-        yield _Question(Call(self._sql.last, where), take_last)
+        values: tuple[bytes, ...] = (int4(number), int8(before.position if before else 0))
+        yield _Question(Call(self._sql.slice_end, values), take_end)
         if witness is not None:
             values = (int4(number), witness.stream.encode(), int4(witness.version))
             yield _Question(Call(self._sql.digest, values), take_witness)
-        yield _Question(Call(self._sql.stream_key, where), take_stream_key)
-        yield _Question(Call(self._sql.blob_key, where), take_blob_key)
 
-    def _about_stream(self, stream: str, number: int, moved: dict[str, int]) -> Iterator[_Question]:
+    def _about_stream(self, stream: str, number: int, moved: dict[str, int]) -> _Question:
         lane, slices = self._memory.lanes[number], self._memory.slices
 
-        def take_place(rows: Rows) -> None:
+        def take_end(rows: Rows) -> None:
             slices.pop(stream, None)
-            for place, key in rows:
+            for place, key, version, digest in rows:
                 # The slices of other applications have their own numbers.
                 whole(f"the slice of {stream}", place, INT_MAX)
                 whole(f"the key of {stream}", key, INT_MAX)
-                if place == number:
-                    slices[stream] = number
-                    lane.tips.setdefault(stream, StreamTip(key))
-                else:
+                if place != number:
                     moved[stream] = place
-
-        def take_head(rows: Rows) -> None:
-            for version, digest in rows:
+                    continue
+                slices[stream] = number
+                tip = lane.tips.setdefault(stream, StreamTip(key))
+                if version is None:
+                    continue
                 whole(f"the last version of {stream}", version, INT_MAX - 1)
                 digest_of_row(f"event {stream}@{version}", digest)
-                tip = lane.tips[stream]
                 if (tip.version, tip.digest) != (version, digest):
                     lane.tips[stream] = StreamTip(tip.key, version, digest)
 
-        yield _Question(Call(self._sql.place, (stream.encode(),)), take_place)
-        yield _Question(Call(self._sql.head, (int4(number), stream.encode())), take_head)
+        return _Question(Call(self._sql.stream_end, (int4(number), stream.encode())), take_end)
 
     def _about_order(
         self, order: Order, guesses: dict[str, int], found: Found, look_for_ids: bool

@@ -12,6 +12,7 @@ written, and advances the memory as if they were. If they are not written, the c
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,6 +28,8 @@ from ..records import ANY, Appended, Draft, Known, Part, Placed, Request
 from .wire import Call, int4, int8
 
 STREAMS_MAX = 10_000
+# After this many appends in a row before which nobody else wrote to a slice, its end is predicted again.
+QUIET_APPENDS = 8
 BLOBS_MAX = 1_000
 ROWS_MAX = 64
 CHUNK_BYTES_MAX = 1 << 20
@@ -75,15 +78,36 @@ class SliceEnd:
 
 class Memory:
     """
-    The memory of one process: ends of slices, valid until another process writes there; slices of streams and tags,
-    valid for ever.
+    The memory of one process: ends of slices, valid until another process writes there; slices of streams, in the order
+    of their last use, and tags, valid for ever.
+
+    `shared` are the slices in which another process wrote lately, each with the number of appends since: their ends are
+    read under the lock instead of predicted.
     """
 
     def __init__(self) -> None:
         self.lanes: dict[int, SliceEnd] = {}
-        self.slices: dict[str, int] = {}
+        self.slices: OrderedDict[str, int] = OrderedDict()
         self.tags: dict[str, bytes] = {}
         self.opened: list[str] = []
+        self.shared: dict[int, int] = {}
+
+    def slice_of(self, stream: str) -> int | None:
+        """Return the slice of a stream that is remembered; the streams used last are remembered longest."""
+        number = self.slices.get(stream)
+        if number is not None:
+            self.slices.move_to_end(stream)
+        return number
+
+    def note_overtaken(self, slices: Iterable[int]) -> None:
+        """Remember that another process wrote to one of these slices."""
+        self.shared.update(dict.fromkeys(slices, 0))
+
+    def note_quiet(self, number: int) -> None:
+        """Remember that nobody else wrote to a slice since the last append here."""
+        quiet = self.shared.pop(number, QUIET_APPENDS) + 1
+        if quiet < QUIET_APPENDS:
+            self.shared[number] = quiet
 
     def open(self, stream: str, number: int, tip: StreamTip) -> None:
         """Remember that a stream is about to be opened in a slice; its tip has the next key of the slice."""
@@ -105,6 +129,7 @@ class Memory:
         self.forget()
         self.slices.clear()
         self.tags.clear()
+        self.shared.clear()
 
     def keep(self, slices: Iterable[int]) -> None:
         """Remember that the plans for these slices are written."""
@@ -114,9 +139,10 @@ class Memory:
             # Not earlier: a plan needs the texts that were found for it, and those it placed itself.
             if lane is not None and len(lane.blobs) > BLOBS_MAX:
                 lane.blobs.clear()
-        if len(self.slices) > STREAMS_MAX:
-            self.lanes.clear()
-            self.slices.clear()
+        while len(self.slices) > STREAMS_MAX:
+            stream, number = self.slices.popitem(last=False)
+            if number in self.lanes:
+                self.lanes[number].tips.pop(stream, None)
 
     def tip_of(self, part: Part) -> StreamTip | None:
         """Return the end of a part's stream."""

@@ -91,6 +91,11 @@ class Wire:
         """Whether a trip was begun and is not finished."""
         return bool(self._owed)
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction was begun, or the trip that begins it."""
+        return bool(self._owed) or self._pgconn.transaction_status == TransactionStatus.INTRANS
+
     def run(self, *calls: Call) -> list[Rows]:
         """
         Run statements in one round trip and return the rows of each.

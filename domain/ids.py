@@ -18,6 +18,7 @@ from .errors import InvalidInputError
 from .positions import Moment
 
 SLICES = 1024
+VERSION_MAX = (1 << 31) - 1
 VERSION = re.compile(r"[+-]?[0-9]{1,18}")
 # The percent sign itself, `@`, the second of two dots, and control characters: ids cannot contain these (see
 # `stream_id`).
@@ -80,7 +81,8 @@ def require_reference(reference: object, what: str) -> str:
     """
     stream, _, version = require_unicode(reference, what).rpartition("@")
     kind, context_id = split_stream_id(stream)
-    is_numbered = version.isascii() and version.isdigit() and int(version[:18]) > 0
+    # Longer digits are not converted: Python refuses some thousands of them with an error of its own.
+    is_numbered = version.isascii() and version.isdigit() and 0 < int(version[:18]) <= VERSION_MAX
     if not (kind and is_numbered) or _fault_of(context_id):
         raise InvalidInputError(
             f"{what} is {reference!r}, which names no event: give a recorded event, or its reference like 'chat:a@3'"

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from .errors import DamagedError, InvalidInputError
-from .log.admission import VERSION_MAX, StreamName, VersionNumber
+from .ids import VERSION_MAX
+from .log.admission import StreamName, VersionNumber
 
 OWN = ""
 NUMBER_BITS_MAX = 56

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Home
-from ..domain.errors import InvalidInputError, NotFoundError
+from ..domain.errors import InvalidInputError, NotFoundError, StorageUnavailableError
 from ..domain.ids import decoded_id
 from ..domain.memory.memory import Memory
 from ..domain.memory.records import MemoryRecord
@@ -28,10 +28,21 @@ class SqliteMemoryStore(Memory):
     A memory in a file, which is an ordinary store: `refold.open(path).memory()` reads the same records.
 
     `":memory:"` lives as long as its process.
+
+    Raises:
+        StorageUnavailableError: the file is no store; a file of the seed is named, and the way to take it over.
     """
 
     def __init__(self, *, path: str | Path) -> None:
-        self._store = open_store(path)
+        try:
+            self._store = open_store(path)
+        except StorageUnavailableError as error:
+            if not _has_old_records(path):
+                raise
+            raise StorageUnavailableError(
+                f"{path} holds the records of an older memory: open a new file, and take them over with "
+                f"import_agent_memory(memory, {str(path)!r})"
+            ) from error
         home = Home(self._store.log, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=False)
         super().__init__(home)
 
@@ -58,6 +69,18 @@ class SqliteMemoryStore(Memory):
         return {decoded_id(row.id): row.items for row in rows if row.kind == "memory" and row.items}
 
 
+def _has_old_records(path: str | Path) -> bool:
+    try:
+        with closing(_read_only(Path(path))) as connection:
+            return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'agent_memory'").fetchone())
+    except (sqlite3.Error, OSError, ValueError):
+        return False
+
+
+def _read_only(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+
+
 def import_agent_memory(memory: Memory, path: str | Path) -> int:
     """
     Remember the records of an old file, which has a table `agent_memory`, and return how many there were.
@@ -73,7 +96,7 @@ def import_agent_memory(memory: Memory, path: str | Path) -> int:
     if not file.is_file():
         raise NotFoundError(f"there is no file {file}")
     try:
-        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(_read_only(file)) as connection:
             rows = connection.execute(OLD_RECORDS).fetchall()
         records = [_old_record(*row) for row in rows]
     except (sqlite3.Error, ValidationError, ValueError, TypeError, RecursionError) as error:

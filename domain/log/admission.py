@@ -22,14 +22,13 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import msgspec
 
 from ..errors import DamagedError, InvalidInputError, RefoldError
-from ..ids import require_name, split_stream_id, stream_id
+from ..ids import VERSION_MAX, require_name, split_stream_id, stream_id
 from .envelope import encode_payload
 
 # To read one level, Python uses several of the nested calls that it allows.
 JSON_DEPTH_MAX = 100
 # The sum of eight million events, each with at most this total, stays within 64 bits.
 TOTAL_MAX = 1 << 40
-VERSION_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << 63) - 1
 # Some projections make a row for each item, in one transaction.
 NAMED_ITEMS_MAX = 1_000_000

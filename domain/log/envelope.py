@@ -171,8 +171,8 @@ def acting(
     Set the actor, the trace and the cause of all events that are recorded within the block.
 
     An inner block takes the values that it does not set from the outer one. `because` is a recorded event, or its
-    reference `stream@version`, also of another store. The values follow the flow of control, also through `await`
-    (contextvars).
+    reference `stream@version`, also of another store: so nobody looks whether the event exists. The values follow the
+    flow of control, also through `await` (contextvars).
 
     Raises:
         InvalidInputError: the actor or the trace is no text, or `because` has not the form of a reference.

@@ -101,6 +101,7 @@ KEYS = [
     *wrong("which names no event", "refold.acting(because='a ticket').__enter__()"),
     *wrong("which names no event", "refold.acting(because='chat:talk@0').__enter__()"),
     *wrong("which names no event", "refold.acting(because='talk@1').__enter__()"),
+    *wrong("which names no event", "refold.acting(because='chat:talk@2147483648').__enter__()"),
     *wrong("because is 5", "refold.acting(because=5).__enter__()"),
     *wrong("the actor is 5", "refold.acting(actor=5).__enter__()"),
 ]

@@ -1,6 +1,7 @@
 """Memories in a store, in a file of their own, and taken into a store."""
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,7 +11,13 @@ import pytest
 
 import refold
 from refold import Store
-from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundError, StorageClosedError
+from refold.domain.errors import (
+    ConcurrencyError,
+    InvalidInputError,
+    NotFoundError,
+    StorageClosedError,
+    StorageUnavailableError,
+)
 from refold.domain.memory import memory as memories
 from refold.domain.memory.memory import InMemoryMemoryStore, Memory
 from refold.domain.memory.records import MemoryKind, MemoryRecord, MemoryStore
@@ -235,6 +242,20 @@ async def test_old_files_are_imported(tmp_path: Path) -> None:
     assert {one.timestamp.isoformat() for one in found} == {EARLY}
     assert (await memory.get(scope="v", key="k")).value == "new"  # type: ignore[union-attr]
     assert path.read_bytes() == before
+
+
+def test_an_old_file_is_no_memory_yet(tmp_path: Path) -> None:
+    """It stays as it is, and the error names the call that takes it over; another program's file is only refused."""
+    old, other = old_file(tmp_path / "old.db", ("a", "k", "1", "semantic", "[]", EARLY, EARLY)), tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE other (id)")
+    before = old.read_bytes()
+
+    with pytest.raises(StorageUnavailableError, match=re.escape(f"import_agent_memory(memory, {str(old)!r})")):
+        SqliteMemoryStore(path=old)
+    with pytest.raises(StorageUnavailableError, match="another program"):
+        SqliteMemoryStore(path=other)
+    assert old.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ from .rules.commands import (
 from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
 from .state.fold import ChatState, tool_definitions
+from .state.loading import new_at
 from .state.sequence import Items
 from .stream import MessageStream
 from .summarising import (
@@ -482,9 +483,7 @@ class ChatContext(ChatView["ChatContext"]):
     ) -> Outcome:
         for item in items:
             require_time(item.created_at, f"created_at of item {item.id!r}")
-        # Ids from outside may be in use already. Reading the state loads it, so that the decider can check.
-        _ = self._writer.state
-        command = AddItems(self._writer.place.stream, tuple(items))
+        command = AddItems(self._writer.place.stream, tuple(items), new_at=new_at(self._writer, items))
         return self._writer.execute(command, call=call, expected_version=expected_version, idempotency_key=key)
 
     def _add(
@@ -496,10 +495,8 @@ class ChatContext(ChatView["ChatContext"]):
         made_up: tuple[str, ...] = MADE_UP,
     ) -> Item:
         is_fresh = "id" in made_up
-        if not is_fresh:
-            # The caller chose the id: see `_record_items`.
-            _ = self._writer.state
-        command = AddItems(self._writer.place.stream, (event,), fresh=is_fresh)
+        unused_at = -1 if is_fresh else new_at(self._writer, [event])
+        command = AddItems(self._writer.place.stream, (event,), fresh=is_fresh, new_at=unused_at)
         outcome = self._writer.execute(
             command,
             call=lambda: ("add", as_given(event, *made_up)),

@@ -234,7 +234,8 @@ class Journal(View[S]):
         known = self._state
         if known is None:
             # Another thread may have dropped the state since its owner read it; a fresh command does not need it.
-            needs_state = self._version > 0 and not getattr(command, "fresh", False)
+            is_fresh = getattr(command, "fresh", False) or getattr(command, "new_at", None) == self._version
+            needs_state = self._version > 0 and not is_fresh
             known = self.state if needs_state else self.decider.initial_state
         decided = tuple(self.decider.decide(command, known))
         if not decided:

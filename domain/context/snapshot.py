@@ -26,7 +26,6 @@ DIGEST_BYTES = 16
 COMMON = (
     "refold.domain.context.snapshot",
     "refold.domain.named_events",
-    "refold.domain.ordered_map",
     "refold.domain.spans",
 )
 
@@ -94,8 +93,12 @@ class Packing(Generic[State]):
 
     def keep(self, log: Log, stream: str, state: State, end: StreamEnd) -> None:
         """Let a log keep a snapshot of the state at the end of a stream."""
-        if self._code:
-            log.keep_snapshot(stream, Snapshot(end.version, end.digest, self._code, self._pack(state)).packed(stream))
+        self.keep_body(log, stream, self._pack(state), end)
+
+    def keep_body(self, log: Log, stream: str, body: bytes, end: StreamEnd) -> None:
+        """Let a log keep a snapshot of a state that is packed already."""
+        if self._code and end.digest:
+            log.keep_snapshot(stream, Snapshot(end.version, end.digest, self._code, body).packed(stream))
 
     def fitting(self, log: Log, stream: str) -> Snapshot | None:
         """Return the snapshot of a stream if this code made it, of events that the log has; else None."""

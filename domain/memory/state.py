@@ -187,7 +187,9 @@ def unpacked(log: Seen, stream: str, data: bytes) -> MemoryState:
     )
 
 
-PACKING = Packing(packed, unpacked, "refold.domain.memory.state", "refold.domain.memory.events")
+PACKING = Packing(
+    packed, unpacked, "refold.domain.ordered_map", "refold.domain.memory.events", "refold.domain.memory.state"
+)
 
 
 def changes_of(events: Sequence[RecordedEvent], scope: str, key: str | None) -> list[MemoryChange]:

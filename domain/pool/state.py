@@ -236,7 +236,14 @@ def unpacked(log: Seen, stream: str, data: bytes) -> ContainerState:
     )
 
 
-PACKING = Packing(packed, unpacked, "refold.domain.pool.state", "refold.domain.pool.events", "refold.domain.pool.items")
+PACKING = Packing(
+    packed,
+    unpacked,
+    "refold.domain.ordered_map",
+    "refold.domain.pool.events",
+    "refold.domain.pool.items",
+    "refold.domain.pool.state",
+)
 
 
 def ref_of(birth: str, stream: str) -> Ref:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from ...domain.chat.rules.decide import CHAT
+from ...domain.chat.state.loading import HELD_IDS
 from ...domain.context.decider import Decider, trusted
+from ...domain.context.snapshot import Packing
 from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
 from ...domain.log.ports import LiveLog
 from ...domain.memory.rules import MEMORIES
@@ -20,8 +23,13 @@ from ..projecting.store import ProjectionStore, kept_by
 from .event_check import PAGE_EVENTS, EventCheck, Problem, Report, damage_of
 
 T = TypeVar("T")
-# The kinds of contexts that have snapshots.
-DECIDERS: dict[str, Decider[Any]] = {"queue": QUEUES, "pool": POOLS, "memory": MEMORIES}
+# The kinds of contexts that have snapshots: how they are folded, and packed.
+PACKED: dict[str, tuple[Decider[Any], Packing[Any] | None]] = {
+    "chat": (CHAT, HELD_IDS),
+    "queue": (QUEUES, QUEUES.packing),
+    "pool": (POOLS, POOLS.packing),
+    "memory": (MEMORIES, MEMORIES.packing),
+}
 
 
 def verify(
@@ -143,18 +151,18 @@ def _wrong_snapshots(log: LiveLog, *, repair: bool) -> Iterator[Problem]:
         yield Problem("snapshot", "all", f"{damage.what}: {damage.reason}")
         return
     for stream in streams:
-        decider = DECIDERS.get(stream.partition(":")[0])
-        if decider is None or decider.packing is None:
+        decider, packing = PACKED.get(stream.partition(":")[0], (None, None))
+        if decider is None or packing is None:
             continue
         try:
-            found = decider.packing.fitting(log, stream)
+            found = packing.fitting(log, stream)
             if found is None:
                 continue
             state = _state_at(log, stream, decider, found.version)
-            if decider.packing.is_of(found, state):
+            if packing.is_of(found, state):
                 continue
             if repair:
-                decider.packing.keep(log, stream, state, found.end)
+                packing.keep(log, stream, state, found.end)
         except Exception as error:
             damage = damage_of(error, f"the snapshot of {stream}")
             yield Problem("snapshot", stream, f"{damage.what}: {damage.reason}")

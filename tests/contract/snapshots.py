@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.context import journal, view
 from refold.domain.context.decider import Decider
 from refold.domain.context.snapshot import Snapshot
 from refold.domain.context.view import Place, View
-from refold.domain.errors import LogWentBackError
+from refold.domain.errors import DuplicateItemError, LogWentBackError
 from refold.domain.log.ports import LiveLog, StreamEnd
 from refold.domain.memory.rules import MEMORIES
 from refold.domain.pool.items import ContextItem
@@ -167,6 +168,49 @@ class SnapshotsContract:
         found = Snapshot.unpacked(queue.stream_id, log.snapshot(queue.stream_id))
         assert found is not None
         assert found.version == queue.version
+
+    async def test_items_are_added_to_a_chat_that_is_not_read(self, log: LiveLog) -> None:
+        """A snapshot of the ids that it held shows that an item is new; any doubt reads the chat, as without one."""
+        store = Store(log, MemoryProjectionStore())
+        messages = [ChatMessage(role=ChatRole.USER, content=[str(number)]) for number in range(200)]
+        store.chat("c").add_items(messages[:40])
+        assert log.snapshot("chat:c") is None
+        store.chat("c").add_items(messages[40:41])
+        assert log.snapshot("chat:c") is not None
+
+        for number in range(41, 80):
+            chat = store.chat("c")
+            chat.add_items(messages[number : number + 1])
+            assert not chat._journal.is_loaded
+        kept = Snapshot.unpacked("chat:c", log.snapshot("chat:c"))
+        assert kept is not None
+        assert kept.version > 70
+
+        chat = store.chat("c")
+        assert chat.add_items([messages[5]]) == []
+        other = ChatMessage(id=messages[77].id, role=ChatRole.USER, content=["another"])
+        with pytest.raises(DuplicateItemError):
+            store.chat("c").add_items([messages[90], other])
+        fork = store.chat("c").fork("side")
+        fork.add_items([messages[100]])
+        await store.chat("c").merge(fork)
+        assert store.chat("c").add_items([messages[100]]) == []
+        assert [item.id for item in store.chat("c").items] == [one.id for one in (*messages[:80], messages[100])]
+        assert store.verify().problems == ()
+
+    async def test_an_item_that_another_writer_adds_meanwhile(self, log: LiveLog) -> None:
+        """What was new at a version is looked at again behind it: the same item is not there twice."""
+        store = Store(log, MemoryProjectionStore())
+        messages = [ChatMessage(role=ChatRole.USER, content=[str(number)]) for number in range(60)]
+        store.chat("c").add_items(messages[:50])
+        store.chat("c").add_items([messages[50]])
+        one, other, third = store.chat("c"), store.chat("c"), store.chat("c")
+        one.add_items([messages[51]])
+
+        assert other.add_items([messages[51]]) == []
+        assert third.add_items(messages[51:53]) == [third.items[-1]]
+        assert [item.id for item in other.items] == [message.id for message in messages[:52]]
+        assert [item.id for item in third.items] == [message.id for message in messages[:53]]
 
 
 class KeptSnapshotsContract:

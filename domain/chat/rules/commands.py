@@ -30,11 +30,17 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class AddItems(msgspec.Struct, frozen=True):
-    """Put items at the end, in this order, all or none; `fresh` means that their ids were generated for this call."""
+    """
+    Put items at the end, in this order, all or none.
+
+    `fresh` means that their ids were generated for this call; `new_at` is a version at which the chat never held any of
+    them, so that the state of that version need not be read.
+    """
 
     stream: str
     items: tuple[ChatItemEvent, ...]
     fresh: bool = False
+    new_at: int = -1
 
 
 class AnswerCall(msgspec.Struct, frozen=True):

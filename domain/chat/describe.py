@@ -186,7 +186,7 @@ def _merged(event: Merged) -> Change:
 
     def words(_: object) -> str:
         if event.how == "summary":
-            return f"{source}, {named(event.told)} told by a summary"
+            return f"{source}, {named(event.told)} in a summary"
         return joined([
             source,
             "its result" if event.how == "result" else "",

@@ -110,20 +110,20 @@ def metrics_of(given: Mapping[str, Any] | None = None, usage: object = None, **n
         InvalidInputError: a count is not a number from 0 to COUNT_MAX, the model no text, or the cost no amount.
     """
     counts = _plain(usage)
-    told: dict[str, Any] = {name: counts.pop(name) for name in ("model", "cost") if name in counts}
-    told |= {name: named.pop(name) for name in ("model", "cost") if named.get(name) is not None}
+    about: dict[str, Any] = {name: counts.pop(name) for name in ("model", "cost") if name in counts}
+    about |= {name: named.pop(name) for name in ("model", "cost") if named.get(name) is not None}
     counts |= {name: count for name, count in named.items() if count is not None}
     for name, count in counts.items():
         if name in Usage.__struct_fields__ and not (type(count) is int and 0 <= count <= COUNT_MAX):
             raise InvalidInputError(f"{name} is {count!r}: it is a number of tokens, from 0 to {COUNT_MAX:,}")
-    if not isinstance(told.get("model", ""), str):
-        raise InvalidInputError(f"model is {told['model']!r}: it is the name of a model")
-    if "cost" in told:
-        cost = _cost(told["cost"])
+    if not isinstance(about.get("model", ""), str):
+        raise InvalidInputError(f"model is {about['model']!r}: it is the name of a model")
+    if "cost" in about:
+        cost = _cost(about["cost"])
         if cost is None:
-            raise InvalidInputError(f"cost is {told['cost']!r}: it is in US dollars, from 0 to {COUNT_MAX // NANOS:,}")
-        told["cost"] = float(cost)
-    return {**(given or {}), **told, **({"usage": counts} if counts else {})} or None
+            raise InvalidInputError(f"cost is {about['cost']!r}: it is in US dollars, from 0 to {COUNT_MAX // NANOS:,}")
+        about["cost"] = float(cost)
+    return {**(given or {}), **about, **({"usage": counts} if counts else {})} or None
 
 
 def _plain(usage: object) -> dict[str, Any]:

@@ -75,6 +75,6 @@ def _signature_schema(function: Any) -> Mapping[str, Any]:
         return TypeAdapter[Any](function).json_schema()
     except (PydanticUserError, NameError, TypeError) as error:
         raise InvalidInputError(
-            f"the parameters of {function!r} cannot be told to a model: annotate them with plain types, "
+            f"the parameters of {function!r} cannot be described to a model: annotate them with plain types, "
             "or give its _tool_info a parameters_schema"
         ) from error

@@ -121,4 +121,4 @@ def _report(chat: ChatContext, version: int, before: int, as_json: bool) -> None
     if last and not as_json:
         click.echo(f"  {one_line(body_of(last.item))}")
     if not made and not undone:
-        note("there is nothing to tell before the turns that stay: nothing was changed")
+        note("there is nothing to summarize before the turns that are kept: nothing was changed")

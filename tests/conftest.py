@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict
 
 import refold
+from tests.support import citus
 from tests.support.effort import IS_DEEP
 from tests.support.postgres import MissingServerError, Server, running_server
 
@@ -65,14 +66,23 @@ def _ready_template(pg_server: Server) -> Iterator[str]:
 
 
 @pytest.fixture
-def ready_pg_url(pg_server: Server, _ready_template: str) -> Iterator[str]:
+def ready_pg_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a database with Refold's tables and nothing in them: a copy takes less time than making them."""
-    with pg_server.database(_ready_template) as url:
+    if citus.CLUSTER_URL:
+        with citus.cluster_database() as url:
+            yield url
+        return
+    server, template = (request.getfixturevalue(name) for name in ("pg_server", "_ready_template"))
+    with server.database(template) as url, citus.rules_kept():
         yield url
 
 
 @pytest.fixture
-def pg_url(pg_server: Server) -> Iterator[str]:
-    """The URL of a fresh, empty database, dropped after the test."""
-    with pg_server.database() as url:
+def pg_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a fresh, empty database, dropped after the test; on a cluster, tables are there and distributed."""
+    if citus.CLUSTER_URL:
+        with citus.cluster_database() as url:
+            yield url
+        return
+    with request.getfixturevalue("pg_server").database() as url, citus.rules_kept():
         yield url

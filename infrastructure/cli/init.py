@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
 from ..databases import location_of, open_database
+from ..projecting.builtin import PROJECTIONS
 from .args import database, shown
 
 
 @click.command("init")
 @click.option("--reopen", is_flag=True, help="Take events again after `refold copy --move`.")
+@click.option("--citus", is_flag=True, help="Distribute the tables over the servers of a Citus cluster.")
 @database
-def command(reopen: bool, location: str) -> None:
+def command(reopen: bool, citus: bool, location: str) -> None:
     """
     Make the tables of a database, or bring those of an older Refold forward.
 
     Programs do so themselves when they open a store; here it is done by somebody who may, at a time of their choice.
     """
-    log, _ = open_database(location_of(location))
-    try:
-        if reopen and hasattr(log, "reopen"):
-            log.reopen()
-    finally:
-        log.close()
+    found = location_of(location)
+    if citus and not found.startswith("postgresql://"):
+        raise click.UsageError("--citus needs a database at postgresql://...", click.get_current_context())
+    log, rows = open_database(found)
+    with closing(log):
+        # What only logs in a database can do, or only those on PostgreSQL, is not in the ports of all logs.
+        if reopen:
+            getattr(log, "reopen", int)()
+        if citus:
+            rows.distribute()  # type: ignore[attr-defined]
+        getattr(rows, "prepare", list)(PROJECTIONS)
     click.echo(f"{shown(location)} is ready")

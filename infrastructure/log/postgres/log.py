@@ -32,7 +32,7 @@ from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
 from .planning import Answer
 from .read import VERSION_MAX, Pager, PostgresPartition, Reader
-from .schema import prepare_schema
+from .schema import distribute, prepare_schema
 from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire, int4, int8
 
 PAGE_ROWS = 256
@@ -161,7 +161,9 @@ class PostgresLog:
         self._snapshots = _Snapshots(self.database)
         self._waiting = WaitingSnapshots(self.database.where, self._snapshots.store, lambda: self.news.count)
         try:
-            self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create))
+            self.is_distributed = self.database.reading(
+                lambda wire: prepare_schema(wire, self.database.where, create=create)
+            )
             self._dictionaries.use_newest()
             self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
         except BaseException:
@@ -289,6 +291,11 @@ class PostgresLog:
     def draft(self, tag: str, meta: Meta, payload: bytes) -> Draft:
         """Return an event, given by its payload, in the form that `copy_in` takes."""
         return draft_of(tag, meta, payload, self._compression)
+
+    def distribute(self) -> None:
+        """Distribute the tables over the servers of a Citus cluster, co-located by slice."""
+        self.database.reading(lambda wire: distribute(wire, self.database.where))
+        self.is_distributed = True
 
     def retire(self) -> None:
         """

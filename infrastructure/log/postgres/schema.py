@@ -3,10 +3,15 @@ The tables: created at the first use, recognised afterwards.
 
 They are created in one transaction. Two processes may do so at once: one of them creates the first table, and the other
 finds all tables created.
+
+On Citus, a table whose primary key has the slice is distributed by it, all of them in the same way: so one server has
+all of a slice. The others have few rows or few changes; each server has a copy of them.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from importlib import resources
 
 import psycopg
@@ -14,6 +19,11 @@ import psycopg
 from ....domain.errors import StorageUnavailableError
 from ....domain.ids import SLICES
 from .wire import BEGIN, COMMIT, Call, Wire
+
+BY_SLICE = re.compile(r"slice int PRIMARY KEY|PRIMARY KEY \(slice\b")
+# Statements about a whole table may follow changes of single rows in a transaction only in this mode.
+SEQUENTIAL = Call("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
+NOT_YET = " WHERE NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = '{name}'::regclass)"
 
 # 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
 # are those of version 1.
@@ -28,9 +38,11 @@ TAKEN = ("42P07", "42710", "23505")
 MAY_NOT_WRITE = ("25006", "42501")
 
 
-def prepare_schema(wire: Wire, where: str, *, create: bool) -> None:
+def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
     """
     Make sure that the connection's current schema holds a log that this version understands; upgrade an older one.
+
+    Returns whether its tables are distributed over the servers of a Citus cluster.
 
     Raises:
         StorageUnavailableError: there is no log and `create` is false, it is from a newer Refold, or tables of another
@@ -38,18 +50,18 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> None:
     """
     taken = ""
     for _ in range(CREATE_ATTEMPTS_MAX):
-        version = _version(wire)
+        version, is_distributed = _version(wire)
         if version is not None:
             if version > SCHEMA_VERSION:
                 raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
             if version < SCHEMA_VERSION:
                 _bring_forward(wire)
-            return
+            return is_distributed
         if not create:
             raise StorageUnavailableError(f"there is no log in {where}: check the name, or import into it")
         try:
             wire.run(BEGIN, *_creation(), COMMIT)
-            return
+            return False
         except psycopg.Error as error:
             if error.sqlstate not in TAKEN:
                 raise
@@ -84,9 +96,43 @@ def _bring_forward(wire: Wire) -> None:
         wire.settle()
 
 
-def _version(wire: Wire) -> int | None:
-    ((table,),) = wire.run(Call("SELECT to_regclass('refold_meta')::text"))[0]
+def _version(wire: Wire) -> tuple[int | None, bool]:
+    """Return the version of the tables, None if there are none, and whether they are distributed."""
+    places = Call("SELECT to_regclass('refold_meta')::text, to_regclass('pg_dist_partition')::text")
+    ((table, catalogue),) = wire.run(places)[0]
     if table is None:
-        return None
-    rows = wire.run(Call("SELECT value FROM refold_meta WHERE name = 'schema_version'"))[0]
-    return int(rows[0][0]) if rows else None
+        return None, False
+    version = Call("SELECT value FROM refold_meta WHERE name = 'schema_version'")
+    is_distributed = Call("SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'event'::regclass")
+    rows, *distributed = wire.run(version, is_distributed) if catalogue else wire.run(version)
+    return int(rows[0][0]) if rows else None, any(distributed)
+
+
+def distribute(wire: Wire, where: str) -> None:
+    """
+    Distribute the tables of a log over the servers of a Citus cluster, with the rows that they have.
+
+    Raises:
+        StorageUnavailableError: the database has no Citus.
+    """
+    if wire.run(Call("SELECT to_regclass('pg_dist_partition')::text"))[0] == [(None,)]:
+        raise StorageUnavailableError(f"there is no Citus in {where}: let its owner run CREATE EXTENSION citus")
+    wire.run(BEGIN, SEQUENTIAL, *_distribution(), COMMIT)
+
+
+def _distribution() -> Iterator[Call]:
+    for statement in schema_statements():
+        words = statement.split()
+        if words[:2] == ["CREATE", "TABLE"]:
+            yield distribution(words[2]) if BY_SLICE.search(statement) else _copied_everywhere(words[2])
+
+
+def distribution(table: str) -> Call:
+    """Return the statement that distributes a table by its slice, unless that was done."""
+    beside = "none" if table == "slice_lock" else "slice_lock"
+    make = f"SELECT create_distributed_table('{table}', 'slice', colocate_with := '{beside}')::text"
+    return Call(make + NOT_YET.format(name=table))
+
+
+def _copied_everywhere(table: str) -> Call:
+    return Call(f"SELECT create_reference_table('{table}')::text" + NOT_YET.format(name=table))

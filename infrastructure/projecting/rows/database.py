@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, starmap
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -43,13 +43,13 @@ from ..store import (
 
 # The names in braces differ between databases and between projections. Placeholders are in the order of their numbers,
 # each once, since SQLite gets them without numbers: Python 3.12.0 to 3.12.3 warn of numbered ones.
-SELECT = "SELECT {columns} FROM {table} WHERE {scope}"
+SELECT = "SELECT {columns} FROM {table} WHERE {rows}"
 ALL_ROWS = SELECT + "TRUE ORDER BY key"
-ROWS_OF_KEYS = SELECT + "key IN ({marks})"
+ROWS_OF_KEYS = SELECT + "{of_key}key IN ({marks})"
 ROWS_UNDER = SELECT + "key >= $1 AND key < $2 ORDER BY key"
 PAGE = SELECT + "key > $1{conditions} ORDER BY key LIMIT {limit}"
-COUNT = "SELECT count(*) FROM {table} WHERE {scope}TRUE"
-PUT_ROWS = "INSERT INTO {table} ({key}{names}) VALUES {rows} ON CONFLICT ({key}key) DO UPDATE SET {changes}"
+COUNT = "SELECT count(*) FROM {table} WHERE {rows}TRUE"
+PUT_ROWS = "INSERT INTO {table} ({key}{names}) VALUES {values} ON CONFLICT ({key}key) DO UPDATE SET {changes}"
 CHECKPOINT = "SELECT moment FROM checkpoint WHERE {scope}projection = $1 AND version = {version}"
 LOCKED_CHECKPOINT = CHECKPOINT + "{lock}"
 ADD_CHECKPOINT = "{add} INTO checkpoint VALUES ({first}$1, {version}, $2)"
@@ -78,7 +78,7 @@ class Dialect:
     How a database stores rows, checkpoints and notes.
 
     If tables have a column `slice`, then `scope`, `first` and `key` are this column in a condition, in a new row and
-    in a key.
+    in a key. `rows` is the condition for rows of projections; if those are spread, `slice_of_key` gives their slices.
     """
 
     mark: str
@@ -88,6 +88,8 @@ class Dialect:
     scope: str = ""
     first: str = ""
     key: str = ""
+    rows: str = ""
+    slice_of_key: Callable[[str], bytes] | None = None
     # Whether each version of a projection has a table of its own; if not, a newer version takes over the table.
     keeps_versions: bool = False
     # Whether all values of a column have its type.
@@ -135,14 +137,11 @@ class Dialect:
 @lru_cache(maxsize=512)
 def _put_rows(dialect: Dialect, count: int, name: str, version: int, row: type[msgspec.Struct]) -> str:
     names = list(row.__struct_fields__)
-    numbers = iter(range(1, count * len(names) + 1))
-    rows = [", ".join(f"${next(numbers)}" for _ in names) for _ in range(count)]
+    # Where rows are spread, the slice is the first of a row's values.
+    first, width = ("", len(names) + 1) if dialect.slice_of_key else (dialect.first, len(names))
+    rows = [", ".join(f"${row * width + place}" for place in range(1, width + 1)) for row in range(count)]
     changes = ", ".join(f'"{one}" = excluded."{one}"' for one in names if one != "key")
-    more = {
-        "names": _quoted(names),
-        "rows": ", ".join(f"({dialect.first}{one})" for one in rows),
-        "changes": changes,
-    }
+    more = {"names": _quoted(names), "values": ", ".join(f"({first}{one})" for one in rows), "changes": changes}
     return _text(dialect, PUT_ROWS, tuple(more.items()), name, version, row)
 
 
@@ -156,7 +155,7 @@ def _text(
     version: int = 0,
     row: type[msgspec.Struct] = msgspec.Struct,
 ) -> str:
-    pieces = {piece: getattr(dialect, piece) for piece in ("scope", "first", "key", "add", "lock")}
+    pieces = {piece: getattr(dialect, piece) for piece in ("scope", "first", "key", "rows", "add", "lock")}
     text = sql.format(
         table=dialect.table_of(name, version),
         # With the table before it: SQLite reads a quoted name of a column that is not there as a text.
@@ -207,7 +206,7 @@ Work = Callable[[Transaction], Iterable[Statement] | None]
 class DatabaseProjectionStore(ProjectionStore):
     """One table per projection, with a column per field of its rows; a table of checkpoints, and one of notes."""
 
-    sql: ClassVar[Dialect]
+    sql: Dialect
 
     @abstractmethod
     def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
@@ -286,8 +285,11 @@ class DatabaseProjectionStore(ProjectionStore):
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         statements = []
         for some in in_lots(sorted(keys), self.sql.rows_at_once):
-            marks = ", ".join(f"${number}" for number, _ in enumerate(some, 1))
-            statements.append(self.sql.statement(ROWS_OF_KEYS, *some, of=projection, marks=marks))
+            slices = [*map(self.sql.slice_of_key, some)] if self.sql.slice_of_key else []
+            marks = [f"${number}" for number, _ in enumerate((*some, *slices), 1)]
+            of_key = f"slice IN ({', '.join(marks[len(some) :])}) AND " if slices else ""
+            more = {"marks": ", ".join(marks[: len(some)]), "of_key": of_key}
+            statements.append(self.sql.statement(ROWS_OF_KEYS, *some, *slices, of=projection, **more))
         found = self._ask(projection, *statements)
         return {row.key: row for row in self._rows(projection, chain.from_iterable(found))}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from struct import Struct
 from typing import Any
@@ -18,12 +19,14 @@ import msgspec
 from psycopg import errors
 
 from ....domain.errors import DamagedError
+from ....domain.ids import slice_of
 from ....domain.log.envelope import RecordedEvent
 from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.postgres.append import TRIP_BYTES_MAX
 from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
+from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
 from ..store import Checkpoint, candidates_max, floats_of, in_lots
@@ -58,6 +61,10 @@ COLUMNS = (
     "SELECT attname::text, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute"
     " WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped"
 )
+VIEWS = (
+    "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname ~ '^view_'"
+    " AND relnamespace = current_schema()::regnamespace"
+)
 DIGEST = "SELECT digest FROM event WHERE slice = $1 AND position = $2"
 ADD_NOTE = "INSERT INTO note VALUES (0, $1, $2) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $3 WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
@@ -65,7 +72,7 @@ DELETE_NOTE = "DELETE FROM note WHERE slice = 0 AND name = $1 AND value = $2 RET
 FIND = """
     SELECT {columns}
     FROM {table} AS r
-    WHERE r.slice = 0 AND {terms} @@ CAST(CAST($1 AS text) AS tsquery)
+    WHERE {rows}{terms} @@ CAST(CAST($1 AS text) AS tsquery)
         AND NOT EXISTS (
             SELECT FROM jsonb_array_elements_text(CAST(CAST($2 AS text) AS jsonb)) AS phrase
             WHERE strpos(' ' || r.words || ' ', phrase) = 0)
@@ -77,11 +84,32 @@ FIND = """
 float8 = Struct("!d").pack
 
 
+def _slice_of_key(key: str) -> bytes:
+    return int4(slice_of(_storable(key)))
+
+
+ONE_SERVER = Dialect(
+    mark="$",
+    types={int: "bigint", str: 'text COLLATE "C"', bytes: "bytea", float: "double precision"},
+    # In few sizes, so that each statement is prepared once. Single rows take the server twice the time.
+    rows_at_once=(64, 8, 1),
+    scope="slice = 0 AND ",
+    first="0, ",
+    key="slice, ",
+    rows="slice = 0 AND ",
+    keeps_versions=True,
+    is_typed=True,
+    lock=" FOR UPDATE",
+)
+CLUSTER = replace(ONE_SERVER, rows="", slice_of_key=_slice_of_key)
+
+
 class _Transaction:
     """A transaction that begins with its first statements, in the same round trip."""
 
-    def __init__(self, wire: Wire, *, is_begun: bool = False) -> None:
+    def __init__(self, wire: Wire, sql: Dialect, *, is_begun: bool = False) -> None:
         self._wire = wire
+        self._sql = sql
         self.is_begun = is_begun
 
     def ask(self, *statements: Statement) -> list[Any]:
@@ -91,9 +119,14 @@ class _Transaction:
         self.is_begun = True
         return self._wire.run(BEGIN, *calls)[1:]
 
+    def _row_values(self, row: Any) -> list[bytes | None]:
+        # Where rows are spread, the slice is the first value.
+        place = [self._sql.slice_of_key(row.key)] if self._sql.slice_of_key else []
+        return [*place, *_row_values(row)]
+
     def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
         try:
-            for trip in _trips(_puts(projection, [*map(_row_values, rows)])):
+            for trip in _trips(_puts(self._sql, projection, [*map(self._row_values, rows)])):
                 _sent(self._wire, trip)
         except (errors.DataError, errors.DatatypeMismatch) as error:
             # Rows have values that every column of their type takes, so the column was altered.
@@ -105,31 +138,22 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     """
     One table per projection and version.
 
-    One runner works on the whole log, so the rows and the checkpoint are all stored in slice 0.
+    One runner works on the whole log, so checkpoints and notes are stored in slice 0. On one server so are the rows,
+    which are then in the order of their keys; on a cluster each row is in a slice that its key decides.
     """
-
-    sql = Dialect(
-        mark="$",
-        types={int: "bigint", str: 'text COLLATE "C"', bytes: "bytea", float: "double precision"},
-        # In few sizes, so that each statement is prepared once. Single rows take the server twice the time.
-        rows_at_once=(64, 8, 1),
-        scope="slice = 0 AND ",
-        first="0, ",
-        key="slice, ",
-        keeps_versions=True,
-        is_typed=True,
-        lock=" FOR UPDATE",
-    )
 
     def __init__(self, log: PostgresLog) -> None:
         self._log = log
+        self.sql = CLUSTER if log.is_distributed else ONE_SERVER
         # The tables that this process has seen or made.
         self._made: set[str] = set()
 
     def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
         self._make_once("note", MAKE_NOTES)
-        found = self._log.database.reading(lambda wire: self._stored(_Transaction(wire, is_begun=True), *projections))
+        found = self._log.database.reading(
+            lambda wire: self._stored(_Transaction(wire, self.sql, is_begun=True), *projections)
+        )
         for projection, (_, is_stored) in zip(projections, found, strict=True):
             if not is_stored:
                 # Another process may have dropped its table, or put another in its place.
@@ -156,7 +180,8 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
         self._make_once("note", MAKE_NOTES)
         # On a connection of its own: writers of this process need not wait for rows.
-        return self._log.database.transacting(lambda wire: _carried_out(work, wire))
+        before = [Statement(SEQUENTIAL.sql)] if self._log.is_distributed else []
+        return self._log.database.transacting(lambda wire: _carried_out(work, _Transaction(wire, self.sql), before))
 
     def _locked(
         self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
@@ -181,6 +206,27 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     # Tables
 
+    def prepare(self, projections: Iterable[Projection]) -> None:
+        """Make the tables of projections, so that users who may make none can use them."""
+        for projection in projections:
+            self._make_table(projection)
+
+    def distribute(self) -> None:
+        """
+        Distribute the log over the servers of a cluster; rows of projections are dropped, and made anew when next used.
+        """
+        if self._log.is_distributed:
+            return
+        self._make_once("checkpoint", MAKE_CHECKPOINTS)
+        self._make_once("note", MAKE_NOTES)
+        views = [name for (name,) in self._log.database.ask(Call(VIEWS))[0]]
+        drops = (Call(f"DROP TABLE {name}") for name in views)
+        self._log.database.ask(BEGIN, Call("DELETE FROM checkpoint"), *drops, COMMIT)
+        self._log.distribute()
+        self._log.database.ask(BEGIN, SEQUENTIAL, distribution("checkpoint"), distribution("note"), COMMIT)
+        self.sql = CLUSTER
+        self._made.clear()
+
     def _make_table(self, projection: Projection) -> Sequence[Statement]:
         # Each process looks for the table only once.
         table = self.sql.table(projection)
@@ -196,7 +242,8 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         # Asked twice: another process may be dropping both the table and its checkpoint at this moment.
         if all(self._log.database.ask(is_gone)[0][0][0] for _ in range(2)):
             raise DamagedError(f"the table of {projection.name}", "it cannot be read (it is gone)", remedy=REBUILD)
-        self._make(Call(f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {types}, PRIMARY KEY (slice, key))"))
+        create = Call(f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {types}, PRIMARY KEY (slice, key))")
+        self._make(create, table)
         index_found = Call(f"SELECT 1 WHERE to_regclass('{table}_terms') IS NOT NULL")
         if is_searched and not self._log.database.ask(index_found)[0]:
             # Only run if the index is missing: even IF NOT EXISTS would wait for transactions that write rows.
@@ -209,15 +256,24 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def _make_once(self, name: str, call: Call) -> None:
         if name not in self._made:
-            self._make(call)
+            self._make(call, name)
             self._made.add(name)
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: Call, table: str | None = None) -> None:
+        calls = [call]
+        if table is not None and self._log.is_distributed:
+            calls = [BEGIN, SEQUENTIAL, call, distribution(table), COMMIT]
+
         def make(wire: Wire) -> None:
             try:
-                wire.run(call)
+                wire.run(*calls)
             except MADE_BY_ANOTHER:
                 wire.settle()
+            except errors.InsufficientPrivilege:
+                # Somebody else made the tables (`refold init`); this user may only use them.
+                wire.settle()
+                if table is None or wire.run(Call(f"SELECT to_regclass('{table}')::text"))[0] == [(None,)]:
+                    raise
 
         self._log.database.reading(make)
 
@@ -231,8 +287,9 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._made.discard(built)
         return [
             Statement(f"ALTER TABLE {built} RENAME TO {live}"),
-            # The key and the indexes are renamed as well: the next shadow needs their names.
-            Statement(f"ALTER TABLE {live} RENAME CONSTRAINT {built}_pkey TO {live}_pkey"),
+            # The key and the indexes are renamed as well: the next shadow needs their names. Citus renames no
+            # constraint, but with its index a key gets the other name, too.
+            Statement(f"ALTER INDEX {built}_pkey RENAME TO {live}_pkey"),
             *(Statement(f"ALTER INDEX IF EXISTS {built}_{one} RENAME TO {live}_{one}") for one in ("terms", "newest")),
         ]
 
@@ -246,7 +303,10 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
         sql = FIND.format(
-            table=self.sql.table(projection), columns=searched_columns(projection), terms=TERMS.format("r.")
+            table=self.sql.table(projection),
+            columns=searched_columns(projection),
+            terms=TERMS.format("r."),
+            rows=self.sql.rows and f"r.{self.sql.rows}",
         )
         lexemes = " & ".join(map(_lexemes, query.terms))
         phrases = json.dumps([term.pattern for term in query.terms if " " in term.words])
@@ -257,9 +317,10 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         """Return None: the server itself computes the index from the words of the rows."""
 
 
-def _carried_out(work: Work, wire: Wire) -> list[list[Values]] | None:
-    transaction = _Transaction(wire)
+def _carried_out(work: Work, transaction: _Transaction, before: Sequence[Statement]) -> list[list[Values]] | None:
     try:
+        if before:
+            transaction.ask(*before)
         last = work(transaction)
         if last is not None:
             return transaction.ask(*last, Statement(COMMIT.sql))[:-1]
@@ -267,7 +328,7 @@ def _carried_out(work: Work, wire: Wire) -> list[list[Values]] | None:
         # Both processes added the first row, such as a first checkpoint; a missing row cannot be locked.
         pass
     if transaction.is_begun:
-        wire.run(ROLLBACK)
+        transaction.ask(Statement(ROLLBACK.sql))
     return None
 
 
@@ -275,12 +336,12 @@ def _call(statement: Statement) -> Call:
     return Call(statement.sql, [_binary(value) for value in statement.values])
 
 
-def _puts(projection: Projection, rows: Sequence[list[bytes | None]]) -> Iterator[Call]:
+def _puts(dialect: Dialect, projection: Projection, rows: Sequence[list[bytes | None]]) -> Iterator[Call]:
     """Yield the statements that store rows, given by their values: many in one, unless that is too large for a trip."""
-    for lot in in_lots(rows, PostgresProjectionStore.sql.rows_at_once):
-        call = Call(PostgresProjectionStore.sql.put_rows(projection, len(lot)), [*chain.from_iterable(lot)])
+    for lot in in_lots(rows, dialect.rows_at_once):
+        call = Call(dialect.put_rows(projection, len(lot)), [*chain.from_iterable(lot)])
         if len(lot) > 1 and call.size > TRIP_BYTES_MAX:
-            yield from (Call(PostgresProjectionStore.sql.put_rows(projection, 1), one) for one in lot)
+            yield from (Call(dialect.put_rows(projection, 1), one) for one in lot)
         else:
             yield call
 
@@ -295,11 +356,15 @@ def _row_values(row: Any) -> list[bytes | None]:
 
 def _binary(value: int | float | str | bytes | None) -> bytes | None:
     if isinstance(value, str):
-        # A text column cannot hold a NUL, so it gets the symbol for NUL instead; the log keeps the NUL.
-        return value.replace("\0", "\u2400").encode()
+        return _storable(value).encode()
     if isinstance(value, int):
         return int8(value)
     return float8(value) if isinstance(value, float) else value
+
+
+def _storable(text: str) -> str:
+    # A text column cannot hold a NUL, so it gets the symbol for NUL instead; the log keeps the NUL.
+    return text.replace("\0", "\u2400")
 
 
 def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:

@@ -85,7 +85,7 @@ def describe(event: ChatEvent) -> Change:
     """Return the effect of an event on a chat."""
     match event:
         case MessageAdded() | FunctionCalled() | FunctionReturned() | HandedOff() | ConfigUpdated():
-            return Change(lambda _: said_by(event), is_born=True)
+            return Change(lambda _: said_by(event), adds_item=True)
         case Opened():
             about = {"user": event.user, "session": event.session, "agent": event.agent, "source": event.source}
             opened: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
@@ -107,9 +107,9 @@ def _edited(event: EditEvent) -> Change:
     left = left_by(event)
     match event:
         case ItemInserted(item=item):
-            return Change(lambda _: f"before {place_of(event.before)}: {_spoken(item)}", is_born=True)
+            return Change(lambda _: f"before {place_of(event.before)}: {_spoken(item)}", adds_item=True)
         case InstructionsReplaced(item=item, replaced=items):
-            return Change(lambda _: f"in the place of {named(items)}: {_spoken(item)}", left=left, is_born=True)
+            return Change(lambda _: f"in the place of {named(items)}: {_spoken(item)}", left=left, adds_item=True)
         case ItemsEvicted(items=items, how=how, reason=reason):
             by = f"by {how}" if how != "evict" else ""
             return Change(
@@ -135,7 +135,7 @@ def _edited(event: EditEvent) -> Change:
             )
         case Summarized(item=item, folded=items):
             by = f"by {event.model}" if event.model else ""
-            return Change(lambda _: f"{joined([named(items), by])}: {_spoken(item)}", left=left, is_born=True)
+            return Change(lambda _: f"{joined([named(items), by])}: {_spoken(item)}", left=left, adds_item=True)
         case SummaryUndone(items=items):
             return Change(
                 lambda _: f"{named(items)} back in the place of the summary {place_of(event.summary)}",
@@ -159,7 +159,7 @@ def _decided(event: ApprovalRequested | CallApproved | CallRejected | CallChange
             lambda _: f"{joined([named(event.replaced), by, because(event.reason)])}: {_spoken(event.item)}",
             facts=(fact,),
             left=left_by(event),
-            is_born=True,
+            adds_item=True,
             reason=joined([f"changed {by}", event.reason or ""]),
         )
     new = {ApprovalRequested: "requested", CallApproved: "approved", CallRejected: "rejected"}[type(event)]
@@ -175,7 +175,7 @@ def _forked(event: Forked) -> Change:
     return Change(
         lambda _: joined([f"from {source_of(event.parent, event.version)}", carried, config]),
         opened={"parent": f"{event.parent}@{event.version}", "how": event.how},
-        is_born=event.config is not None,
+        adds_item=event.config is not None,
     )
 
 
@@ -196,9 +196,9 @@ def _merged(event: Merged) -> Change:
         ])  # fmt: skip
 
     # With another agent's id the item is a new one, which this event created.
-    is_born = bool(event.agent_id and taken)
+    adds_item = bool(event.agent_id and taken)
     merged = Fact("merged", new=f"{event.source}@{event.version}")
-    return Change(words, facts=(merged,), is_born=is_born, came=() if is_born else taken)
+    return Change(words, facts=(merged,), adds_item=adds_item, came=() if adds_item else taken)
 
 
 def _resolved(event: ConflictResolved) -> Change:

@@ -69,7 +69,7 @@ class Change(msgspec.Struct, frozen=True):
     The changes by an event. Nothing is looked up for them: items are named as the event names them.
 
     `words` makes the sentence only on demand, since an audit of many events needs none. `opened` is what a context
-    began with; `settings` are the settings from this event on. With `is_born` the event is the origin of an item;
+    began with; `settings` are the settings from this event on. With `adds_item` the event is the origin of an item;
     `came` names the other items that were added or restored. An added item replaces the item `instead`, or the item of
     the same name where `is_by_name`. `reason` is why items were added or left.
     """
@@ -79,7 +79,7 @@ class Change(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     facts: tuple[Fact, ...] = ()
     left: Left | None = None
-    is_born: bool = False
+    adds_item: bool = False
     came: tuple[Span, ...] = ()
     instead: Ref | None = None
     is_by_name: bool = False

@@ -102,7 +102,7 @@ def one_of(*texts: str) -> _As:
     return _As(Literal[texts])
 
 
-class _Door(NamedTuple):
+class _Check(NamedTuple):
     """How events of one class are checked: the decoder of its double, and whether its events name items."""
 
     decode: Callable[[bytes], Any]
@@ -110,7 +110,7 @@ class _Door(NamedTuple):
 
 
 # Each append makes only this lookup; a class that is not here yet is added at its first event.
-_DOORS: dict[type, _Door] = {}
+_CHECKS: dict[type, _Check] = {}
 
 
 def admitted(event: Any, stream: str) -> bytes:
@@ -121,7 +121,7 @@ def admitted(event: Any, stream: str) -> bytes:
         InvalidInputError: no log accepts it; the message says why.
     """
     try:
-        decode, names_items = _DOORS.get(event.__class__) or _door_of(event.__class__)
+        decode, names_items = _CHECKS.get(event.__class__) or _check_of(event.__class__)
         payload = encode_payload(event)
         decode(payload)
         if names_items:
@@ -140,16 +140,16 @@ def require_few_named(event: Any) -> None:
     Raises:
         InvalidInputError: it names more than NAMED_ITEMS_MAX.
     """
-    door = _DOORS.get(event.__class__) or _door_of(event.__class__)
-    if door.names_items:
+    check = _CHECKS.get(event.__class__) or _check_of(event.__class__)
+    if check.names_items:
         _require_few(_items_named(event))
 
 
-def _door_of(event_type: type[msgspec.Struct]) -> _Door:
+def _check_of(event_type: type[msgspec.Struct]) -> _Check:
     hints = get_type_hints(event_type, include_extras=True)
     structs = (part for hint in hints.values() for part in _parts_of(hint) if _is_struct(part))
     names_items = any("ranges" in vars(part) for part in structs)
-    return _DOORS.setdefault(event_type, _Door(msgspec.msgpack.Decoder(_double_of(event_type)).decode, names_items))
+    return _CHECKS.setdefault(event_type, _Check(msgspec.msgpack.Decoder(_double_of(event_type)).decode, names_items))
 
 
 @cache

@@ -25,7 +25,7 @@ def describe(event: MemoryEvent) -> Change:
         case MemoryRemembered(key=key, value=value, replaced=old):
             instead = f", in the place of {place_of(old)}" if old else ""
             return Change(
-                lambda write: f"{key}{instead}: {text_of(value, write)}", left=left, is_born=True, instead=old
+                lambda write: f"{key}{instead}: {text_of(value, write)}", left=left, adds_item=True, instead=old
             )
         case MemoryForgotten(items=items, reason=reason):
             return Change(lambda _: joined([named(items, "record"), because(reason)]), left=left, reason=reason)

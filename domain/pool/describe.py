@@ -76,13 +76,13 @@ def describe(event: ContainerEvent) -> Change:
             return Change(
                 lambda _: f"{event.id}, in the place of {place_of(old)}: {event.description or ''}",
                 left=left,
-                is_born=True,
+                adds_item=True,
                 instead=old,
             )
         case PoolAdded():
-            return Change(lambda _: f"{event.id}: {event.description or ''}", is_born=True)
+            return Change(lambda _: f"{event.id}: {event.description or ''}", adds_item=True)
         case AddedEvent(content=content):
-            return Change(lambda write: text_of(content, write), is_born=True)
+            return Change(lambda write: text_of(content, write), adds_item=True)
         case EvictedEvent(items=items, reason=reason):
             why = REASONS.get(reason, because(reason))
             return Change(lambda _: joined([named(items), sized(event.change), why]), left=left, reason=reason)

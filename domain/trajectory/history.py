@@ -216,8 +216,8 @@ def compared(before: Trajectory, after: Trajectory) -> TrajectoryDiff:
     new = {node.birth: node for node in after.nodes.values()}
     # Two nodes may have the same name at different times, so nodes are compared by their origins.
     name_now = {node.name: new[birth].name if birth in new else node.name for birth, node in old.items()}
-    old_edges, new_edges = _edges_by_births(before), _edges_by_births(after)
-    old_pointers, new_pointers = _pointers_by_births(before), _pointers_by_births(after)
+    old_edges, new_edges = _edges_by_origin(before), _edges_by_origin(after)
+    old_pointers, new_pointers = _pointers_by_origin(before), _pointers_by_origin(after)
     return TrajectoryDiff(
         nodes_added=tuple(node.name for node in _only_in_first(new, old)),
         nodes_removed=tuple(node.name for node in _only_in_first(old, new)),
@@ -241,12 +241,12 @@ def _only_in_first(first: Mapping[Any, T], second: Mapping[Any, T]) -> list[T]:
     return [value for key, value in first.items() if key not in second]
 
 
-def _edges_by_births(graph: Trajectory) -> dict[tuple[str, str, str, bool], TrajectoryEdge]:
+def _edges_by_origin(graph: Trajectory) -> dict[tuple[str, str, str, bool], TrajectoryEdge]:
     birth = {name: node.birth for name, node in graph.nodes.items()}
     return {(birth[edge.source], birth[edge.target], edge.type, edge.leads_back): edge for edge in graph.edges}
 
 
-def _pointers_by_births(graph: Trajectory) -> dict[str, str]:
+def _pointers_by_origin(graph: Trajectory) -> dict[str, str]:
     return {graph.nodes[name].birth: name for name in graph.pointers}
 
 

@@ -50,12 +50,12 @@ def describe(event: WindowEvent) -> Change:
         case WindowOpened() | WindowSettingsChanged():
             return _set(event)
         case WindowAdded():
-            return Change(lambda _: f"{event.key}: {event.value}", is_born=True)
+            return Change(lambda _: f"{event.key}: {event.value}", adds_item=True)
         case WindowReplaced(old=old):
             return Change(
                 lambda _: f"{event.key}, in the place of {named(old)}: {event.value}",
                 left=left,
-                is_born=True,
+                adds_item=True,
                 instead=next(refs_of(old), None),
             )
         case WindowDropped():

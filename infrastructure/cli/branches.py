@@ -36,7 +36,16 @@ from .args import (
 from .args import reference as parse_reference
 from .changes import Changed, after, note, report
 from .completion import named_contexts
-from .containers import born, changed, container_in, departures_of, made_room, named_shapes, past_container, totals_of
+from .containers import (
+    changed,
+    container_in,
+    departures_of,
+    items_in,
+    made_room,
+    named_shapes,
+    past_container,
+    totals_of,
+)
 from .render import one_line
 
 FORKED = ("chat", "queue", "pool")
@@ -184,8 +193,8 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     events = changed(target, lambda state: merging.prepare(target, state))
     merged = [event for event in events if isinstance(event, MergedEvent)]
     conflicts = [event for event in events if isinstance(event, PoolConflictResolved)]
-    taken = born(target, [span for one in merged for span in one.taken])
-    dropped = born(target, [span for one in merged for span in one.dropped])
+    taken = items_in(target, [span for one in merged for span in one.taken])
+    dropped = items_in(target, [span for one in merged for span in one.dropped])
     evicted, tokens = made_room(target, events), totals_of(taken).tokens
     shape = {
         "source": {"context": source.id, "version": source.version},

@@ -28,7 +28,7 @@ from ...domain.pool.rules import Add, Command, Evict, Remove, Restore
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
-from ..queries.origins import births
+from ..queries.origins import first_events
 from ..store import Store
 from .args import (
     Reference,
@@ -141,16 +141,16 @@ def _places(stream: str, name: str) -> list[Ref]:
     return [Ref(int(version), one) for one in streams]
 
 
-def born(container: Container[Any], spans: Iterable[Span]) -> list[Held]:
+def items_in(container: Container[Any], spans: Iterable[Span]) -> list[Held]:
     """Return the items that events of a container name, read from the events that first recorded them."""
     refs = [ref.within(container.stream_id) for ref in refs_of(spans)]
-    found = births(container.log, refs)
+    found = first_events(container.log, refs)
     return [Held(ref, found[ref].event) for ref in refs]
 
 
 def made_room(container: Container[Any], events: Iterable[Event]) -> list[Held]:
     """Return the items that these events evicted to make room."""
-    return born(container, [span for event in events if isinstance(event, EvictedEvent) for span in event.items])
+    return items_in(container, [span for event in events if isinstance(event, EvictedEvent) for span in event.items])
 
 
 def departures_of(container: Container[Any]) -> Departures:

@@ -25,7 +25,7 @@ from ...domain.pool import state as containers
 from ...domain.spans import Ref
 from ...domain.totals import Totals
 from ...domain.trajectory.identity import run_id_of
-from ..queries.origins import Item, births
+from ..queries.origins import Item, first_events
 from ..store import Store
 from .args import Reference, stream_of
 from .render import Entry
@@ -80,7 +80,7 @@ class SeenChat:
 
     def _entries(self, items: Items, ordinals: Sequence[int]) -> list[Entry]:
         refs = [items.ref(ordinal).within(self.stream) for ordinal in ordinals]
-        born = births(self.log, refs)
+        born = first_events(self.log, refs)
         return [
             Entry(
                 items.arena.items[ordinal],
@@ -169,7 +169,7 @@ class SeenFolded:
 
     def _entries(self, items: Sequence[tuple[Ref, Item]]) -> list[Entry]:
         refs = [ref.within(self.stream) for ref, _ in items]
-        born = births(self.log, refs)
+        born = first_events(self.log, refs)
         return [Entry(item, born[ref], self.stream) for (_, item), ref in zip(items, refs, strict=True)]
 
 
@@ -241,7 +241,7 @@ class SeenWindow(SeenFolded):
         left = [(one.born, Departure(one.how, one.reason, one.version)) for one in departures.evicted()]
         left += [(one.born, Departure("drop", one.reason, one.version)) for one in departures.dropped()]
         refs = [Ref.parse(born) for born, _ in left]
-        born = births(self.log, refs)
+        born = first_events(self.log, refs)
         return [Gone(ref, born[ref].event, how) for ref, (_, how) in zip(refs, left, strict=True)]
 
 

@@ -14,7 +14,7 @@ from ...domain.memory.events import MemoryForgotten, MemoryRemembered, MemoryRes
 from ...domain.memory.memory import MemoryScope
 from ...domain.memory.records import MemoryKind, MemoryRecord
 from ...domain.spans import Ref, refs_of
-from ..queries.origins import Item, births
+from ..queries.origins import Item, first_events
 from ..store import Store
 from .args import (
     Reference,
@@ -158,7 +158,7 @@ def _changed(
         if isinstance(recorded.event, kind)
         for ref in refs_of(recorded.event.items)
     ]
-    born = births(store.log, refs)
+    born = first_events(store.log, refs)
     named = [named_shape(ref, shown.stream_id, born[ref].event.key) for ref in refs]
     report(shown, f"{counted(len(refs), 'record')} {done}", {"items": named}, as_json=as_json)
     if not refs:

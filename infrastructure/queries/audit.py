@@ -48,7 +48,7 @@ from ...projections.intervals import STILL_THERE
 from ..log.codec import tag_of
 from ..plain_data import plain_fields, plain_item
 from .intervals import Interval
-from .origins import Item, births, causes_of, id_of, named_so
+from .origins import Item, causes_of, first_events, id_of, named_so
 
 if TYPE_CHECKING:
     from ...domain.trajectory.run import Run
@@ -142,7 +142,7 @@ class _ItemTrail:
                     yield AuditEntry(recorded, ref, id_of(item), old=item, reason=change.reason)
         by_name = {id_of(item): ref for ref, item in self._there.items()} if change.is_by_name else {}
         coming = list(refs_of(change.came)) if change.came else []
-        if change.is_born:
+        if change.adds_item:
             coming.append(own)
             if isinstance(recorded.event, Item):
                 # The event itself is the item, so the log need not be read for it.
@@ -216,7 +216,7 @@ def chat_items(log: Log, stream: str, version: int) -> Items:
 
 
 def _origins_read(log: Log, refs: Sequence[Ref]) -> Mapping[Ref, Item]:
-    born = births(log, refs)
+    born = first_events(log, refs)
     return {ref: born[ref].event for ref in refs}
 
 
@@ -225,8 +225,8 @@ def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Entries:
     saying = [stay for stay in stays if stay.role in INSTRUCTION_ROLES or stay.type == CONFIG]
     coming, leaving = _by_version(saying, "v0"), _by_version(saying, "v1")
     versions = sorted({*coming, *leaving} - {STILL_THERE})
-    recorded = births(log, [Ref(version, stream) for version in versions])
-    born = births(log, {Ref.parse(stay.birth) for stay in saying})
+    recorded = first_events(log, [Ref(version, stream) for version in versions])
+    born = first_events(log, {Ref.parse(stay.birth) for stay in saying})
     items = {stay.birth: added_item(born[Ref.parse(stay.birth)].event) for stay in saying}
     there: dict[int, Interval] = {}
     before: dict[str, Any] = {}
@@ -333,7 +333,7 @@ class _RunTrail:
         born = ref.within(recorded.stream)
         if born not in self._names:
             # A node of an earlier round.
-            self._names[born] = runs.name_of(births(self._log, [born])[born].event)
+            self._names[born] = runs.name_of(first_events(self._log, [born])[born].event)
         return self._names[born]
 
 

@@ -27,7 +27,7 @@ from ...projections.transitions import TRANSITIONS, TransitionRow, changes_prefi
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
 from .audit import AuditEntry
-from .origins import births
+from .origins import first_events
 
 
 class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -229,7 +229,7 @@ def is_node_name(text: str) -> bool:
 def node_changes(log: Log, name: str, told: Sequence[AttributeTransition]) -> list[AuditEntry]:
     """Return the result of `audit_node` as audit entries, each with the event that made the change."""
     refs = [Ref.parse(one.reference) for one in told]
-    recorded = births(log, refs)
+    recorded = first_events(log, refs)
     return [_change(name, one, recorded[ref]) for one, ref in zip(told, refs, strict=True)]
 
 

@@ -42,7 +42,7 @@ def event_at(log: Log, stream: str, version: int) -> RecordedEvent | None:
     return found[0] if found else None
 
 
-def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
+def first_events(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
     """Return the events that first recorded items, given by references with streams."""
     # Imported here, because it imports a compressor, which the help of commands does not need.
     from ..log.records import batches
@@ -70,7 +70,7 @@ def causes_of(log: Log, events: Iterable[RecordedEvent]) -> dict[str, tuple[str,
     for _ in range(CAUSES_MAX):
         if not unknown:
             break
-        found = births(log, unknown.values())
+        found = first_events(log, unknown.values())
         cause_of |= {name: found[ref].meta.causation if ref in found else None for name, ref in unknown.items()}
         unknown = _unknown(cause_of)
     return {reference: _chain(reference, cause_of) for reference in asked}

@@ -64,14 +64,14 @@ def encoded(text: bytes) -> str:
 
 
 MESSAGE, EVICTED, FORKED = 2, 5, 6
-DOOR = "line {}: an event .* of '{}' cannot be stored"
+REFUSED = "line {}: an event .* of '{}' cannot be stored"
 DOCTORED: dict[str, tuple[int, Callable[[Line], Line], str]] = {
-    "totals": (EVICTED, lambda line: event(line, change=[2**63 - 1] * 3), DOOR.format(6, "chat:a")),
-    "a number": (FORKED, lambda line: event(line, change=[2**64, 0, 0]), DOOR.format(7, "chat:b")),
-    "a negative number": (FORKED, lambda line: event(line, change=[-(2**63) - 1, 0, 0]), DOOR.format(7, "chat:b")),
-    "a role": (MESSAGE, lambda line: event(line, role="robot"), DOOR.format(3, "chat:a")),
-    "bytes in JSON": (MESSAGE, lambda line: event(line, extra=encoded(b'{"\xff')), DOOR.format(3, "chat:a")),
-    "no JSON": (MESSAGE, lambda line: event(line, metrics=encoded(b'{"a":')), DOOR.format(3, "chat:a")),
+    "totals": (EVICTED, lambda line: event(line, change=[2**63 - 1] * 3), REFUSED.format(6, "chat:a")),
+    "a number": (FORKED, lambda line: event(line, change=[2**64, 0, 0]), REFUSED.format(7, "chat:b")),
+    "a negative number": (FORKED, lambda line: event(line, change=[-(2**63) - 1, 0, 0]), REFUSED.format(7, "chat:b")),
+    "a role": (MESSAGE, lambda line: event(line, role="robot"), REFUSED.format(3, "chat:a")),
+    "bytes in JSON": (MESSAGE, lambda line: event(line, extra=encoded(b'{"\xff')), REFUSED.format(3, "chat:a")),
+    "no JSON": (MESSAGE, lambda line: event(line, metrics=encoded(b'{"a":')), REFUSED.format(3, "chat:a")),
     "a lineage": (FORKED, lambda line: event(line, lineage=[["chat:a", 9]]), "version 9 of chat:a"),
     "another lineage": (FORKED, lambda line: event(line, lineage=[]), "chat:b that do not fit.*lineage"),
     "letters": (MESSAGE, lambda line: {**line, "event": "\u00e9"}, "line 3: "),

@@ -96,7 +96,7 @@ ADMITTED: dict[Any, Any] = {
 }
 
 
-# What no door looked at: numbers out of all bounds, bytes that are no JSON, texts that are no names.
+# Fields that nothing checked: numbers out of all bounds, bytes that are no JSON, texts that are no names.
 ANY_BYTES = st.binary(max_size=6) | st.sampled_from([b"{", b'{"a":NaN}', b"[" * 2_000, b'"\\ud800"', b"7", b"1e999"])
 ANY_NUMBER = st.integers(-(2**63), 2**64 - 1) | st.sampled_from([0, -1, 2**31, 2**63])
 UNCHECKED: dict[Any, Any] = {
@@ -409,7 +409,7 @@ def test_what_begins_with_each_other(store: refold.Store, tmp_path: Path) -> Non
 
 
 def test_more_items_than_can_be(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event that names two thousand million of them past the door is set aside, and not gone through."""
+    """An event that names two thousand million of them unchecked is set aside, and not gone through."""
     for module in (memory_log, drafting):
         monkeypatch.setattr(module, "admitted", lambda event, _: encode_payload(event))
     span = Span.of_ranges("chat:b", [range(1, 2**31)])

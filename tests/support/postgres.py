@@ -36,6 +36,7 @@ unix_socket_permissions = 0700
 fsync = {fsync}
 synchronous_commit = on
 max_connections = 200
+max_prepared_transactions = 20
 timezone = 'UTC'
 """
 

@@ -7,7 +7,6 @@ own connections; writer and readers do not wait for each other.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -30,6 +29,7 @@ from ..row_faults import RETIRED, empty_key, nameless_type
 from .append import Appender, Begun, Interrupted
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
+from .ends import Ends
 from .planning import Answer
 from .read import VERSION_MAX, Pager, PostgresPartition, Reader
 from .schema import distribute, prepare_schema
@@ -73,15 +73,12 @@ KEEP_SNAPSHOT = """
 """
 WITH_SNAPSHOT = "SELECT s.id FROM snapshot AS p JOIN stream AS s ON s.slice = p.slice AND s.key = p.stream"
 
-POLL_SECONDS = 0.02
 # A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
 RETIRE = f"ALTER TABLE event ADD CONSTRAINT {RETIRED} CHECK (false) NOT VALID"
 REOPEN = f"ALTER TABLE event DROP CONSTRAINT IF EXISTS {RETIRED}"
 # Whoever waits for the lock on a table makes all others wait.
 WAIT_BRIEFLY = Call("SET LOCAL lock_timeout = '5s'")
 T = TypeVar("T")
-# A look at all slices takes the server some milliseconds if there are many: it shall rest most of the time.
-REST_FACTOR = 4
 
 
 def stream_ids(database: PostgresDatabase, prefix: str, limit: int | None) -> list[str]:
@@ -155,7 +152,8 @@ class PostgresLog:
         self._acknowledged = Acknowledged()
         self._appender = Appender(self.database, "", system, self._compression, self)
         self._reader = Reader(self.database, "", codec, self._compression, self._went_back)
-        self._pager = Pager(self.database, "")
+        self._ends = Ends(self.database)
+        self._pager = Pager(self.database, self._ends)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self.news = News()
         self._snapshots = _Snapshots(self.database)
@@ -363,7 +361,7 @@ class PostgresLog:
         """Do nothing: every key begins with the slice."""
 
     def partition(self, partition: Partition) -> PostgresPartition:
-        return PostgresPartition(Pager(self.database, "", partition), self._reader)
+        return PostgresPartition(Pager(self.database, self._ends, partition), self._reader)
 
     def head(self, stream: str) -> int:
         return self._reader.last_version(stream)
@@ -378,17 +376,7 @@ class PostgresLog:
         return Moment.of(dict(self._pager.ends()))
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        deadline = time.monotonic() + timeout_seconds
-        heads = dict(seen.heads)
-        while True:
-            count, began = self.news.count, time.monotonic()
-            if any(last > heads.get(number, 0) for number, last in self._pager.ends().items()):
-                return
-            now = time.monotonic()
-            if now >= deadline:
-                return
-            rest = min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now)
-            self.news.wait_past(count, timeout_seconds=rest)
+        self._ends.wait_beyond(seen, self.news, timeout_seconds)
 
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         return stream_ids(self.database, prefix, limit)

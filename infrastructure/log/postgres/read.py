@@ -28,6 +28,7 @@ from ..large_texts import text_of
 from ..records import Batch, batches
 from ..row_faults import digest_of_row, opening
 from .connection import PostgresDatabase
+from .ends import Ends
 from .stored_events import COLUMNS, Opener, Origin, Place, Row
 from .wire import Call, Rows, int4, int8
 
@@ -99,25 +100,23 @@ class _Lane:
 class Pager:
     """Fetches pages of one log, or of a partition of it."""
 
-    def __init__(self, database: PostgresDatabase, prefix: str, partition: Partition | None = None) -> None:
+    def __init__(self, database: PostgresDatabase, ends: Ends, partition: Partition | None = None) -> None:
         self._database = database
-        of_partition = "" if partition is None else f" WHERE slice % {partition.of} = {partition.number}"
-        self._ends = (
-            f"SELECT slice, (SELECT max(position) FROM {prefix}event e WHERE e.slice = s.slice)"
-            f" FROM {prefix}slice_lock s{of_partition}"
-        )
+        self._ends = ends
         self._rows = (
-            f"SELECT {COLUMNS} FROM {prefix}event WHERE slice = $1 AND position > $2 AND position <= $3"
-            " ORDER BY position"
+            f"SELECT {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
         )
-        self._known: Mapping[int, int] = {}
-        self._is_whole = partition is None
+        self._partition = partition
 
     def ends(self) -> Mapping[int, int]:
         """Return the last position of every slice that has one."""
-        rows = self._database.ask(Call(self._ends))[0]
-        self._known = {number: last for number, last in rows if last is not None}
-        return self._known
+        return self._mine(self._ends.read())
+
+    def _mine(self, ends: Mapping[int, int]) -> Mapping[int, int]:
+        partition = self._partition
+        if partition is None:
+            return ends
+        return {number: last for number, last in ends.items() if number % partition.of == partition.number}
 
     def page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         """
@@ -131,12 +130,12 @@ class Pager:
 
     def _page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         seen = dict(after.heads)
-        news = _news(self._known, seen)
+        news = _news(self._mine(self._ends.known), seen)
         # If the last known ends still leave a full page, they need not be read again.
         if sum([news[number] - seen.get(number, 0) for number in news]) < limit:
             news = _news(self.ends(), seen)
         if not news or limit <= 0:
-            return [], self._end_before(after) if limit > 0 and self._is_whole else after
+            return [], self._end_before(after) if limit > 0 and self._partition is None else after
         chunk = max(CHUNK_MIN, limit // len(news) + 1)
         lanes = [_Lane(number, seen.get(number, 0), end, chunk) for number, end in sorted(news.items())]
         rows: list[Row] = []
@@ -149,9 +148,10 @@ class Pager:
 
     def _end_before(self, after: Moment) -> Moment:
         """Return `after` if the log still reaches it; else the log went back, and the moment where it ends now."""
-        if Moment.of(dict(self._known)).includes(after):
+        known = self._ends.known
+        if all(last <= known.get(lane, 0) for lane, last in after.heads):
             return after
-        return Moment.of({lane: min(last, self._known.get(lane, 0)) for lane, last in after.heads})
+        return Moment.of({lane: min(last, known.get(lane, 0)) for lane, last in after.heads})
 
     def _fill(self, lanes: list[_Lane], wanted: int) -> None:
         for start in range(0, len(lanes), CALLS_MAX):
@@ -170,7 +170,7 @@ class Pager:
                 break
             last += 1
         if last != until:
-            self._known = {}
+            self._ends.forget()
             raise DamagedError(f"position {lane.number}.{last + 1}", "there is no event at it")
 
     def _call(self, lane: _Lane, wanted: int) -> Call:

@@ -83,6 +83,8 @@ def _creation() -> list[Call]:
     statements = schema_statements()
     slices = ", ".join(f"({number})" for number in range(SLICES))
     statements.append(f"INSERT INTO slice_lock VALUES {slices}")
+    # So that each row names the last transaction that locked it, from the beginning (see ends.py).
+    statements.append("SELECT 1 FROM slice_lock FOR UPDATE")
     statements.append(f"INSERT INTO refold_meta VALUES ('schema_version', '{SCHEMA_VERSION}')")
     return [Call(statement) for statement in statements]
 

@@ -1,0 +1,170 @@
+"""
+The end of the log: the last position of every slice, read as of one moment.
+
+A writer locks the row of its slice FOR UPDATE, and the server keeps the id of the last transaction that locked a row in
+the row's system column `xmax`. So a slice need be asked for its end only if its `xmax` is not the one that it had when
+its end was last known. This id is called a mark here.
+
+A mark is trusted if its transaction was over before the end was read, because then no event of it can appear later.
+That is certain if the transaction wrote the last event, which is visible, or inserted the row of the slice (`xmin`
+names it), or if it is older than all that were running when the statement began. The last is not asked of an id that
+may be that of a group of transactions (a MultiXact): other programs may lock the row FOR SHARE, and ids of groups are
+counted apart.
+
+VACUUM may set an old `xmax` to 0: such slices are asked each time, until somebody who may write has marked them again.
+Ids of transactions are those of one server: after a start of it, or on another one, no mark is trusted.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from struct import Struct
+from typing import NamedTuple
+
+from ....domain.concurrency.locks import News
+from ....domain.errors import StorageError
+from ....domain.ids import SLICES
+from ....domain.positions import Moment
+from .connection import PostgresDatabase
+from .wire import Call, int8
+
+# What no rule above foresees, such as a row that somebody deletes by hand, stays unseen for at most this long.
+FULL_LOOK_SECONDS = 60.0
+# Those who wait for news look this often at most, all of a process together; while nothing comes, ever more seldom.
+POLL_SECONDS = 0.02
+POLL_SECONDS_MAX = 0.25
+# The part of the time without news that passes until the next look.
+PATIENCE = 0.25
+# A full look takes the server some milliseconds: it shall rest most of the time.
+REST_FACTOR = 4
+UNKNOWN = bytes(4)
+CHANGED = """
+    WITH server AS MATERIALIZED (
+        SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS started,
+            pg_snapshot_xmin(pg_current_snapshot())::xid AS oldest
+    )
+    SELECT l.slice, e.position, l.xmax, l.xmax = e.xmin OR l.xmax = l.xmin
+            OR (mxid_age(l.xmax) <= 0 AND age(l.xmax) > age((SELECT oldest FROM server))) IS TRUE,
+        (SELECT started FROM server)
+    FROM slice_lock AS l LEFT JOIN LATERAL
+        (SELECT position, xmin FROM event WHERE slice = l.slice ORDER BY position DESC LIMIT 1) AS e ON true
+    WHERE l.xmax IS DISTINCT FROM ($1::xid[])[l.slice + 1] OR l.xmax = '0'::xid OR (SELECT started FROM server) <> $2
+"""
+# On the workers of Citus, ids of transactions and the snapshot of the statement are not those of the coordinator.
+IS_CITUS = "SELECT count(*) FROM pg_extension WHERE extname = 'citus'"
+ALL = "SELECT slice, (SELECT max(position) FROM event e WHERE e.slice = s.slice) FROM slice_lock s"
+MARK = "SELECT 1 FROM slice_lock WHERE xmax = '0'::xid FOR UPDATE SKIP LOCKED"
+# An array of transaction ids (type 28) with one dimension, counted from 1; each value has its length before it.
+_array_head = Struct("!iiIii").pack(1, 0, 28, SLICES, 1)
+_LENGTH = b"\0\0\0\4"
+_STEP = len(_LENGTH) + len(UNKNOWN)
+NO_MARKS = _array_head + (_LENGTH + UNKNOWN) * SLICES
+
+
+class _Known(NamedTuple):
+    """
+    The ends at one moment, with the marks under which they are still right, as a parameter of the statement.
+    """
+
+    ends: Mapping[int, int]
+    marks: bytes
+    server: int
+    full_look_at: float
+
+
+NOTHING = _Known({}, NO_MARKS, 0, 0.0)
+
+
+class Ends:
+    """The ends of all slices of a log; may be used by any number of threads, which share what is known."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        # Replaced as a whole: each value is right by itself, whichever thread is last.
+        self._known = NOTHING
+        self._is_citus: bool | None = None
+        self._mark_at = 0.0
+        # When they were read, how long that took, and when there was something new.
+        self._read_at = self._took = self._changed_at = 0.0
+        # The count of the news of this process before the last look.
+        self._count = -1
+
+    @property
+    def known(self) -> Mapping[int, int]:
+        """The ends that were read last; events may have come after them."""
+        return self._known.ends
+
+    def forget(self) -> None:
+        """Ask every slice the next time."""
+        self._known = NOTHING
+
+    def read(self) -> Mapping[int, int]:
+        """Return the last position of every slice that has one, all as of one moment after this call began."""
+        began = time.monotonic()
+        if self._is_citus is None:
+            self._is_citus = self._database.ask(Call(IS_CITUS))[0] != [(0,)]
+        if self._is_citus:
+            rows = self._database.ask(Call(ALL))[0]
+            self._known = NOTHING._replace(ends={number: last for number, last in rows if last is not None})
+        else:
+            self._known = self._read_changed(self._known, began)
+        self._took, self._read_at = time.monotonic() - began, began
+        return self._known.ends
+
+    def wait_beyond(self, seen: Moment, news: News, timeout_seconds: float) -> None:
+        """Return once there is an event behind `seen`, or after the timeout; `news` are those of this process."""
+        deadline, heads = time.monotonic() + timeout_seconds, dict(seen.heads)
+        while True:
+            count, now = news.count, time.monotonic()
+            if now >= self._due(count):
+                self._look(count)
+            if now >= deadline or any(last > heads.get(number, 0) for number, last in self.known.items()):
+                return
+            count = news.count
+            pause = min(self._due(count), deadline) - time.monotonic()
+            if count != self._count:
+                # This process appends all the time, and would wake those who wait at each of its appends.
+                time.sleep(max(0.0, pause))
+            else:
+                news.wait_past(count, timeout_seconds=pause)
+
+    def _due(self, count: int) -> float:
+        """Return when the next look is due."""
+        idle = self._read_at - self._changed_at if count == self._count else 0.0
+        rest = min(max(POLL_SECONDS, PATIENCE * idle), POLL_SECONDS_MAX)
+        return self._read_at + max(rest, REST_FACTOR * self._took)
+
+    def _look(self, count: int) -> None:
+        """Read the ends for all who wait."""
+        before = self.known
+        if self.read() != before:
+            self._changed_at = self._read_at
+        self._count = count
+
+    def _read_changed(self, known: _Known, now: float) -> _Known:
+        if now >= known.full_look_at:
+            known = NOTHING._replace(full_look_at=now + FULL_LOOK_SECONDS)
+        rows = self._database.ask(Call(CHANGED, (known.marks, int8(known.server))))[0]
+        if not rows:
+            return known
+        ends, marks = dict(known.ends), bytearray(known.marks)
+        for number, last, mark, is_over, _ in rows:
+            ends.pop(number, None)
+            if last is not None:
+                ends[number] = last
+            if number < SLICES:
+                place = len(_array_head) + number * _STEP + len(_LENGTH)
+                marks[place : place + len(UNKNOWN)] = mark if is_over else UNKNOWN
+        if now >= self._mark_at and any(mark == UNKNOWN for _, _, mark, *_ in rows):
+            self._mark(now)
+        return _Known(ends, bytes(marks), rows[0][4], known.full_look_at)
+
+    def _mark(self, now: float) -> None:
+        # Nothing depends on it; on a standby, or for a user who may only read, it fails.
+        self._mark_at = math.inf
+        with suppress(StorageError):
+            self._database.ask(Call(MARK))
+            self._mark_at = now + FULL_LOOK_SECONDS

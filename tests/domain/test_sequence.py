@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat.events import UNFINISHED, Forked, ItemInserted, ItemsEvicted, ItemsRestored, MessageExtended
+from refold.domain.chat.events import (
+    UNFINISHED,
+    Forked,
+    ItemInserted,
+    ItemsEvicted,
+    ItemsRestored,
+    MessageExtended,
+    MessageFinished,
+)
 from refold.domain.chat.pairing import pair_calls
 from refold.domain.chat.rules.edits import Partners
 from refold.domain.chat.state.arena import totals_of
@@ -157,6 +165,35 @@ def test_an_edit_copies_little_of_the_edits_before() -> None:
     tracemalloc.stop()
 
     assert (len(state.items), len(edited.items)) == (20_000, 19_999)
+    assert taken < 100_000
+
+
+@pytest.mark.parametrize("gone", [(), (ItemsEvicted(items=(Span.of("", [3]),), change=Totals()),)])
+def test_a_piece_of_a_message_copies_no_list(gone: tuple[ItemsEvicted, ...]) -> None:
+    """It costs a few kilobytes among 40,000 items; each value keeps its form and goes on alone, whoever looks first."""
+    began = said("grows", ("",), incomplete=UNFINISHED)
+    start = fold(EMPTY, [OPENED, *(said(f"m{number}") for number in range(40_000)), began, *gone])
+    _, piece = start.items.totals, MessageExtended(item=Ref(40_002), text="word ")
+    one = evolve(start, piece)
+    tracemalloc.start()
+    two = evolve(evolve(one, piece), said("behind"))
+    counted = two.items.totals
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    side = evolve(evolve(one, FORK), said("aside"))
+    done = evolve(evolve(two, MessageFinished(item=Ref(40_002), role="user", text="end")), said("last"))
+
+    texts = {"start": start, "one": one, "two": two, "side": side, "done": done}
+    grown = [state.items.arena.items[40_000] for state in texts.values()]
+    assert [getattr(one, "content", None) for one in grown] == [
+        ("",), ("word ",), ("word word ",), ("word ",), ("word word end",)
+    ]  # fmt: skip
+    assert [ids(state.items)[-2:] for state in texts.values()] == [
+        ["m39999", "grows"], ["m39999", "grows"], ["grows", "behind"], ["grows", "aside"], ["behind", "last"]
+    ]  # fmt: skip
+    assert counted == sum((totals_of(item) for item in two.items), Totals())
+    assert done.items.totals == sum((totals_of(item) for item in done.items), Totals())
+    assert done.items.find("last") == len(done.items) - 1
     assert taken < 100_000
 
 

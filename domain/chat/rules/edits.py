@@ -94,7 +94,7 @@ def write_piece(command: WritePiece, state: ChatState) -> list[ChatEvent]:
     """
     items = state.items
     ordinal = items.ordinal(command.item_id)
-    message = None if ordinal is None else items.arena.items[ordinal]
+    message = None if ordinal is None else items.item(ordinal)
     if ordinal is None or not isinstance(message, MessageAdded) or message.incomplete is None:
         raise DecisionRefusedError(f"{command.stream}: message {command.item_id!r} is not being written")
     place = items.ref(ordinal)

@@ -112,6 +112,23 @@ class Arena:
             copy.items[ordinal] = item
         return copy
 
+    def reformed(self, changed: Mapping[int, ChatItemEvent], count: int) -> Arena:
+        """
+        Return a copy of the first `count` items to read, of which some have a new form; this arena may grow on.
+
+        The copy shares all that does not depend on the form of items, as states of different lengths do.
+        """
+        self._index()
+        copy = Arena()
+        copy.items, copy.is_closed, copy._indexed = self.items[:count], True, count
+        copy._starts, copy._where, copy._by_place = self._starts, self._where, self._by_place
+        copy._taken, copy._newest = self._taken, self._newest
+        copy._lock, copy._ids, copy._calls = self._lock, self._ids, self._calls
+        copy._totals = self._totals[: min(changed) + 1]
+        for ordinal, item in changed.items():
+            copy.items[ordinal] = item
+        return copy
+
     def birth(self, ordinal: int) -> tuple[Birthplace, int]:
         """Return the origin of an item: its stream and its version there."""
         run = bisect_right(self._starts, ordinal) - 1

@@ -80,13 +80,12 @@ class ItemsBuilder:
         self._put_pieces()
         if self._edits is None:
             return self._items
-        arena, count = self._items.arena, self._items.reach
+        count = self._items.reach
         known = self._from.known_totals() if self._are_counted else None
         basis = None
         if known is not None:
             basis = (count, known + self._items.total_of(range(self._from.reach, count)) + self._change)
-        lineage, is_borrowed = self._items.lineage, self._items.is_borrowed
-        return Items(arena, count, self._edits, lineage=lineage, basis=basis, is_borrowed=is_borrowed)
+        return self._items.edited(self._edits, basis)
 
     def append(self, items: Sequence[ChatItemEvent], version: int) -> None:
         """Put items of the own stream at the end."""
@@ -95,29 +94,28 @@ class ItemsBuilder:
     def write(self, piece: Piece, version: int) -> None:
         """Add a piece to a message of the own stream."""
         ordinal = self.ordinal(piece.item)
-        if ordinal is not None and isinstance(self._items.arena.items[ordinal], MessageAdded):
+        if ordinal is not None and isinstance(self._items.item(ordinal), MessageAdded):
             self._pieces.setdefault(ordinal, []).append((version, piece))
 
     def _put_pieces(self) -> None:
         if not self._pieces:
             return
-        known = self._items.arena.items
-        changed: dict[int, ChatItemEvent] = {}
+        changed: dict[int, MessageAdded] = {}
         for ordinal, pieces in self._pieces.items():
-            message = known[ordinal]
+            message = self._items.item(ordinal)
             assert isinstance(message, MessageAdded), "only a message is written piece by piece"
             changed[ordinal] = written(message, pieces)
         self._pieces = {}
         if self._is_own:
             for ordinal, item in changed.items():
-                known[ordinal] = item
+                self._items.arena.items[ordinal] = item
             return
         if self._are_counted:
             # `built` counts the items that came in this fold as they are then, whether they left or not.
             for ordinal, item in changed.items():
                 is_new = ordinal >= self._from.reach
                 if is_new != self._items.shows(ordinal):
-                    change = totals_of(item) + -totals_of(known[ordinal])
+                    change = totals_of(item) + -totals_of(self._items.item(ordinal))
                     self._change += -change if is_new else change
         self._items = self._items.rewritten(changed)
 
@@ -133,7 +131,7 @@ class ItemsBuilder:
         for one in taken:
             place: Birthplace = one.ref.stream
             arena.extend((one.item,), place, one.ref.version)
-        self._items = Items(arena, len(arena.items), self._items.edits, lineage=self._items.lineage)
+        self._items = self._items.extended(arena)
 
     def place(self, placements: Iterable[Placement], first: int) -> None:
         """Move the items of a merge, from ordinal `first` on, to the places that the merge gave them."""
@@ -212,9 +210,7 @@ class ItemsBuilder:
         if self._edits is None:
             self._edits = self._items.edits.copied() if self._items.edits else Edits()
             # From here on the old order is invalid, so `Items` starts without it.
-            arena, count, lineage = self._items.arena, self._items.reach, self._items.lineage
-            borrowed = self._items.is_borrowed
-            self._items = Items(arena, count, self._edits, lineage=lineage, is_borrowed=borrowed)
+            self._items = self._items.edited(self._edits)
         return self._edits
 
 

@@ -16,7 +16,7 @@ from typing import overload
 from ...concurrency.locks import renew_in_child, synchronized
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
-from ..events import ChatItemEvent, FunctionCalled
+from ..events import UNFINISHED, ChatItemEvent, FunctionCalled, MessageAdded
 from ..pairing import Approval
 from ..tokens import TokenCounter, estimate_tokens
 from .arena import Arena, Birthplace, totals_of
@@ -26,7 +26,7 @@ from .edits import ByOrdinal, Edits
 class Items(Sequence[ChatItemEvent]):
     """An immutable sequence of items: those of the first `reach` items of an arena that are in the view."""
 
-    __slots__ = ("_basis", "_order", "_shown", "arena", "edits", "is_borrowed", "lineage", "reach")
+    __slots__ = ("_basis", "_grown", "_order", "_raw", "_settled", "_shown", "edits", "is_borrowed", "lineage", "reach")
 
     def __init__(
         self,
@@ -38,8 +38,13 @@ class Items(Sequence[ChatItemEvent]):
         order: list[int] | None = None,
         basis: tuple[int, Totals] | None = None,
         is_borrowed: bool = False,
+        grown: Mapping[int, MessageAdded] | None = None,
     ) -> None:
-        self.arena = arena or Arena()
+        # The arena has messages that are being written as they began; `_grown` has their present form, by ordinal.
+        # So a piece does not copy the list of items: the first reader does.
+        self._raw = arena or Arena()
+        self._grown = grown
+        self._settled: Arena | None = None
         # Whether the arena belongs to another context, which may append to it.
         self.is_borrowed = is_borrowed
         self.reach = reach
@@ -51,6 +56,21 @@ class Items(Sequence[ChatItemEvent]):
         self._shown = 0 if order is None else len(order)
         # The totals at some count since the last edit; all later items are in the view.
         self._basis = basis
+
+    @property
+    def arena(self) -> Arena:
+        """The items ever held, in their present form; an arena to read, not to extend."""
+        if not self._grown:
+            return self._raw
+        settled = self._settled
+        if settled is None:
+            settled = self._settled = self._raw.reformed(self._grown, self.reach)
+        return settled
+
+    def item(self, ordinal: int) -> ChatItemEvent:
+        """Return one item in its present form."""
+        grown = self._grown
+        return grown[ordinal] if grown and ordinal in grown else self._raw.items[ordinal]
 
     # The view
 
@@ -112,7 +132,10 @@ class Items(Sequence[ChatItemEvent]):
     def known_totals(self) -> Totals | None:
         """Return the totals if only the items appended since the last request must be counted, else None."""
         if self.edits is None:
-            return self.arena.totals(self.reach)
+            total = self._raw.totals(self.reach)
+            for ordinal, message in (self._grown or {}).items():
+                total = total + totals_of(message) + -totals_of(self._raw.items[ordinal])
+            return total
         if self._basis is None:
             return None
         at, total = self._basis
@@ -124,11 +147,11 @@ class Items(Sequence[ChatItemEvent]):
     @property
     def are_counted(self) -> bool:
         """Whether totals were requested before, so that edits keep them up to date."""
-        return self.arena.has_totals if self.edits is None else self._basis is not None
+        return self._raw.has_totals if self.edits is None else self._basis is not None
 
     def total_of(self, ordinals: Iterable[int]) -> Totals:
         """Return the totals of these items, evicted or not."""
-        return sum((totals_of(self.arena.items[ordinal]) for ordinal in ordinals), Totals())
+        return sum((totals_of(self.item(ordinal)) for ordinal in ordinals), Totals())
 
     @property
     def tokens(self) -> int:
@@ -142,7 +165,8 @@ class Items(Sequence[ChatItemEvent]):
 
     def continues(self, earlier: Items) -> bool:
         """Return whether `earlier` is the beginning of these items; this compares what they share, not the items."""
-        return self.arena is earlier.arena and self.edits is earlier.edits and self.reach >= earlier.reach
+        is_same = self._raw is earlier._raw and self._grown is earlier._grown
+        return is_same and self.edits is earlier.edits and self.reach >= earlier.reach
 
     def last(self, wanted: int) -> Sequence[int]:
         """Return the ordinals of the last `wanted` items, in order, without visiting the others."""
@@ -156,8 +180,8 @@ class Items(Sequence[ChatItemEvent]):
 
         It does not visit all items before that one.
         """
-        items, reach = self.arena.items, self.reach
-        start = self.arena.first_younger(time, reach)
+        items, reach = self._raw.items, self.reach
+        start = self._raw.first_younger(time, reach)
         if self.edits is None:
             return start if start < reach else None
         return self.edits.first(reach, start, lambda ordinal: items[ordinal].created_at > time)
@@ -178,7 +202,7 @@ class Items(Sequence[ChatItemEvent]):
 
     def ordinal(self, item_id: str) -> int | None:
         """Return the ordinal of the item with this id, evicted or not, or None."""
-        return self.arena.find(item_id, self.reach)
+        return self._raw.find(item_id, self.reach)
 
     def named(self, name: str) -> int | None:
         """
@@ -189,17 +213,17 @@ class Items(Sequence[ChatItemEvent]):
         ordinal = self.ordinal(name)
         if ordinal is not None:
             return ordinal
-        same = self.arena.with_call_id(name, self.reach)
-        calls = [one for one in same if isinstance(self.arena.items[one], FunctionCalled)]
+        same = self._raw.with_call_id(name, self.reach)
+        calls = [one for one in same if isinstance(self._raw.items[one], FunctionCalled)]
         return calls[-1] if calls else same[-1] if same else None
 
     def arrival(self, ordinal: int) -> int:
         """Return the version of the own stream with which an item came; 1 for the items that a fork began with."""
-        return self.arena.arrival(ordinal, len(self.lineage))
+        return self._raw.arrival(ordinal, len(self.lineage))
 
     def arrivals(self, start: int = 0) -> Iterator[int]:
         """Yield the same for all items ever held, from ordinal `start` on."""
-        return chain.from_iterable(self.arena.arrivals(start, self.reach, len(self.lineage)))
+        return chain.from_iterable(self._raw.arrivals(start, self.reach, len(self.lineage)))
 
     def shows(self, ordinal: int) -> bool:
         """Return whether an item is in the view."""
@@ -221,7 +245,7 @@ class Items(Sequence[ChatItemEvent]):
 
     def ref(self, ordinal: int) -> Ref:
         """Return the name of an item in events of this context's own stream."""
-        place, version = self.arena.birth(ordinal)
+        place, version = self._raw.birth(ordinal)
         if isinstance(place, str):
             return Ref(version, place)
         return Ref(version, self.lineage[place] if place < len(self.lineage) else OWN)
@@ -235,7 +259,7 @@ class Items(Sequence[ChatItemEvent]):
         start = 0
         while start < len(ordinals):
             first = ordinals[start]
-            end = self.arena.run_end(first)
+            end = self._raw.run_end(first)
             stop = start + 1
             if isinstance(ordinals, range) and ordinals.step == 1:
                 stop = min(len(ordinals), start + end - first)
@@ -251,7 +275,7 @@ class Items(Sequence[ChatItemEvent]):
         if ref.stream in self.lineage:
             places.append(self.lineage.index(ref.stream))
         for place in places:
-            ordinal = self.arena.born(place, ref.version, self.reach)
+            ordinal = self._raw.born(place, ref.version, self.reach)
             if ordinal is not None:
                 return ordinal
         return None
@@ -265,7 +289,7 @@ class Items(Sequence[ChatItemEvent]):
                 while version < run.stop:
                     first = self.of_ref(Ref(version, span.stream))
                     # Items of consecutive versions have consecutive ordinals within a run.
-                    length = 1 if first is None else min(run.stop - version, self.arena.run_end(first) - first)
+                    length = 1 if first is None else min(run.stop - version, self._raw.run_end(first) - first)
                     if first is not None:
                         ordinals.extend(range(first, min(first + length, self.reach)))
                     version += length
@@ -282,8 +306,8 @@ class Items(Sequence[ChatItemEvent]):
         if not self.reach:
             # All contexts share the empty state, so it gets a new arena.
             return Arena()
-        is_free = not self.is_borrowed and not self.arena.is_closed and len(self.arena.items) == self.reach
-        return self.arena if is_free else self.arena.first(self.reach)
+        is_free = not self.is_borrowed and not self._raw.is_closed and len(self._raw.items) == self.reach
+        return self._raw if is_free else self._raw.first(self.reach)
 
     def plus(self, added: Sequence[ChatItemEvent], version: int) -> Items:
         """
@@ -298,33 +322,55 @@ class Items(Sequence[ChatItemEvent]):
         if order is not None:
             order = order if len(order) == self._shown and not self.is_borrowed else order[: self._shown]
             order.extend(range(self.reach, count))
-        return Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=self._basis)
+        made = Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=self._basis)
+        made._grown = self._grown
+        return made
 
-    def rewritten(self, changed: Mapping[int, ChatItemEvent]) -> Items:
-        """Return these items, of which some have a new form; values from before keep the old one."""
-        arena = self.arena.rewritten(changed, self.reach)
+    def extended(self, arena: Arena) -> Items:
+        """Return these items with those that were added to their own arena since."""
+        return Items(arena, len(arena.items), self.edits, lineage=self.lineage, grown=self._grown)
+
+    def edited(self, edits: Edits, basis: tuple[int, Totals] | None = None) -> Items:
+        """Return these items with other edits."""
+        borrowed, grown = self.is_borrowed, self._grown
+        return Items(self._raw, self.reach, edits, lineage=self.lineage, basis=basis, is_borrowed=borrowed, grown=grown)
+
+    def rewritten(self, changed: Mapping[int, MessageAdded]) -> Items:
+        """
+        Return these items, of which some messages have a new form; values from before keep the old one.
+
+        It costs nothing for the other items as long as all these messages are being written.
+        """
+        grown: dict[int, MessageAdded] | None = {**(self._grown or {}), **changed}
+        arena = self._raw
+        if any(message.incomplete != UNFINISHED for message in changed.values()):
+            arena, grown = arena.rewritten(grown or {}, self.reach), None
         basis = None
         if self._basis is not None and (known := self.known_totals()) is not None:
             shown = [ordinal for ordinal in changed if self.shows(ordinal)]
             basis = (self.reach, known + -self.total_of(shown) + sum((totals_of(changed[o]) for o in shown), Totals()))
-        order = None if self._order is None else self._order[: self._shown]
-        return Items(arena, self.reach, self.edits, lineage=self.lineage, order=order, basis=basis)
+        made = Items(arena, self.reach, self.edits, lineage=self.lineage, order=self._order, basis=basis, grown=grown)
+        made._shown = self._shown
+        return made
 
     def borrowed(self) -> Items:
         """Return these items for a trial: appending to them leaves this arena unchanged."""
-        return Items(self.arena, self.reach, self.edits, lineage=self.lineage, basis=self._basis, is_borrowed=True)
+        made = Items(self._raw, self.reach, self.edits, lineage=self.lineage, basis=self._basis, is_borrowed=True)
+        made._grown = self._grown
+        return made
 
     def forked(self, parent: str, *, is_borrowed: bool = True) -> Items:
         """Return these items as those of a child of `parent`, the stream to which they belong."""
         lineage = (*self.lineage, parent)
         child = Items(
-            self.arena,
+            self._raw,
             self.reach,
             self.edits,
             lineage=lineage,
             order=self._order,
             basis=self._basis,
             is_borrowed=is_borrowed,
+            grown=self._grown,
         )
         child._shown = self._shown
         return child

@@ -48,6 +48,9 @@ VALUES = re.compile(r"INSERT INTO \w+ (?:\(slice,[^)]*\) )?VALUES \((?:\$\d+|0)[
 # Statements that are for all servers, by how they begin, and why they may be.
 FOR_ALL = {
     r"SELECT slice, .* FROM slice_lock": "where each slice ends",
+    r"WITH server AS .* FROM slice_lock": "where it ends, on one server",
+    r"SELECT 1 FROM slice_lock WHERE xmax": "marks rows, on one server",
+    r"SELECT 1 FROM slice_lock FOR UPDATE$": "marks rows when the tables are made, before they are distributed",
     r"SELECT .* FROM event AS e LEFT JOIN tag": "verify: events whose type has no name",
     r"SELECT id, slice, stream, key, .* FROM idempotency": "verify: keys without events",
     r"SELECT i\.slice, .* FROM idempotency": "verify and copy: all keys",

@@ -54,7 +54,6 @@ CHANGED = """
     WHERE l.xmax IS DISTINCT FROM ($1::xid[])[l.slice + 1] OR l.xmax = '0'::xid OR (SELECT started FROM server) <> $2
 """
 # On the workers of Citus, ids of transactions and the snapshot of the statement are not those of the coordinator.
-IS_CITUS = "SELECT count(*) FROM pg_extension WHERE extname = 'citus'"
 ALL = "SELECT slice, (SELECT max(position) FROM event e WHERE e.slice = s.slice) FROM slice_lock s"
 MARK = "SELECT 1 FROM slice_lock WHERE xmax = '0'::xid FOR UPDATE SKIP LOCKED"
 # An array of transaction ids (type 28) with one dimension, counted from 1; each value has its length before it.
@@ -82,10 +81,10 @@ class Ends:
     """The ends of all slices of a log; may be used by any number of threads, which share what is known."""
 
     def __init__(self, database: PostgresDatabase) -> None:
+        self.is_distributed = False
         self._database = database
         # Replaced as a whole: each value is right by itself, whichever thread is last.
         self._known = NOTHING
-        self._is_citus: bool | None = None
         self._mark_at = 0.0
         # When they were read, how long that took, and when there was something new.
         self._read_at = self._took = self._changed_at = 0.0
@@ -104,9 +103,7 @@ class Ends:
     def read(self) -> Mapping[int, int]:
         """Return the last position of every slice that has one, all as of one moment after this call began."""
         began = time.monotonic()
-        if self._is_citus is None:
-            self._is_citus = self._database.ask(Call(IS_CITUS))[0] != [(0,)]
-        if self._is_citus:
+        if self.is_distributed:
             rows = self._database.ask(Call(ALL))[0]
             self._known = NOTHING._replace(ends={number: last for number, last in rows if last is not None})
         else:

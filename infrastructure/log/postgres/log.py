@@ -159,7 +159,7 @@ class PostgresLog:
         self._snapshots = _Snapshots(self.database)
         self._waiting = WaitingSnapshots(self.database.where, self._snapshots.store, lambda: self.news.count)
         try:
-            self.is_distributed = self.database.reading(
+            self._ends.is_distributed = self.database.reading(
                 lambda wire: prepare_schema(wire, self.database.where, create=create)
             )
             self._dictionaries.use_newest()
@@ -167,6 +167,11 @@ class PostgresLog:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether the tables are distributed over the servers of a Citus cluster."""
+        return self._ends.is_distributed
 
     # Writing
 
@@ -293,7 +298,7 @@ class PostgresLog:
     def distribute(self) -> None:
         """Distribute the tables over the servers of a Citus cluster, co-located by slice."""
         self.database.reading(lambda wire: distribute(wire, self.database.where))
-        self.is_distributed = True
+        self._ends.is_distributed = True
 
     def retire(self) -> None:
         """

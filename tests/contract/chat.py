@@ -9,6 +9,7 @@ import pytest
 
 from refold import to_async
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.events import TAIL_ITEMS
 from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.context.transaction import transaction
@@ -119,6 +120,20 @@ class ChatContextContract(
                 chat.at(unknown)
         with pytest.raises(NotFoundError, match="no call"):
             chat.seen(chat.items[0].id)
+
+    def test_where_an_answer_begins(self, log: LiveLog) -> None:
+        """A handoff parts no answer; two answers one after the other are two, where the messages of a client say so."""
+        [chat] = opened(log, A)
+        called = [{"id": f"c{number}", "function": {"name": "f", "arguments": "{}"}} for number in (1, 2)]
+        chat.add_messages([{"role": "assistant", "tool_calls": [one]} for one in called])
+        chat.add_message("user", "Compare.")
+        spoken = chat.add_message("assistant", "I look.")
+        chat.add_handoff("billing")
+        chat.add_function_call("f", "{}", "c3")
+
+        assert chat.seen("c1").items == []
+        assert chat.seen("c2").items == chat.items[:1]
+        assert chat.seen("c3").version == (spoken.version or 0) - 1
 
     def test_imported_history_has_two_times(self, log: LiveLog) -> None:
         """A time is when it was recorded, `happened:` when it happened; a day is meant to its end, UTC."""
@@ -414,6 +429,18 @@ class ChatContextContract(
             assert unloaded.tail(count) == chat.items[-count:]
         assert not unloaded._journal.is_loaded
         assert unloaded.at(150).tail(20) == chat.at(150).items[-20:]
+
+    def test_the_tail_of_an_edited_context(self, log: LiveLog) -> None:
+        """An edit names the last 64 items: more are read by a load, and these without one."""
+        [chat] = opened(log, A)
+        items = [chat.add_message("user", str(number)) for number in range(TAIL_ITEMS + 6)]
+        chat.evict(items[-2].id)
+        chat.add_message("user", "last")
+
+        for count, is_loaded in ((2, False), (TAIL_ITEMS + 1, False), (TAIL_ITEMS + 2, True)):
+            unloaded = handle_on(log)
+            assert unloaded.tail(count) == chat.items[-count:]
+            assert unloaded._journal.is_loaded is is_loaded
 
     def test_who_and_why(self, log: LiveLog) -> None:
         """The envelope is kept: actor, trace, cause."""

@@ -8,8 +8,10 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import PIECES
 from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.rules.commands import WritePiece
+from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.stream import PIECE_BYTES_MAX, MessageStream
-from refold.domain.errors import DecisionRefusedError, InvalidInputError, ReadOnlyError
+from refold.domain.errors import DecisionRefusedError, InvalidInputError, ReadOnlyError, StorageError
 
 from .fakes import CountingSystem
 
@@ -167,6 +169,49 @@ def test_what_is_no_stream() -> None:
     with pytest.raises(DecisionRefusedError, match="not open"):
         chat.stream().write("x")
     assert chat.version == 1
+
+
+def test_pieces_that_are_refused() -> None:
+    """Of a message that nobody writes, or that is written elsewhere, or behind lost text; known text adds nothing."""
+    chat = ChatContext()
+    done, text = chat.add_message("assistant", "done"), "x" * PIECE_BYTES_MAX
+
+    def decided(context: ChatContext, item_id: str, start: int) -> list[Any]:
+        return list(CHAT.decide(WritePiece(context.stream_id, item_id, start, text), context._journal.state))
+
+    with chat.stream() as out:
+        out.write(text)
+        out.write(".")
+        for context, item_id, start, fault in (
+            (chat, done.id, 0, "is not being written"),
+            (chat, "nobody", 0, "is not being written"),
+            (chat.fork("child"), out.message_id, len(text), f"is written in {chat.stream_id}: write it there"),
+            (chat, out.message_id, len(text) + 1, "has 4096 of 4097 characters: some are lost"),
+        ):
+            with pytest.raises(DecisionRefusedError, match=fault):
+                decided(context, item_id, start)
+        assert decided(chat, out.message_id, 0) == []
+        assert [one.text for one in decided(chat, out.message_id, len(text) - 1)] == [text[1:]]
+
+
+def test_an_end_that_cannot_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised, unless the block failed already: then the first error has it as a note."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise StorageError("no room")
+
+    def write(fails: bool) -> None:
+        with ChatContext().stream() as out:
+            out.write("Hi")
+            monkeypatch.setattr(out, "_record", refuse)
+            if fails:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        write(True)
+    with pytest.raises(StorageError):
+        write(False)
+    assert caught.value.__notes__[0].endswith(" was not recorded: no room")
 
 
 def test_a_replay_has_the_whole_message() -> None:

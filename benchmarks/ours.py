@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import refold
+from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import ProjectionStore
+from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.projections.catalogue import Catalogue
 
 from .database_size import postgres_bytes, sqlite_bytes
@@ -112,6 +114,13 @@ class Ours:
     def rebuild_by(self, executor: Executor) -> int:
         """Have the catalogue made anew by the workers of an executor."""
         return self.store.rebuild("catalogue", executor=executor, restart=True).events
+
+    def follow(self) -> None:
+        """Have a worker bring all projections up to date from the beginning of the log."""
+        rows = self._projection_store()
+        for projection in PROJECTIONS:
+            rows.drop(projection)
+        ProjectionWorker(self.store.log, rows, PROJECTIONS).work()
 
     def rest(self) -> None:
         """Have done what is done when nobody writes for a while: complete segments are sealed."""

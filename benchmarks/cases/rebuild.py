@@ -25,6 +25,8 @@ from ..workload import Item, items
 
 NAMES = ("ours", "raw", "stock")
 FAST, TENFOLD, SMALL = Goal(0.7, at_least=True), Goal(10, at_least=True, absolute=True), Goal(200, absolute=True)
+FOLLOWING = Goal(5_000, at_least=True, absolute=True)
+FOLLOWED_EVENTS, FOLLOWED_CONTEXTS = 20_000, 40
 # Those that the stock projection folds: it takes the same for each, and long.
 STOCK_EVENTS = 5_000
 
@@ -46,7 +48,21 @@ def rebuild(bench: Bench, database: str) -> Iterator[Row]:
     yield Row(f"{label}, events", database, RATE, measured, FAST)
     times = {"ours": _times(measured, "ours"), "raw": _times(measured, "raw")}
     yield Row(f"{label}, x the stock projection", database, PLAIN, times, TENFOLD)
+    yield from _following(bench, database, texts[:FOLLOWED_EVENTS])
     yield from _large(bench, database, texts)
+
+
+def _following(bench: Bench, database: str, texts: list[Item]) -> Iterator[Row]:
+    """All projections of a store at once, from nothing: a worker must be faster than those who write."""
+    with bench.subjects(database, NAMES[:2]) as subjects:
+        _fill(subjects, texts, min(bench.scale.contexts, FOLLOWED_CONTEXTS), repeated=1)
+        ours = cast(Ours, subjects["ours"])
+        tasks = {
+            "ours": Task(run=lambda _: ours.follow(), reopen=partial(reopen, ours), per=len(texts)),
+            "raw": _task(subjects["raw"], len(texts)),
+        }
+        measured = measure(tasks, blocks=2)
+    yield Row(f"all projections, {len(texts):,} events, by one process, events", database, RATE, measured, FOLLOWING)
 
 
 def _large(bench: Bench, database: str, texts: list[Item]) -> Iterator[Row]:

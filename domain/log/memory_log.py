@@ -145,9 +145,9 @@ class MemoryLog:
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
         return list(self._known(stream, key) or ())
 
-    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         start = after.head(ONE_SEQUENCE)
-        events = self._all[start : start + limit]
+        events = self._all[start : start + limit if until is None else min(start + limit, until.head(ONE_SEQUENCE))]
         end = start + len(events) if events else len(self._all)
         return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
 

@@ -225,11 +225,13 @@ def require_known(log: Log, stream: str, known: StreamEnd) -> None:
 class PagedLog(Protocol):
     """A log, or a partition of one, that can be read from its beginning to its end."""
 
-    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         """
         Return up to `limit` events behind `after`, in the order of the log, and the moment at which they end.
 
-        With `undecodable`, an event that cannot be decoded is returned as an `Undecodable`.
+        With `until`, an earlier moment, no event after it is returned, and slices are read one after the other, so that
+        each event is fetched once: only within a slice do events come in order. With `undecodable`, an event that
+        cannot be decoded is returned as an `Undecodable`.
 
         Raises:
             DamagedError: an event is missing, does not match its digest, or cannot be decoded.

@@ -73,42 +73,32 @@ class _Read(NamedTuple):
 
 class _Pages:
     """
-    The pages of a log up to a moment, or up to the log's end at the time of the first full page.
+    The pages of a log up to a moment, or up to the log's end now.
 
     The end is fixed, because writers that never pause may be faster than the runner.
     """
 
     def __init__(self, log: PagedLog, until: Moment | None = None) -> None:
-        self._log, self._until = log, until
-        self._goal = until
+        self._log, self._is_end = log, until is None
+        self.until = log.now() if until is None else until
 
     def read(self, after: Moment, limit: int) -> _Read:
         """Return the next page."""
-        page = self._log.read_all(after=after, limit=limit, undecodable=True)
-        if not page.events and not page.moment.includes(after):
-            raise LogWentBackError(
-                f"the log of {after.events:,} events that projections have seen",
-                reason=f"it has {page.moment.events:,}",
-                remedy="look what is gone with verify(), then rebuild the projections",
-            )
-        is_last = len(page.events) < limit
-        if not is_last and self._goal is None:
-            self._goal = self._log.now()
-        page = self._cut(page, after)
-        is_last = is_last or page.moment.includes(self._goal or page.moment)
+        if self._is_end and not self.until.includes(after):
+            # Another runner came first, and went further; or the log was cut.
+            now = self._log.now()
+            if not now.includes(after):
+                raise LogWentBackError(
+                    f"the log of {after.events:,} events that projections have seen",
+                    reason=f"it has {now.events:,}",
+                    remedy="look what is gone with verify(), then rebuild the projections",
+                )
+        page = Page([], after)
+        if not after.includes(self.until):
+            page = self._log.read_all(after=after, limit=limit, until=self.until, undecodable=True)
+        is_last = not page.events or page.moment.includes(self.until)
         marked = [one for one in page.events if type(one.event) is Undecodable]
         return _Read(page, is_last, {one.reference: one.event.reason for one in marked})
-
-    def _cut(self, page: Page, after: Moment) -> Page:
-        """Return a page without the events after `until`."""
-        if self._until is None:
-            return page
-        # Where `after` is beyond `until`, it stays: nothing is folded twice.
-        heads = {**dict(after.heads), **dict(self._until.heads)}
-        ends = {lane: min(number, heads[lane]) for lane, number in page.moment.heads if lane in heads}
-        ends.update((lane, number) for lane, number in after.heads if number > ends.get(lane, 0))
-        events = [one for one in page.events if one.position.number <= ends.get(one.position.slice, 0)]
-        return Page(events, Moment.of(ends))
 
 
 class ProjectionRunner:
@@ -180,9 +170,7 @@ class ProjectionRunner:
         due: dict[Moment, list[_Due]] = {}
         for one in self._begun(projections, errors):
             due.setdefault(one.moment, []).append(one)
-        if until is None and len(due) > 1:
-            # All of them end at this moment, and share each page from then on.
-            until = self._log.now()
+        # All of them end at the same moment, and share each page from then on.
         pages = _Pages(self._log, until)
         if failed is None and errors:
             raise next(iter(errors.values()))

@@ -159,6 +159,26 @@ class ReadingContract:
         assert first.moment == moment_of(first.events[-1].position)
         assert second.moment == third.moment == log.now()
 
+    def test_pages_up_to_a_moment(self, log: LiveLog) -> None:
+        """Each event up to it comes once, in the order of its stream, and none after it; behind it there is nothing."""
+        for number in range(12):
+            append(log, f"chat:{number % 3}", said(number))
+        until = log.now()
+        append(log, "chat:0", said(12))
+
+        moment, found = BEGINNING, list[str]()
+        while not moment.includes(until):
+            page = log.read_all(after=moment, limit=5, until=until)
+            assert 0 < len(page.events) <= 5
+            found += [one.reference for one in page.events]
+            moment = page.moment
+
+        expected = [f"chat:{stream}@{version}" for stream in range(3) for version in range(1, 5)]
+        assert (sorted(found), moment) == (expected, until)
+        for stream in range(3):
+            assert [one for one in found if one.startswith(f"chat:{stream}")] == expected[4 * stream : 4 * stream + 4]
+        assert log.read_all(after=log.now(), limit=5, until=until) == Page([], log.now())
+
     def test_a_page_of_nothing(self, log: LiveLog) -> None:
         """No limit to speak of, and an empty log."""
         assert log.read_all(after=BEGINNING, limit=10).events == []

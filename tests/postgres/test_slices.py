@@ -8,6 +8,7 @@ from refold.domain.ids import slice_of
 from refold.domain.log.ports import ANY_VERSION
 from refold.domain.positions import BEGINNING, Moment, Position
 from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.postgres.wire import Call, Rows
 from tests.contract.writing import append, everything, new, said
 
 from .conftest import OpenLog
@@ -75,6 +76,30 @@ def test_a_slice_with_a_long_past_is_read_in_chunks(log: PostgresLog) -> None:
     page = log.read_all(after=BEGINNING, limit=390)
 
     assert [one.event.id for one in page.events] == [f"m{number}" for number in range(390)]
+
+
+def test_those_who_fold_everything_fetch_each_row_once(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many slices there are: up to a moment they are read one after the other, and nothing behind it."""
+    for number in range(40):
+        append(log, f"chat:{number % 9}", said(number), root=f"r{number % 9}")
+    until, fetched = log.now(), 0
+    append(log, "chat:0", said(40))
+    ask = log.database.ask
+
+    def counted(*calls: Call) -> list[Rows]:
+        nonlocal fetched
+        found = ask(*calls)
+        fetched += sum(len(rows) for call, rows in zip(calls, found, strict=True) if "position >" in call.sql)
+        return found
+
+    monkeypatch.setattr(log.database, "ask", counted)
+    moment, events = BEGINNING, list[str]()
+    while not moment.includes(until):
+        page = log.read_all(after=moment, limit=7, until=until)
+        events += [one.event.id for one in page.events]
+        moment = page.moment
+
+    assert (fetched, sorted(events, key=lambda one: int(one[1:]))) == (40, [f"m{number}" for number in range(40)])
 
 
 def test_ids_are_compared_by_bytes(log: PostgresLog) -> None:

@@ -120,9 +120,9 @@ class Restless:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         """Read a page, which is not the end any more when it is there."""
-        page = self._log.read_all(after=after, limit=limit)
+        page = self._log.read_all(after=after, limit=limit, until=until)
         append(self._log, "chat:long", *[said(number) for number in range(self._events)])
         return page
 

@@ -39,9 +39,9 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         """Read a page, and count it if there is something in it."""
-        page: Page = self._log.read_all(after=after, limit=limit)
+        page: Page = self._log.read_all(after=after, limit=limit, until=until)
         self.pages += bool(page.events)
         return page
 

@@ -30,8 +30,9 @@ from .append import Appender, Begun, Interrupted
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
 from .ends import Ends
+from .page import Pager
 from .planning import Answer
-from .read import VERSION_MAX, Pager, PostgresPartition, Reader
+from .read import VERSION_MAX, PostgresPartition, Reader
 from .schema import distribute, prepare_schema
 from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire, int4, int8
 
@@ -355,8 +356,8 @@ class PostgresLog:
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
         return self._reader.read_under(stream, key)
 
-    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
-        return self._reader.read_page(self._pager, after, limit, undecodable=undecodable)
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
+        return self._reader.read_page(self._pager, after, limit, until=until, undecodable=undecodable)
 
     @property
     def location(self) -> str:

@@ -4,37 +4,31 @@ Reading events back from PostgreSQL: which rows to fetch, and what else is neede
 Fetching and opening are separate steps: a connection is in use only while rows are sent, not while they are expanded,
 hashed and decoded.
 
-The log as a whole is read page by page, the slices merged into one order. A page begins with one statement that reads
-the ends of all slices, so all ends are of one moment. Within a slice the order is that of positions; across slices it
-is that of time. Positions have no holes, so a range must give a known number of rows, and a missing event is noticed.
+The log as a whole is read page by page; `page.py` says which rows are in a page.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_DIGEST, Event, RecordedEvent
 from ....domain.log.ports import Page, Range, StreamEnd
-from ....domain.positions import Moment, Partition
+from ....domain.positions import Moment
 from ..codec import Codec
 from ..compression import Compression
 from ..large_texts import text_of
 from ..records import Batch, batches
 from ..row_faults import digest_of_row, opening
 from .connection import PostgresDatabase
-from .ends import Ends
+from .page import Pager
 from .stored_events import COLUMNS, Opener, Origin, Place, Row
 from .wire import Call, Rows, int4, int8
 
 T = TypeVar("T")
 Given = ParamSpec("Given")
-CHUNK_MIN = 16
 CALLS_MAX = 256
 VERSION_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << 63) - 1
@@ -77,131 +71,6 @@ def _read_again(read: Callable[Concatenate[Reader, Given], T]) -> Callable[Conca
             return read(reader, *args, **kwargs)
 
     return read_again
-
-
-@dataclass(slots=True)
-class _Lane:
-    """
-    A slice with new events: `taken` is the last position returned, `rows` are fetched ones after it, `end` is its last
-    position.
-    """
-
-    number: int
-    taken: int
-    end: int
-    chunk: int
-    rows: deque[Row] = field(default_factory=deque)
-
-    @property
-    def is_dry(self) -> bool:
-        return not self.rows and self.taken < self.end
-
-
-class Pager:
-    """Fetches pages of one log, or of a partition of it."""
-
-    def __init__(self, database: PostgresDatabase, ends: Ends, partition: Partition | None = None) -> None:
-        self._database = database
-        self._ends = ends
-        self._rows = (
-            f"SELECT {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
-        )
-        self._partition = partition
-
-    def ends(self) -> Mapping[int, int]:
-        """Return the last position of every slice that has one."""
-        return self._mine(self._ends.read())
-
-    def _mine(self, ends: Mapping[int, int]) -> Mapping[int, int]:
-        partition = self._partition
-        if partition is None:
-            return ends
-        return {number: last for number, last in ends.items() if number % partition.of == partition.number}
-
-    def page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
-        """
-        Return up to `limit` rows after `after`, and the moment they end at.
-
-        Raises:
-            DamagedError: a position is empty.
-        """
-        with opening("a row of the log"):
-            return self._page(after, limit)
-
-    def _page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
-        seen = dict(after.heads)
-        news = _news(self._mine(self._ends.known), seen)
-        # If the last known ends still leave a full page, they need not be read again.
-        if sum([news[number] - seen.get(number, 0) for number in news]) < limit:
-            news = _news(self.ends(), seen)
-        if not news or limit <= 0:
-            return [], self._end_before(after) if limit > 0 and self._partition is None else after
-        chunk = max(CHUNK_MIN, limit // len(news) + 1)
-        lanes = [_Lane(number, seen.get(number, 0), end, chunk) for number, end in sorted(news.items())]
-        rows: list[Row] = []
-        while len(rows) < limit and lanes:
-            self._fill([lane for lane in lanes if lane.is_dry], limit - len(rows))
-            _merge(lanes, rows, limit)
-            lanes = [lane for lane in lanes if lane.taken < lane.end]
-        seen.update((row[0], row[3]) for row in rows)
-        return rows, Moment.of(seen)
-
-    def _end_before(self, after: Moment) -> Moment:
-        """Return `after` if the log still reaches it; else the log went back, and the moment where it ends now."""
-        known = self._ends.known
-        if all(last <= known.get(lane, 0) for lane, last in after.heads):
-            return after
-        return Moment.of({lane: min(last, known.get(lane, 0)) for lane, last in after.heads})
-
-    def _fill(self, lanes: list[_Lane], wanted: int) -> None:
-        for start in range(0, len(lanes), CALLS_MAX):
-            some = lanes[start : start + CALLS_MAX]
-            calls = [self._call(lane, wanted) for lane in some]
-            answers = self._database.ask(*calls)
-            for lane, rows in zip(some, answers, strict=True):
-                self._check(lane, rows, min(lane.end, lane.taken + min(lane.chunk, wanted)))
-                lane.rows.extend(rows)
-                lane.chunk *= 2
-
-    def _check(self, lane: _Lane, rows: list[Row], until: int) -> None:
-        last = lane.taken
-        for row in rows:
-            if row[3] != last + 1:
-                break
-            last += 1
-        if last != until:
-            self._ends.forget()
-            raise DamagedError(f"position {lane.number}.{last + 1}", "there is no event at it")
-
-    def _call(self, lane: _Lane, wanted: int) -> Call:
-        until = min(lane.end, lane.taken + min(lane.chunk, wanted))
-        return Call(self._rows, (int4(lane.number), int8(lane.taken), int8(until)))
-
-
-def _merge(lanes: list[_Lane], rows: list[Row], limit: int) -> None:
-    """Take rows in order of time until the page is full, or a lane must be filled again to know its next row."""
-    if len(lanes) == 1:
-        (lane,) = lanes
-        lane.taken += len(lane.rows)
-        rows.extend(lane.rows)
-        lane.rows.clear()
-        return
-    heap = [(lane.rows[0][4], lane.number, lane) for lane in lanes]
-    heapq.heapify(heap)
-    while heap and len(rows) < limit:
-        _, number, lane = heap[0]
-        rows.append(lane.rows.popleft())
-        lane.taken += 1
-        if lane.rows:
-            heapq.heapreplace(heap, (lane.rows[0][4], number, lane))
-        elif lane.is_dry:
-            return
-        else:
-            heapq.heappop(heap)
-
-
-def _news(ends: Mapping[int, int], seen: Mapping[int, int]) -> dict[int, int]:
-    return {number: end for number, end in ends.items() if end > seen.get(number, 0)}
 
 
 class _Statements(NamedTuple):
@@ -389,14 +258,16 @@ class Reader:
         return found
 
     @_read_again
-    def read_page(self, pager: Pager, after: Moment, limit: int, *, undecodable: bool) -> Page:
+    def read_page(
+        self, pager: Pager, after: Moment, limit: int, *, until: Moment | None = None, undecodable: bool
+    ) -> Page:
         """
         Return the page after `after`. With `undecodable` an event that cannot be decoded is an `Undecodable`.
 
         Raises:
             DamagedError: an event was changed, or the one before it is missing.
         """
-        rows, moment = pager.page(after, limit)
+        rows, moment = pager.page(after, limit) if until is None else pager.page_until(until, after, limit)
         with opening("a row of the log"):
             events = self._open_page(rows, self._marking_opener if undecodable else self._opener)
         return Page(events, moment)
@@ -493,8 +364,8 @@ class PostgresPartition:
     def __init__(self, pager: Pager, reader: Reader) -> None:
         self._pager, self._reader = pager, reader
 
-    def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
-        return self._reader.read_page(self._pager, after, limit, undecodable=undecodable)
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = True) -> Page:
+        return self._reader.read_page(self._pager, after, limit, until=until, undecodable=undecodable)
 
     def now(self) -> Moment:
         return Moment.of(dict(self._pager.ends()))

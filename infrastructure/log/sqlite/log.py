@@ -292,8 +292,10 @@ class SqliteLog:
             name = self._key_of(connection, stream)
             return [] if name is None else self._reader.read_under(connection, name, stream, key)
 
-    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         start = min(after.head(ONE_SEQUENCE), NO_LIMIT)
+        if until is not None:
+            limit = min(limit, max(0, until.head(ONE_SEQUENCE) - start))
         reader = self._marking_reader if undecodable else self._reader
         with self.database.reading() as connection:
             self._require_acknowledged(connection)

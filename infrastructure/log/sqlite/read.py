@@ -470,18 +470,18 @@ class SqlitePartition:
         # How many positions are read at a time: about as many as give a page.
         self._window = 0
 
-    def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = True) -> Page:
         """
         Return `limit` events after `after`, or a few more; fewer at the end of the log. Also return the moment they end
         at.
         """
-        start, end = after.head(ONE_SEQUENCE), self.now().head(ONE_SEQUENCE)
+        start, end = after.head(ONE_SEQUENCE), (until or self.now()).head(ONE_SEQUENCE)
         self._window = self._window or limit
         events: list[RecordedEvent] = []
         while len(events) < limit and start < end:
-            until = min(start + self._window, end)
-            found = self._read(self._partition, start, until)
-            events, start = events + found, until
+            last = min(start + self._window, end)
+            found = self._read(self._partition, start, last)
+            events, start = events + found, last
             self._window = _next_window(self._window, len(found), limit)
         return Page(events, Moment(((ONE_SEQUENCE, start),)) if start else after)
 

@@ -17,6 +17,7 @@ from ..projecting.status import ProjectionStatus
 from ..store import Store
 from .app import Own, app
 from .args import database, keeping, shown
+from .metrics import ADDRESS, metrics_served
 from .progress import asked_to_stop, known_names, names
 from .render import clock, duration, one_line
 
@@ -77,9 +78,16 @@ def _events(status: ProjectionStatus) -> int:
 
 @click.command("run")
 @names
+@click.option(
+    "--metrics",
+    "address",
+    metavar="[HOST:]PORT",
+    type=ADDRESS,
+    help="Serve /metrics for Prometheus and /health there.  [default host: 127.0.0.1]",
+)
 @app
 @database
-def command(names: tuple[str, ...], own: Own, location: str) -> None:
+def command(names: tuple[str, ...], address: tuple[str, int] | None, own: Own, location: str) -> None:
     """
     Keep projections up to date, all or those named, until Ctrl-C or SIGTERM.
 
@@ -94,14 +102,21 @@ def command(names: tuple[str, ...], own: Own, location: str) -> None:
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
         for line in worker_log.beginning():
             _say(line)
-        printer = threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)
-        printer.start()
-        try:
-            store.run_projections(stop, chosen)
-        finally:
-            stop.set()
-            printer.join()
+        with metrics_served(store, chosen, address) as url:
+            if url is not None:
+                _say(f"metrics at {url}")
+            _keep(store, chosen, worker_log, stop)
         _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {worker_log.sums()}")
+
+
+def _keep(store: Store, names: Sequence[str], worker_log: WorkerLog, stop: threading.Event) -> None:
+    printer = threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)
+    printer.start()
+    try:
+        store.run_projections(stop, names)
+    finally:
+        stop.set()
+        printer.join()
 
 
 def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:

@@ -1,12 +1,19 @@
 """The tables are made at the first use, once, whoever comes first."""
 
+import secrets
+
 import psycopg
 import pytest
 
+import refold
 from refold.domain.chat.events import Named, Opened
-from refold.domain.errors import StorageUnavailableError
+from refold.domain.errors import StorageReadOnlyError, StorageUnavailableError
+from refold.domain.ids import slice_of
+from refold.infrastructure.cli import main
+from refold.infrastructure.log.postgres import connection
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.schema import schema_statements
+from refold.infrastructure.log.postgres.wire import BEGIN, Call, int4
 from tests.contract.stores import start_python
 from tests.contract.writing import append, at_once, said
 
@@ -113,3 +120,66 @@ def test_ids_are_in_the_collation_of_bytes(log: PostgresLog, pg_url: str) -> Non
 def test_a_prefix_names_every_table() -> None:
     """The same tables for an application of its own."""
     assert all(" app_" in statement for statement in schema_statements("app_"))
+
+
+def test_a_table_of_earlier_days_does_no_harm(log: PostgresLog, pg_url: str) -> None:
+    """The first structure had checksums of runs of events; nobody reads them any more."""
+    with psycopg.connect(pg_url) as connection:
+        connection.execute("create table run (slice int, stream int, version int, checksum bytea)")
+
+    with refold.open(pg_url) as store:
+        store.chat("a").add_message("user", "hello")
+        assert store.verify().problems == ()
+
+
+def test_users_who_may_make_no_tables(pg_url: str) -> None:
+    """After `refold init` by the owner, a program may only write rows, and works; a reader reads contexts."""
+    assert main(["init", "--db", pg_url]) == 0
+    name = f"agent_{secrets.token_hex(4)}"
+    with psycopg.connect(pg_url, autocommit=True) as owner:
+        for role, rights in ((name, "select, insert, update, delete"), (f"{name}_r", "select")):
+            owner.execute(f"create role {role} login".encode())
+            owner.execute(f"grant {rights} on all tables in schema public to {role}".encode())
+    try:
+        url = pg_url.replace("user=refold", f"user={name}")
+        with refold.open(url, create=False) as store:
+            store.chat("a").add_message("user", "hello")
+            assert [row.id for row in store.contexts()] == ["a"]
+            assert store.search("hello")
+            store.chat("b").fork("c")
+            with pytest.raises(StorageReadOnlyError, match="grant its user the right"):
+                store.rebuild("catalogue")
+        with refold.open(url.replace(name, f"{name}_r"), create=False) as store:
+            assert len(store.chat("a", create=False).items) == 1
+            with pytest.raises(StorageReadOnlyError):
+                store.chat("a").add_message("user", "no")
+    finally:
+        with psycopg.connect(pg_url, autocommit=True) as owner:
+            for role in (name, f"{name}_r"):
+                owner.execute(f"drop owned by {role}".encode())
+                owner.execute(f"drop role {role}".encode())
+
+
+def test_a_writer_that_stands_still_lets_go(pg_url: str, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server ends its transaction, so that others go on; when it wakes, it appends again."""
+    call = connection.END_IF_IDLE
+    monkeypatch.setattr(connection, "END_IF_IDLE", call._replace(sql=call.sql.replace("60s", "100ms")))
+    stopped, other = open_log(), open_log()
+    append(stopped, "chat:a", Opened(), root="a")
+    wire = stopped.database.writer()
+    wire.run(BEGIN, Call("SELECT 1 FROM slice_lock WHERE slice = $1 FOR UPDATE", (int4(slice_of("a")),)))
+
+    append(other, "chat:b", Opened(), root="a")
+    append(stopped, "chat:c", Opened(), root="a")
+
+    assert other.streams() == ["chat:a", "chat:b", "chat:c"]
+
+
+def test_a_setting_of_one_s_own_stays(pg_url: str, open_log: OpenLog) -> None:
+    """Whoever gives a time-out in the URL means it."""
+    log = open_log(f"{pg_url}&options=-c%20idle_in_transaction_session_timeout%3D7s%20-c%20statement_timeout%3D9s")
+
+    settings = ("idle_in_transaction_session_timeout", "statement_timeout")
+    found = log.database.ask(*(Call(f"SELECT current_setting('{name}')") for name in settings))
+    assert found == [[("7s",)], [("9s",)]]
+    assert open_log().database.ask(Call(f"SELECT current_setting('{settings[0]}')")) == [[("1min",)]]

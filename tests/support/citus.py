@@ -39,7 +39,8 @@ STAND_IN = """
         INSERT INTO pg_dist_partition VALUES (relation, 'h', colocate_with);
     END $$;
 """
-DISTRIBUTED = {one.split()[2] for one in schema_statements() if BY_SLICE.search(one)} | {"checkpoint", "note"}
+DISTRIBUTED = {one.split()[2] for one in schema_statements() if BY_SLICE.search(one)}
+DISTRIBUTED |= {"checkpoint", "note", "snapshot"}
 FORBIDDEN = re.compile(r"RENAME CONSTRAINT|LOCK TABLE|\bNOTIFY|\bLISTEN|TRIGGER|nextval|unnest|advisory", re.IGNORECASE)
 NAMED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?:ONLY\s+)?([a-z_0-9]+)")
 KEYS = re.compile(r"(?:PRIMARY KEY|UNIQUE) \(([^)]*)\)")

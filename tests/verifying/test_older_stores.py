@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import refold
 from refold.domain.chat.events import Opened
 from refold.domain.errors import StorageUnavailableError
+from refold.infrastructure.log.postgres import schema as postgres_schema
+from refold.infrastructure.log.sqlite import schema as sqlite_schema
 from tests.contract.stores import log_at
 from tests.contract.writing import append, said
 from tests.verifying.damaging import bytes_of_log, sql, told, verified
@@ -105,3 +109,27 @@ def test_a_store_of_a_newer_version(tmp_path: Path) -> None:
         refold.open(place)
 
     assert version(place) == 3
+
+
+STEP = ("CREATE TABLE added (one int)", "INSERT INTO added VALUES (3)")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_steps_to_a_newer_version(place: str, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are taken in one transaction, by one process; where one fails, the store is what it was."""
+    for module in (postgres_schema, sqlite_schema):
+        monkeypatch.setattr(module, "SCHEMA_VERSION", 3)
+        monkeypatch.setitem(module.STEPS, 3, (*STEP, *(["INSERT INTO nowhere VALUES (1)"] * fails)))
+    if fails:
+        with pytest.raises(StorageUnavailableError, match="nowhere"):
+            refold.open(place)
+        assert version(place) == 1
+        with pytest.raises((psycopg.errors.UndefinedTable, sqlite3.OperationalError)):
+            sql(place, "SELECT one FROM added")
+        return
+
+    refold.open(place).close()
+    refold.open(place).close()
+
+    assert version(place) == 3
+    assert sql(place, "SELECT one FROM added") == [(3,)]

@@ -41,6 +41,12 @@ DEFAULTS: dict[str, Any] = {
     "application_name": "refold",
     "client_encoding": "utf8",
 }
+# A process that is stopped, or whose machine is gone, in the middle of a transaction holds the lock of a slice: the
+# server takes it back after this time.
+END_IF_IDLE = Call(
+    "SELECT set_config('idle_in_transaction_session_timeout', '60s', false)"
+    " WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
+)
 ENCODINGS = ("UTF8", "SQL_ASCII")
 
 
@@ -63,7 +69,7 @@ def is_lost_connection(error: psycopg.Error) -> bool:
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError)
-    return state[:2] == "08" or state in ("57P01", "57P02", "57P03")
+    return state[:2] == "08" or state in ("57P01", "57P02", "57P03", "25P03")
 
 
 def _is_outdated(error: psycopg.Error) -> bool:
@@ -300,10 +306,13 @@ class PostgresDatabase:
             with translated(self.where):
                 # A pooler gives every client a process id of its own making.
                 ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]
+                wire.prepares = pid == connection.info.backend_pid
+                if wire.prepares:
+                    # A pooler would hand this setting on to others.
+                    wire.run(END_IF_IDLE)
         except BaseException:
             wire.close()
             raise
-        wire.prepares = pid == connection.info.backend_pid
         return wire
 
 

@@ -11,7 +11,7 @@ all of a slice. The others have few rows or few changes; each server has a copy 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 
 import psycopg
@@ -28,9 +28,9 @@ NOT_YET = " WHERE NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid =
 # 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
 # are those of version 1.
 SCHEMA_VERSION = 2
-FORWARD = (
-    f"UPDATE refold_meta SET value = '{SCHEMA_VERSION}' WHERE name = 'schema_version' AND value::int < {SCHEMA_VERSION}"
-)
+# The statements that bring tables to a version from the one before it.
+STEPS: dict[int, Sequence[str]] = {2: ()}
+LOCKED_VERSION = Call("SELECT value FROM refold_meta WHERE name = 'schema_version' FOR UPDATE")
 CREATE_ATTEMPTS_MAX = 5
 # SQLSTATEs for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
 TAKEN = ("42P07", "42710", "23505")
@@ -90,8 +90,12 @@ def _creation() -> list[Call]:
 
 
 def _bring_forward(wire: Wire) -> None:
+    """Take all steps from the present version in one transaction; another process may come first."""
     try:
-        wire.run(BEGIN, Call(FORWARD), COMMIT)
+        ((version,),) = wire.run(BEGIN, LOCKED_VERSION)[1]
+        steps = [Call(step) for number in range(int(version) + 1, SCHEMA_VERSION + 1) for step in STEPS[number]]
+        reached = f"UPDATE refold_meta SET value = '{max(int(version), SCHEMA_VERSION)}' WHERE name = 'schema_version'"
+        wire.run(*steps, Call(reached), COMMIT)
     except psycopg.Error as error:
         if error.sqlstate not in MAY_NOT_WRITE:
             raise

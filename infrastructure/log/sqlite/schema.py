@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from importlib import resources
 from pathlib import Path
@@ -21,6 +22,8 @@ APPLICATION_ID = 0x5265466F  # "ReFo"
 # 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
 # are those of version 1.
 SCHEMA_VERSION = 2
+# The statements that bring tables to a version from the one before it.
+STEPS: dict[int, Sequence[str]] = {2: ()}
 HEADER = ("journal_mode", "application_id", "page_count")
 
 
@@ -86,11 +89,16 @@ def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 
 def _bring_forward(database: SqliteDatabase) -> None:
-    """Set the file's version to the current one; a file that cannot be written keeps its version and its events."""
+    """
+    Take all steps from the present version in one transaction; a file that cannot be written stays as it is.
+    """
     with suppress(StorageReadOnlyError), database.writing() as connection:
-        # A newer Refold may have upgraded the file meanwhile.
-        if _identity(connection)[1] < SCHEMA_VERSION:
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        # Another process may have upgraded the file meanwhile.
+        version = _identity(connection)[1]
+        for number in range(version + 1, SCHEMA_VERSION + 1):
+            for step in STEPS[number]:
+                connection.execute(step)
+        connection.execute(f"PRAGMA user_version={max(version, SCHEMA_VERSION)}")
 
 
 def _create_tables(database: SqliteDatabase) -> None:

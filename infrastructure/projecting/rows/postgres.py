@@ -25,7 +25,7 @@ from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.postgres.append import TRIP_BYTES_MAX
 from ...log.postgres.connection import first_line
-from ...log.postgres.log import PostgresLog
+from ...log.postgres.log import MAKE_SNAPSHOTS, PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
@@ -208,6 +208,8 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def prepare(self, projections: Iterable[Projection]) -> None:
         """Make the tables of projections, so that users who may make none can use them."""
+        for name, make in (("checkpoint", MAKE_CHECKPOINTS), ("note", MAKE_NOTES), ("snapshot", Call(MAKE_SNAPSHOTS))):
+            self._make_once(name, make)
         for projection in projections:
             self._make_table(projection)
 

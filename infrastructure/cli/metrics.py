@@ -1,0 +1,151 @@
+"""
+The metrics of a worker: a page for Prometheus, and one that says whether all is well, by the server of the standard
+library.
+
+Nothing is counted while events are written: each answer asks the store for its present state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import click
+
+from ...domain.errors import RefoldError
+from ..projecting.status import ProjectionStatus
+from ..store import Store
+from .render import one_line
+
+LOOPBACK = "127.0.0.1"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+Rows = Sequence[tuple[str, float]]
+
+
+class _Address(click.ParamType[tuple[str, int]]):
+    """HOST:PORT, or a port of this machine alone."""
+
+    name = "host:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        host, _, port = value.rpartition(":")
+        if not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16:
+            self.fail(f"{value!r} is no HOST:PORT, as {LOOPBACK}:9464", param, ctx)
+        return host.strip("[]") or LOOPBACK, int(port)
+
+
+ADDRESS = _Address()
+
+
+def page_of(store: Store, names: Sequence[str]) -> str:
+    """Return the metrics of a store and of some of its projections, in the text format of Prometheus."""
+    try:
+        events, found = store.now().events, _statuses(store, names)
+    except RefoldError:
+        return _metric("refold_up", "gauge", "Whether the store answers.", [("", 0)])
+    each = [(f'{{projection="{one.name}"}}', one) for one in found]
+    return "".join((
+        _metric("refold_up", "gauge", "Whether the store answers.", [("", 1)]),
+        _metric("refold_events_total", "counter", "Events of the log.", [("", events)]),
+        _metric(
+            "refold_projection_behind_events", "gauge", "Events that a projection has not seen.",
+            [(label, one.behind) for label, one in each],
+        ),
+        _metric(
+            "refold_projection_rows", "gauge", "Rows of a projection.", [(label, one.rows) for label, one in each]
+        ),
+        _metric(
+            "refold_projection_stopped", "gauge", "Whether a projection stands still at an event that it cannot fold.",
+            [(label, one.stopped_at is not None) for label, one in each],
+        ),
+        _metric(
+            "refold_projection_set_aside_events", "gauge", "Events that a projection was made without.",
+            [(label, len(one.set_aside)) for label, one in each],
+        ),
+    ))  # fmt: skip
+
+
+def health_of(store: Store, names: Sequence[str]) -> tuple[bool, str]:
+    """Return whether a store answers and none of its projections stands still, and what is wrong otherwise."""
+    try:
+        stopped = [one for one in _statuses(store, names) if one.stopped_at is not None]
+    except RefoldError as error:
+        return False, one_line(str(error))
+    said = (f"{one.name} stands still at {one.stopped_at}: {one_line(one.error or '')}" for one in stopped)
+    return not stopped, "\n".join(said) or "fine"
+
+
+def _statuses(store: Store, names: Sequence[str]) -> list[ProjectionStatus]:
+    return [status for status in store.projections() if status.name in names]
+
+
+def _metric(name: str, kind: str, meaning: str, rows: Rows) -> str:
+    lines = (f"{name}{label} {int(value)}\n" for label, value in rows)
+    return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n{''.join(lines)}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers GET /metrics and GET /health."""
+
+    server_version = "refold"
+    sys_version = ""
+    # Of a client that says nothing, no thread is kept.
+    timeout = 10
+
+    def __init__(self, *args: Any, store: Store, names: Sequence[str]) -> None:
+        self._store, self._names = store, names
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._answer(HTTPStatus.OK, page_of(self._store, self._names))
+        elif path == "/health":
+            is_fine, said = health_of(self._store, self._names)
+            self._answer(HTTPStatus.OK if is_fine else HTTPStatus.SERVICE_UNAVAILABLE, said + "\n")
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "there are /metrics and /health\n")
+
+    def _answer(self, status: HTTPStatus, said: str) -> None:
+        data = said.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", TEXT)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: a scrape every few seconds is no news."""
+
+
+@contextmanager
+def metrics_served(store: Store, names: Sequence[str], address: tuple[str, int] | None) -> Iterator[str | None]:
+    """
+    Answer requests at an address until the end of the block, and yield the URL; None if there is no address.
+
+    Raises:
+        click.UsageError: the address cannot be used.
+    """
+    if address is None:
+        yield None
+        return
+    try:
+        server = ThreadingHTTPServer(address, partial(_Handler, store=store, names=names))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise click.UsageError(f"--metrics: {address[0]}:{address[1]} cannot be used: {reason}") from error
+    thread = threading.Thread(target=server.serve_forever, name="refold-metrics", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{address[0]}:{server.server_address[1]}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

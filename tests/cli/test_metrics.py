@@ -1,0 +1,101 @@
+"""`refold run --metrics`: pages for Prometheus, and for whoever asks whether all is well."""
+
+import http.client
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import refold as package
+from refold.domain.errors import StorageBusyError
+from refold.infrastructure.cli.metrics import metrics_served
+from tests.cli.running import refold, started
+
+ANYWHERE = ("127.0.0.1", 0)
+
+
+@pytest.fixture
+def store(database: Path) -> Iterator[package.Store]:
+    """A store with fourteen events, whose projections have seen none."""
+    with package.open(database) as opened:
+        yield opened
+
+
+def asked(url: str, path: str) -> tuple[int, str]:
+    """Return the status and the text of an answer."""
+    host, port = url.removeprefix("http://").partition("/")[0].split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_what_a_worker_is_behind(store: package.Store) -> None:
+    """The numbers are those of the store at this moment, in the form that Prometheus reads."""
+    with metrics_served(store, ["catalogue", "rollup"], ANYWHERE) as url:
+        assert url is not None
+        status, before = asked(url, "/metrics")
+        store.contexts()
+        after = asked(url, "/metrics?x=1")[1]
+
+    assert status == 200
+    behind = 'refold_projection_behind_events{projection="catalogue"}'
+    assert f"{behind} 14\n" in before
+    assert f"{behind} 0\n" in after
+    assert "refold_up 1\nrefold_events_total 14" in re.sub("# .*\n", "", after)
+    assert 'refold_projection_stopped{projection="rollup"} 0\n' in after
+    assert "search" not in after
+    line = r'(# (HELP|TYPE) \w+ .+|\w+(\{projection="\w+"\})? \d+)'
+    assert all(re.fullmatch(line, one) for one in after.splitlines())
+
+
+def test_whether_all_is_well(store: package.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A projection that stands still, or a store that does not answer, is not."""
+
+    with metrics_served(store, ["rollup"], ANYWHERE) as url:
+        assert url is not None
+        assert asked(url, "/health") == (200, "fine\n")
+        stands = [msgspec.structs.replace(one, stopped_at="chat:a@7", error="no\nluck") for one in store.projections()]
+        monkeypatch.setattr(store, "projections", lambda: stands)
+        assert asked(url, "/health") == (503, "rollup stands still at chat:a@7: no luck\n")
+        assert 'refold_projection_stopped{projection="rollup"} 1\n' in asked(url, "/metrics")[1]
+
+        def busy() -> None:
+            raise StorageBusyError("it is busy")
+
+        monkeypatch.setattr(store, "projections", busy)
+        assert asked(url, "/health") == (503, "it is busy\n")
+        assert "refold_up 0\n" in asked(url, "/metrics")[1]
+        assert asked(url, "/")[0] == 404
+
+
+def test_the_command_serves_them(database: Path) -> None:
+    """On this machine alone, where only a port is given; the address is printed."""
+    with started("run", "catalogue", "--metrics", "0", "--db", database) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        url = next(line for line in lines if "metrics at " in line).partition("metrics at ")[2].strip()
+        assert url.startswith("http://127.0.0.1:")
+        assert asked(url, "/metrics")[0] == 200
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("address", ["nonsense", "localhost:99999", "127.0.0.1:", "127.0.0.1:taken"])
+def test_bad_addresses(address: str, database: Path) -> None:
+    """They are errors of usage, and nothing is begun."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        asked_for = address.replace("taken", str(taken.getsockname()[1]))
+        ended = refold("run", "--metrics", asked_for, db=database)
+
+    assert ended.code == 2
+    assert "HOST:PORT" in ended.err or "cannot be used: " in ended.err

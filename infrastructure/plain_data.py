@@ -25,16 +25,23 @@ def plain_fields(event: Any, stream: str = "") -> dict[str, Any]:
 
     Items are named by the stream and version that added them: `versions` are ranges, both ends included.
     """
-    pairs = ((name, getattr(event, name), default) for name, default in _fields(event.__class__))
-    return {name: _plain(value, stream) for name, value, default in pairs if value != default}
+    named = ((name, getattr(event, name), default, is_binary) for name, default, is_binary in _fields(event.__class__))
+    return {
+        name: value.hex() if is_binary else _plain(value, stream)
+        for name, value, default, is_binary in named
+        if value != default
+    }
 
 
 @cache
-def _fields(event_type: Any) -> tuple[tuple[str, Any], ...]:
+def _fields(event_type: Any) -> tuple[tuple[str, Any, bool], ...]:
     """
-    Return the fields of an event type, each with its default; cached, because reading them takes longer than all else.
+    Return the fields of an event type, each with its default, and whether it has bytes that are no JSON.
+
+    Cached, because reading them takes longer than all else.
     """
-    return tuple((field.name, field.default) for field in msgspec.structs.fields(event_type))
+    fields = msgspec.structs.fields(event_type)
+    return tuple((field.name, field.default, field.type is bytes) for field in fields)
 
 
 def _plain(value: Any, stream: str) -> Any:
@@ -48,7 +55,7 @@ def _plain(value: Any, stream: str) -> Any:
         # An item in an event is one of several types.
         return {**({"type": str(tag)} if tag else {}), **plain_fields(value, stream)}
     if isinstance(value, bytes):
-        # Bytes in events are canonical JSON of any form.
+        # Bytes whose field says more of them are canonical JSON of any form.
         return parse_json(value)
     if isinstance(value, tuple | list):
         return [_plain(inner, stream) for inner in value]

@@ -21,8 +21,7 @@ from ..domain.kinds import KINDS
 from ..domain.log.envelope import RecordedEvent
 from ..domain.log.ports import LiveLog, StreamEnd, require_known
 from ..domain.positions import Moment
-from .projecting.rows.database import stored_moment
-from .projecting.store import ProjectionStore, kept_by
+from .projecting.store import ProjectionStore, kept_by, stored_moment
 
 PAGE_EVENTS = 512
 WAIT_SECONDS = 0.25

@@ -197,6 +197,9 @@ class MemoryLog:
     def damaged_rows(self) -> list[DamagedError]:
         return []
 
+    def doubtful_streams(self) -> list[str]:
+        return []
+
     def idempotency_keys(self) -> list[KeyRow]:
         return [
             KeyRow(stream, key or "", events[0].version, events[-1].version)

@@ -292,6 +292,12 @@ class LiveLog(Log, PagedLog, Protocol):
     def streams_with_snapshot(self) -> Iterable[str]:
         """Return the ids of the streams that have a snapshot, in no order."""
 
+    def doubtful_streams(self) -> Iterable[str]:
+        """
+        Return the streams of which a row is wrong that reading by versions needs, and reading the log in its order does
+        not.
+        """
+
     def idempotency_keys(self) -> Iterable[KeyRow]:
         """Yield the stored row of every idempotency key, in no order."""
 

@@ -15,7 +15,8 @@ import msgspec
 
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError, ProjectionError, StorageUnavailableError
-from ..projecting.rebuild import Difference, RebuildReport
+from ..projecting.comparison import Difference
+from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..store import Store
 from .app import Own, app

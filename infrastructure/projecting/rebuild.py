@@ -1,15 +1,15 @@
 """
 Rebuilding a projection: new rows are made in a shadow; readers see the old rows until the shadow replaces them.
 
-If a rebuild is stopped or killed, its shadow stays, and the next rebuild continues it. A check builds a shadow of its
-own, compares it with the live rows, and drops it.
+If a rebuild is stopped or killed, its shadow stays, and the next rebuild continues it. A check makes no shadow: see
+`comparison.py`.
 """
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,13 +18,13 @@ from ...domain.errors import DamagedError, InvalidInputError, ProjectionError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
+from .comparison import Compared, Comparison, Difference
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
 from .runner import ProjectionRunner
 from .shadow import Build, Progress, Stop, shadow_of
 from .shape import code_of
-from .store import MemoryProjectionStore, ProjectionStore, kept_by
+from .store import ProjectionStore, kept_by
 
-DIFFERENCES_MAX = 10
 # Writers and workers go on meanwhile, so the shadow is brought up to date up to this many times before giving up.
 MEETINGS_MAX = 100
 PARTITIONS_MAX = 1_024
@@ -51,14 +51,6 @@ class Workers(NamedTuple):
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise InvalidInputError(f"partitions is {partitions}: take 1 to {PARTITIONS_MAX:,}")
         return cls(executor, partitions)
-
-
-class Difference(NamedTuple):
-    """A row that differs from the result of its fold: the live row and the rebuilt row; None if a row is missing."""
-
-    key: str
-    live: Any
-    rebuilt: Any
 
 
 class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,70 +185,26 @@ def check(
     watch: Stopwatch = REAL_SYSTEM,
 ) -> RebuildReport:
     """
-    Rebuild the rows of a projection, compare them with the live rows, and leave the live rows as they are.
+    Compare the live rows of a projection with those that its events give, and leave the live rows as they are.
 
-    If the database is open for reading only, the new rows are made in memory. They go as far as the stored rows and
-    are compared with these.
+    They are brought up to date first, unless the database is open for reading only.
 
     Raises:
         ProjectionError: it cannot fold an event.
-        StorageBusyError: another process is checking it.
     """
     began, kept = watch.monotonic(), kept_by(store)
-    place = store if kept is store else MemoryProjectionStore()
-    with Build(log, place, projection, shadow_of(projection, "check"), watch=watch, progress=progress) as build:
-        # An earlier check may have been killed before it dropped its shadow.
-        place.drop(build.shadow)
-        try:
-            if kept is store:
-                live = _live_rows(log, store, projection, build, stop)
-            else:
-                live = _kept_rows(kept, place, projection, build, stop)
-            if live is None:
-                return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
-            rebuilt, aside = place.rows(build.shadow), place.set_aside(build.shadow)
-        finally:
-            place.drop(build.shadow)
-    differences = _differences(live, rebuilt)
-    return RebuildReport(
-        projection=projection.name,
-        is_done=True,
-        rows=len(rebuilt),
-        events=build.folded,
-        seconds=watch.monotonic() - began,
-        differing=len(differences),
-        differences=tuple(differences[:DIFFERENCES_MAX]),
-        set_aside=len(aside),
-    )
-
-
-def _live_rows(
-    log: LiveLog, store: ProjectionStore, projection: Projection, build: Build, stop: Stop
-) -> list[Any] | None:
-    """Return the live rows, and build the shadow up to the same moment; None if that did not succeed."""
-    runner = ProjectionRunner(log, store, [projection])
-    if not build.run(stop):
-        return None
-    for _ in range(MEETINGS_MAX):
-        runner.catch_up(projection)
-        live = store.snapshot(projection)
-        if not build.run(stop, until=live.moment):
-            return None
-        if store.checkpoint(build.shadow) == live.moment:
-            return live.rows
-    return None
-
-
-def _kept_rows(
-    kept: ProjectionStore, place: ProjectionStore, projection: Projection, build: Build, stop: Stop
-) -> list[Any] | None:
-    """Return the stored rows, which do not change here, and build the shadow up to their checkpoint."""
-    live = kept.snapshot(projection)
-    is_built = build.run(stop, until=live.moment) and place.checkpoint(build.shadow) == live.moment
-    return live.rows if is_built else None
-
-
-def _differences(live: list[Any], rebuilt: list[Any]) -> list[Difference]:
-    here, there = ({row.key: row for row in rows} for rows in (live, rebuilt))
-    keys = sorted(here.keys() | there.keys())
-    return [Difference(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
+    if kept is store:
+        ProjectionRunner(log, store, [projection]).catch_up(projection)
+    with Comparison(log, kept, [projection], progress=progress, watch=watch) as comparison:
+        is_read = comparison.read(stop=stop)
+        found = comparison.compared(projection) if is_read else Compared(is_met=False)
+        return RebuildReport(
+            projection=projection.name,
+            is_done=found.is_met,
+            rows=found.rows,
+            events=comparison.events,
+            seconds=watch.monotonic() - began,
+            differing=found.differing,
+            differences=found.differences,
+            set_aside=len(comparison.set_aside(projection)),
+        )

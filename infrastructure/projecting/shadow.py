@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import ProjectionError, StorageBusyError, StorageError
@@ -20,16 +20,15 @@ from .store import ProjectionStore
 # The lease of a process that was killed is free after TAKE_OVER_SECONDS.
 PATIENCE_SECONDS = TAKE_OVER_SECONDS + 1.0
 LOOK_SECONDS = 0.1
-Purpose = Literal["shadow", "check"]
 PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_slice", "on_fault")
 
 
-def shadow_of(projection: Projection, purpose: Purpose = "shadow", *, partition: int | None = None) -> Projection:
-    """Return the same projection under another name: that of its shadow, of one partition of it, or of a check."""
+def shadow_of(projection: Projection, *, partition: int | None = None) -> Projection:
+    """Return the same projection under another name: that of its shadow, or of one partition of it."""
     # Assembled from the projection's attributes, because a projection may not allow a copy with another name.
     parts = {part: getattr(projection, part) for part in PARTS if hasattr(projection, part)}
     number = "" if partition is None else f"_{partition}"
-    return cast(Projection, SimpleNamespace(name=f"{projection.name}_{purpose}{number}", **parts))
+    return cast(Projection, SimpleNamespace(name=f"{projection.name}_shadow{number}", **parts))
 
 
 class RebuildProgress(NamedTuple):

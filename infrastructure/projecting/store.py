@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 import msgspec
 
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
-from ...domain.errors import InvalidInputError
+from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
@@ -28,13 +28,6 @@ RANKED_CHARACTERS = 16_384
 COLUMN_TYPES = (str, int, float, bytes)
 # Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
 TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number")
-
-
-class Snapshot(NamedTuple):
-    """All rows of a projection, and the moment up to which they are made."""
-
-    moment: Moment
-    rows: list[Any]
 
 
 class SetAside(NamedTuple):
@@ -144,8 +137,12 @@ class ProjectionStore(Protocol):
     def rows(self, projection: Projection) -> list[Any]:
         """Return all rows, ordered by key."""
 
-    def snapshot(self, projection: Projection) -> Snapshot:
-        """Return all rows, ordered by key, and the checkpoint that belongs to them."""
+    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[Any]], T]) -> T:
+        """
+        Return what `visit` returns, which gets the checkpoint and all rows as of one moment, ordered by key.
+
+        The rows are read as they are taken, so that they need not fit into memory.
+        """
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
@@ -278,13 +275,15 @@ class MemoryProjectionStore(ProjectionStore):
     def set_aside(self, projection: Projection) -> list[SetAside]:
         return list(self._table(projection).aside)
 
-    def rows(self, projection: Projection) -> list[Any]:
-        return self.snapshot(projection).rows
-
     @synchronized
-    def snapshot(self, projection: Projection) -> Snapshot:
+    def rows(self, projection: Projection) -> list[Any]:
         table = self._table(projection)
-        return Snapshot(table.checkpoint.moment, [table.rows[key] for key in table.keys])
+        return [table.rows[key] for key in table.keys]
+
+    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[Any]], T]) -> T:
+        with self._lock:
+            moment, rows = self._table(projection).checkpoint.moment, self.rows(projection)
+        return visit(moment, iter(rows))
 
     @synchronized
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
@@ -365,6 +364,19 @@ class MemoryProjectionStore(ProjectionStore):
             return _Table(projection.version, projection.row)
         table.finish()
         return table
+
+
+def stored_moment(text: object, what: str, **remedy: str) -> Moment:
+    """
+    Return the moment that was stored as a text; `what` names the place in the error.
+
+    Raises:
+        DamagedError: the text is not a moment.
+    """
+    try:
+        return Moment.parse(text if isinstance(text, str) else repr(text))
+    except InvalidInputError as error:
+        raise DamagedError(what, f"{text!r} is no position", **remedy) from error
 
 
 def twice_made(shadow: Projection) -> InvalidInputError:

@@ -1,23 +1,24 @@
 """
 The check of a log's events: versions and positions without holes, matching digests, references to existing events.
 
-The log is read twice, in its own order and stream by stream: each order uses rows that the other does not need, and
-both check the digests. If a damaged event stops the first reading, the second names every problem.
+The log is read once, in its own order. Rows that only a reading stream by stream needs are compared with what is in the
+log without opening the events. Streams of which such a row is wrong, or all streams if a damaged event stops the
+reading, are read stream by stream: this names every problem.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from ...domain.errors import DamagedError, StorageError
-from ...domain.log.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.log.ports import LiveLog
-from ...domain.positions import BEGINNING, Moment, Position
+from ...domain.positions import Moment, Position
 from ..opening import named_versions
 
 T = TypeVar("T")
@@ -96,22 +97,26 @@ class Unreadable:
         self.count = 0
         # Stream, reason, first and last version.
         self._runs: list[tuple[str, str, int, int]] = []
+        # The run of each stream that may go on.
+        self._last: dict[str, int] = {}
 
     def add(self, stream: str, version: int, error: DamagedError) -> None:
         """Note that a version cannot be read."""
         self.count += 1
         is_its_own = error.what == f"event {stream}@{version}"
         reason = error.reason if is_its_own else f"{error.what}: {error.reason}"
-        if self._runs and (last := self._runs[-1])[:2] == (stream, reason) and last[3] == version - 1:
-            self._runs[-1] = (stream, reason, last[2], version)
+        number = self._last.get(stream)
+        if number is not None and (last := self._runs[number])[1] == reason and last[3] == version - 1:
+            self._runs[number] = (stream, reason, last[2], version)
         else:
+            self._last[stream] = len(self._runs)
             self._runs.append((stream, reason, version, version))
 
     def problems(self) -> list[Problem]:
         """Return a problem for each run of versions."""
         return [
             Problem("event", f"{stream}@{first}" if first == last else f"{stream}@{first}..{last}", reason)
-            for stream, reason, first, last in self._runs
+            for stream, reason, first, last in sorted(set(self._runs), key=lambda run: (run[0], run[2]))
         ]
 
 
@@ -215,15 +220,21 @@ class EventCheck:
         # The damage that prevents reading the log as a whole.
         self.damage: DamagedError | None = None
 
-    def run(self) -> None:
-        """Check everything and put what is wrong into `problems`."""
+    def run(self, read: Callable[[Callable[[Sequence[RecordedEvent]], None]], object]) -> None:
+        """
+        Check everything and put what is wrong into `problems`.
+
+        `read` reads the log in its order, and calls the function that it gets with the events of each page.
+        """
+        places = Places()
         try:
-            self._read_all()
+            read(lambda events: self._look(events, places))
         except Exception as error:
             self.damage = damage_of(error, "the log")
             self._ends.clear()
             self._named.clear()
             self._keys.clear()
+            self._unreadable = Unreadable()
             self.events, self.problems = 0, []
         self._read_streams()
         self.problems += self._unreadable.problems()
@@ -241,23 +252,21 @@ class EventCheck:
             keys = asked(self.problems, "the idempotency keys", lambda: list(islice(self._wrong_keys(), KEYS_TOLD)))
             self.problems += [Problem("row", stream, reason) for stream, reason in keys or ()]
 
-    def _read_all(self) -> None:
-        moment, places = BEGINNING, Places()
-        while True:
-            # An event that cannot be decoded is reported when its stream is read, and must not prevent comparing
-            # projections.
-            page = self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)
-            if not page.events:
-                return
-            for recorded in page.events:
-                fault = places.fault_of_next(recorded)
-                if fault:
-                    self._report("position", recorded, fault)
-                self._check(recorded)
-            moment = page.moment
+    def _look(self, events: Sequence[RecordedEvent], places: Places) -> None:
+        for recorded in events:
+            fault = places.fault_of_next(recorded)
+            if fault:
+                self._report("position", recorded, fault)
+            if type(recorded.event) is Undecodable:
+                damage = DamagedError(f"event {recorded.reference}", recorded.event.reason)
+                self._unreadable.add(recorded.stream, recorded.version, damage)
+            self._check(recorded)
 
     def _read_streams(self) -> None:
+        doubtful = None if self.damage else asked(self.problems, "the streams", self._doubtful)
         for stream in asked(self.problems, "the streams", self._log.streams) or ():
+            if doubtful is not None and stream in self._ends and stream not in doubtful:
+                continue
             head = asked(self.problems, stream, functools.partial(self._log.head, stream)) or 0
             end = max(head, self._ends.get(stream, 0))
             if not end:
@@ -271,6 +280,9 @@ class EventCheck:
                     reason = f"its last version is {end}, and there is none for long: what follows was not looked at"
                     self.problems.append(Problem("version", f"{stream}@{after + PAGE_EVENTS}", reason))
                     break
+
+    def _doubtful(self) -> frozenset[str]:
+        return frozenset(self._log.doubtful_streams())
 
     def _read_some(self, stream: str, after: int, until: int) -> None:
         """Check some versions of a stream; if they cannot be read together, check each half of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ...domain.chat.rules.decide import CHAT
@@ -16,7 +17,8 @@ from ...domain.pool.rules import POOLS, QUEUES
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
-from ..projecting.rebuild import check, rebuild
+from ..projecting.comparison import Comparison
+from ..projecting.rebuild import rebuild
 from ..projecting.runner import contradictions, keep_trace, traces
 from ..projecting.shadow import Progress
 from ..projecting.store import ProjectionStore, kept_by
@@ -50,8 +52,20 @@ def verify(
     """
     if repair and kept_by(store) is not store:
         raise StorageReadOnlyError("nothing can be repaired in a store that was opened for reading only")
+    with Comparison(log, kept_by(store), projections, progress=progress) as comparison:
+        return _verified(log, store, projections, comparison, repair, progress)
+
+
+def _verified(
+    log: LiveLog,
+    store: ProjectionStore,
+    projections: Collection[Projection],
+    comparison: Comparison,
+    repair: bool,
+    progress: Progress | None,
+) -> Report:
     events = EventCheck(log)
-    events.run()
+    events.run(comparison.read)
     problems = list(events.problems)
     left_out: list[str] = []
     # The content of a broken file cannot be trusted, and the file must not be written to.
@@ -67,7 +81,7 @@ def verify(
                 keep_trace(store, problem.where, problem.reason)
         for projection in projections:
             try:
-                found = _ProjectionCheck(log, store, projection, progress)
+                found = _ProjectionCheck(log, store, projection, comparison, progress)
                 problems += found.wrong(repair)
                 problems += found.set_aside(repair)
             except StorageReadOnlyError:
@@ -115,7 +129,7 @@ def _ahead_of(
     for projection in projections:
         if not issubclass(projection.row, CatalogueRow):
             continue
-        rows = _asked(lambda one=projection: {row.key: row.version for row in store.rows(one)})  # type: ignore[misc]
+        rows = _asked(partial(store.walk, projection, lambda _, rows: {row.key: row.version for row in rows}))
         for key, version in rows:
             # Others may have written since the check.
             if version > events.end_of(key) and version > (end := log.head(key)):
@@ -193,6 +207,7 @@ class _ProjectionCheck(NamedTuple):
     log: LiveLog
     store: ProjectionStore
     projection: Projection
+    comparison: Comparison
     progress: Progress | None
 
     def wrong(self, repair: bool) -> list[Problem]:
@@ -208,7 +223,8 @@ class _ProjectionCheck(NamedTuple):
     def set_aside(self, repair: bool) -> list[Problem]:
         """Return a problem for each event that the rows were made without; a repair folds such events again."""
         try:
-            aside = self.store.set_aside(self.projection)
+            # Rows that were never made would be made without the same events.
+            aside = self.store.set_aside(self.projection) or self.comparison.set_aside(self.projection)
         except DamagedError:
             # The problem of the rows already says so.
             return []
@@ -224,10 +240,10 @@ class _ProjectionCheck(NamedTuple):
     def _fault(self) -> _Fault | None:
         kept = kept_by(self.store)
         try:
-            report = check(self.log, self.store, self.projection, progress=self.progress)
+            report = self.comparison.compared(self.projection)
             # Without this, nobody knows which events the rows lack.
             kept.set_aside(self.projection)
-            is_met = report.is_done
+            is_met = report.is_met
         except ProjectionError:
             raise
         except LogWentBackError:

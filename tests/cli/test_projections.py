@@ -17,7 +17,8 @@ from refold.domain.words import words_of
 from refold.infrastructure.cli.progress import projection_progress
 from refold.infrastructure.cli.projections import SHOWN_MAX, _notes, is_fine, print_report
 from refold.infrastructure.cli.render import duration
-from refold.infrastructure.projecting.rebuild import Difference, RebuildReport
+from refold.infrastructure.projecting.comparison import Difference
+from refold.infrastructure.projecting.rebuild import RebuildReport
 from refold.infrastructure.projecting.shadow import RebuildProgress
 from refold.infrastructure.projecting.status import ProjectionStatus
 from refold.infrastructure.projecting.store import SetAside

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.infrastructure.projecting import runner
+from refold.infrastructure.projecting import comparison, runner
 
 from .small_pages import with_small_pages
 
@@ -39,4 +39,5 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PAGE_EVENTS", "SEARCHED_PAGE_EVENTS"):
         # So that they are what they were afterwards.
         monkeypatch.setattr(runner, name, getattr(runner, name))
+    monkeypatch.setattr(comparison, "PAGE_EVENTS", comparison.PAGE_EVENTS)
     with_small_pages()

@@ -165,15 +165,15 @@ def test_rows() -> None:
                 list(store.load(Counts(), ("a", "b")).values()),
                 store.rows_under(Counts(), "a", "b"),
                 store.page(Counts(), after="", limit=2),
-                store.snapshot(Counts()).rows[:2],
+                store.rows(Counts())[:2],
             ]
             assert all(len({row.events for row in rows}) <= 1 for rows in answers)
             heads = [store.checkpoint(Counts()).head(-1) for _again in range(10)]
             counts = [store.count(Counts()) for _again in range(10)]
             aside = [len(store.set_aside(Counts())) for _again in range(10)]
             assert (heads, counts, aside) == (sorted(heads), sorted(counts), sorted(aside))
-            snapshot = store.snapshot(Counts())
-            assert [row.events for row in snapshot.rows[:1]] == [snapshot.moment.head(-1)][: len(snapshot.rows)]
+            moment, rows = store.walk(Counts(), lambda moment, rows: (moment, [*rows]))
+            assert [row.events for row in rows[:1]] == [moment.head(-1)][: len(rows)]
 
     in_threads(*[saving(store, won)] * 3, *[look] * 3)
 
@@ -250,7 +250,8 @@ USES: list[Callable[[MemoryProjectionStore], object]] = [
     lambda store: store.load(Counts(), ["a"]),
     lambda store: save(store, {}, Checkpoint(), at(1)),
     lambda store: store.set_aside(Counts()),
-    lambda store: store.snapshot(Counts()),
+    lambda store: store.rows(Counts()),
+    lambda store: store.walk(Counts(), lambda moment, rows: [*rows]),
     lambda store: store.rows_under(Counts(), "a"),
     lambda store: store.page(Counts(), after="", limit=1),
     lambda store: store.count(Counts()),

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 import refold
-from refold.infrastructure.projecting.rebuild import DIFFERENCES_MAX, RebuildReport
+from refold.infrastructure.projecting.comparison import DIFFERENCES_MAX
+from refold.infrastructure.projecting.rebuild import RebuildReport
 from refold.infrastructure.projecting.shadow import RebuildProgress
 
 from .histories import live_rows, projections_of, something_of_everything, stored_rows, talk_at_length

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,18 @@ import pytest
 
 import refold
 from refold.domain.chat.events import MessageAdded
+from refold.domain.errors import StorageUnavailableError
+from refold.domain.log.ports import Page
 from refold.domain.positions import Moment, Position
 from refold.infrastructure.log.codec import CODEC, Codec, Upcaster
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from refold.infrastructure.projecting import comparison
+from refold.infrastructure.projecting.rows import database
+from refold.infrastructure.projecting.rows.sqlite import ScratchProjectionStore, SqliteProjectionStore
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
+from refold.projections.catalogue import CATALOGUE
+from refold.projections.contract import Projection
 from tests.contract.writing import append, said
 from tests.support.every_kind import fill
 
@@ -42,19 +52,85 @@ def test_an_empty_store(store: refold.Store) -> None:
     ] * 2
 
 
-def test_others_go_on_writing(store: refold.Store) -> None:
-    """What is written while the store is looked at does no harm."""
+def test_others_go_on_writing(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written, and what is folded by others, while the store is looked at does no harm."""
+    monkeypatch.setattr(comparison, "PAGE_EVENTS", 2)
     chat, texts = store.chat("a"), iter(range(40))
-    chat.add_message("user", "before")
+    for number in range(9):
+        chat.add_message("user", f"before {number}")
+    assert store.contexts()
+    chat.add_message("user", "not folded yet")
 
     def go_on(_: object) -> None:
         for number in itertools.islice(texts, 2):
             chat.add_message("user", f"text {number}")
+        assert store.contexts()
 
     report = store.verify(progress=go_on)
 
-    assert report.is_whole
-    assert (chat.version, list(texts)) == (42, [])
+    assert (report.problems, report.events) == ((), 11)
+    assert chat.version == 23
+
+
+def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all checks and all projections together; and never more than a few events or rows are held."""
+    with refold.open(tmp_path / "store.db") as store:
+        for number in range(300):
+            append(store.log, f"chat:{number % 7}", said(number))
+        store._runner.catch_up(*store._runner.projections.values())
+    monkeypatch.setattr(comparison, "PAGE_EVENTS", 16)
+    monkeypatch.setattr(database, "WALKED_ROWS", 16)
+    pages, held = list[int](), list[int]()
+    read_all, rows = SqliteLog.read_all, SqliteProjectionStore._rows
+
+    def read(log: SqliteLog, *, undecodable: bool = False, **options: Any) -> Page:
+        page = read_all(log, undecodable=undecodable, **options)
+        if undecodable:
+            pages.append(len(page.events))
+        return page
+
+    def made(opened: SqliteProjectionStore, projection: Projection, found: Any) -> list[Any]:
+        held.append(len(answer := rows(opened, projection, found)))
+        return answer
+
+    with refold.open(tmp_path / "store.db") as store:
+        monkeypatch.setattr(SqliteLog, "read_all", read)
+        monkeypatch.setattr(SqliteProjectionStore, "_rows", made)
+        for name in ("read", "read_events", "read_ranges"):
+            monkeypatch.delattr(SqliteLog, name)
+
+        report = store.verify()
+
+    assert (report.problems, report.events, sum(pages), max(pages)) == ((), 300, 300, 16)
+    assert sum(held) > 1_000
+    assert max(held) == 16
+
+
+def test_no_room_for_temporary_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of its own: it says nothing about the rows that are stored, which a repair would drop."""
+    monkeypatch.setattr(ScratchProjectionStore, "sql", replace(ScratchProjectionStore.sql, add="FAIL"))
+    with refold.open(tmp_path / "store.db") as store:
+        store.chat("a").add_message("user", "text")
+        assert store.contexts()
+
+        with pytest.raises(StorageUnavailableError, match="the temporary rows"):
+            store.verify(repair=True)
+        assert len(store._projections.rows(CATALOGUE)) == 1
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    """The rows that the events give are made in a file of their own, which nobody sees."""
+    with refold.open(tmp_path / "store.db") as store:
+        store.chat("a").add_message("user", "text")
+        assert store.contexts()
+        files = {path.name for path in tmp_path.iterdir()}
+        with closing(sqlite3.connect(tmp_path / "store.db")) as other:
+            before = other.execute("PRAGMA data_version").fetchone()
+
+            assert store.verify().is_whole
+
+            assert other.execute("PRAGMA data_version").fetchone() == before
+        assert {path.name for path in tmp_path.iterdir()} == files
 
 
 class MessageOfTomorrow(MessageAdded, frozen=True, kw_only=True, gc=False, tag="chat.message_added.v1"):

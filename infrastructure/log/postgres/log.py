@@ -399,6 +399,9 @@ class PostgresLog:
     def damaged_rows(self) -> Iterable[DamagedError]:
         return damaged_rows(self.database)
 
+    def doubtful_streams(self) -> Iterable[str]:
+        return ()
+
     def idempotency_keys(self) -> Iterable[KeyRow]:
         return key_rows(self.database)
 

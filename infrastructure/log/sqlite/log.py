@@ -34,7 +34,15 @@ from .blocks import ONE_SEQUENCE, SEGMENT, OvertakenError, SealedSlice, Sealer, 
 from .connection import SqliteDatabase
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, SqlitePartition, stored_digest, version_at
 from .schema import prepare_schema, refuse_foreign_file
-from .verify import damaged_pages, damaged_rows, damaged_texts, database_files, key_rows, stream_ids
+from .verify import (
+    damaged_pages,
+    damaged_rows,
+    damaged_texts,
+    database_files,
+    doubtful_streams,
+    key_rows,
+    stream_ids,
+)
 
 NO_LIMIT = 1 << 62
 # Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
@@ -397,6 +405,10 @@ class SqliteLog:
     def damaged_rows(self) -> list[DamagedError]:
         with self.database.reading() as connection:
             return damaged_rows(connection)
+
+    def doubtful_streams(self) -> set[str]:
+        with self.database.reading() as connection:
+            return doubtful_streams(connection, self._compression)
 
     def idempotency_keys(self) -> list[KeyRow]:
         with self.database.reading() as connection:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from itertools import accumulate, groupby
+from operator import itemgetter
+
+import msgspec
 
 from ....domain.errors import DamagedError
 from ....domain.log.ports import KeyRow
 from ..compression import Compression
 from ..large_texts import damage_of
-from ..row_faults import empty_key, nameless_type
+from ..row_faults import empty_key, nameless_type, opening
+from .blocks import Block, BlockPart, checked_body
 from .connection import SqliteDatabase
+from .read import BLOCK_COLUMNS
 
 BESIDE = ("-wal", "-shm", "-journal")
 FAULTS_TOLD = 10
@@ -35,6 +41,55 @@ KEY_ROWS = """
     SELECT coalesce(s.id, 'stream ' || i.stream), i.key, i.first_version, i.last_version
     FROM idempotency AS i LEFT JOIN stream AS s ON s.key = i.stream
 """
+
+
+# Blocks hold the ids of streams; a part whose stream or block is gone has none.
+PARTS = """
+    SELECT coalesce(part.block, 0), coalesce(stream.id, ''), first_version, last_version, start, first_position,
+        first_recorded_at
+    FROM part LEFT JOIN stream ON stream.key = part.stream ORDER BY 1, start
+"""
+BLOCKS = f"SELECT {BLOCK_COLUMNS} FROM block ORDER BY key"
+# Only the head of a block is decoded: its parts, positions and times.
+_HEAD = msgspec.msgpack.Decoder(tuple[list[BlockPart], list[int], list[int], msgspec.Raw, msgspec.Raw])
+
+
+def doubtful_streams(connection: sqlite3.Connection, compression: Compression) -> set[str]:
+    """
+    Return the streams that have events in a block whose rows in `part` are not what the block holds.
+
+    Both tables are read once, in the order of blocks.
+    """
+    found: set[str] = set()
+    rows = groupby(connection.execute(PARTS), itemgetter(0))
+    parts = next(rows, None)
+    for columns in connection.execute(BLOCKS):
+        block = Block(*columns)
+        while parts is not None and parts[0] < block.key:
+            found.update(row[1] for row in parts[1])
+            parts = next(rows, None)
+        stored = []
+        if parts is not None and parts[0] == block.key:
+            stored = [row[1:] for row in parts[1]]
+            parts = next(rows, None)
+        held = _parts_of(block, compression)
+        if stored != held:
+            found.update(row[0] for row in (*stored, *held))
+    while parts is not None:
+        found.update(row[1] for row in parts[1])
+        parts = next(rows, None)
+    return found
+
+
+def _parts_of(block: Block, compression: Compression) -> list[tuple[str, int, int, int, int, int]]:
+    """Return the rows that `part` must have for a block."""
+    with opening(f"block {block.key}"):
+        parts, positions, times, *_ = _HEAD.decode(checked_body(compression, block))
+        starts = accumulate((part.size for part in parts), initial=0)
+        return [
+            (part.stream, part.first_version, part.first_version + part.size - 1, start, positions[start], times[start])
+            for part, start in zip(parts, starts, strict=False)
+        ]
 
 
 def stream_ids(connection: sqlite3.Connection, prefix: str, limit: int) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ....domain.errors import DamagedError, InvalidInputError
+from ....domain.errors import DamagedError
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
@@ -31,13 +31,13 @@ from ..store import (
     ProjectionStore,
     Save,
     SetAside,
-    Snapshot,
     best_of,
     column_text,
     columns_of,
     end_of_prefix,
     in_lots,
     is_replaceable,
+    stored_moment,
     twice_made,
 )
 
@@ -48,6 +48,7 @@ ALL_ROWS = SELECT + "TRUE ORDER BY key"
 ROWS_OF_KEYS = SELECT + "{of_key}key IN ({marks})"
 ROWS_UNDER = SELECT + "key >= $1 AND key < $2 ORDER BY key"
 PAGE = SELECT + "key > $1{conditions} ORDER BY key LIMIT {limit}"
+WALK = SELECT + "key {over} $1 ORDER BY key LIMIT $2"
 COUNT = "SELECT count(*) FROM {table} WHERE {rows}TRUE"
 PUT_ROWS = "INSERT INTO {table} ({key}{names}) VALUES {values} ON CONFLICT ({key}key) DO UPDATE SET {changes}"
 CHECKPOINT = "SELECT moment FROM checkpoint WHERE {scope}projection = $1 AND version = {version}"
@@ -61,6 +62,9 @@ NOTES = "SELECT name, value FROM note WHERE {scope}name >= $1 AND name < $2 ORDE
 PUT_NOTE = "INSERT INTO note VALUES ({first}$1, $2) ON CONFLICT ({key}name) DO UPDATE SET value = excluded.value"
 DELETE_NOTE = "DELETE FROM note WHERE {scope}name = $1"
 RENAME_NOTE = "UPDATE note SET name = $1 WHERE {scope}name = $2"
+
+# How many rows are read at a time where all of them are.
+WALKED_ROWS = 2_048
 
 Values = Sequence[Any]
 
@@ -92,6 +96,8 @@ class Dialect:
     slice_of_key: Callable[[str], bytes] | None = None
     # Whether each version of a projection has a table of its own; if not, a newer version takes over the table.
     keeps_versions: bool = False
+    # Whether a text may have a NUL; otherwise it gets the symbol for NUL instead, and the log keeps the NUL.
+    has_nul: bool = True
     # Whether all values of a column have its type.
     is_typed: bool = False
     add: str = "INSERT"
@@ -178,6 +184,11 @@ def searched_columns(projection: Projection) -> str:
     return columns(projection, "r.").replace('r."words"', f'substr(r."words", 1, {RANKED_CHARACTERS})')
 
 
+def without_nul(value: Any) -> Any:
+    """Return a value of a column that cannot hold a NUL."""
+    return value.replace("\0", "\u2400") if isinstance(value, str) else value
+
+
 def _quoted(names: Iterable[str], of: str = "") -> str:
     return ", ".join(f'{of}"{name}"' for name in names)
 
@@ -209,12 +220,8 @@ class DatabaseProjectionStore(ProjectionStore):
     sql: Dialect
 
     @abstractmethod
-    def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
-        """
-        Return the rows of each statement about a projection; no rows if it has no checkpoint.
-
-        With `at_once` all statements see the same state of the database.
-        """
+    def _ask(self, projection: Projection, *statements: Statement) -> list[list[Values]]:
+        """Return the rows of each statement about a projection; no rows if it has no checkpoint."""
 
     @abstractmethod
     def _ask_notes(self, statement: Statement) -> list[Values]:
@@ -299,11 +306,14 @@ class DatabaseProjectionStore(ProjectionStore):
     def rows(self, projection: Projection) -> list[Any]:
         return self._asked(projection, self.sql.statement(ALL_ROWS, of=projection))
 
-    def snapshot(self, projection: Projection) -> Snapshot:
-        checkpoint = self.sql.statement(CHECKPOINT, projection.name, of=projection)
-        all_rows = self.sql.statement(ALL_ROWS, of=projection)
-        found, rows = self._ask(projection, checkpoint, all_rows, at_once=True)
-        return Snapshot(moment_of(projection, found), self._rows(projection, rows))
+    def _pages(self, projection: Projection, ask: Callable[[Statement], list[Values]]) -> Iterator[Any]:
+        """Yield all rows, ordered by key, of which `ask` returns some at a time."""
+        over, after, is_last = ">=", "", False
+        while not is_last:
+            rows = self._rows(projection, ask(self.sql.statement(WALK, after, WALKED_ROWS, of=projection, over=over)))
+            yield from rows
+            is_last = len(rows) < WALKED_ROWS
+            over, after = ">", "" if is_last else rows[-1].key
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         ranges = ((prefix, end_of_prefix(prefix)) for prefix in prefixes)
@@ -449,19 +459,6 @@ def _is_of(value: object, column: Column) -> bool:
 def _types_of(row: type[msgspec.Struct]) -> Any:
     types = [field.type for field in msgspec.structs.fields(row)]
     return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here
-
-
-def stored_moment(text: object, what: str, **remedy: str) -> Moment:
-    """
-    Return the moment that was stored as a text; `what` names the place in the error.
-
-    Raises:
-        DamagedError: the text is not a moment.
-    """
-    try:
-        return Moment.parse(text if isinstance(text, str) else repr(text))
-    except InvalidInputError as error:
-        raise DamagedError(what, f"{text!r} is no position", **remedy) from error
 
 
 def moment_of(projection: Projection, found: Sequence[Values]) -> Moment:

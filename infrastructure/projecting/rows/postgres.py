@@ -9,11 +9,11 @@ words themselves. A second index, by time, finds the newest rows with a word tha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from psycopg import errors
@@ -21,6 +21,7 @@ from psycopg import errors
 from ....domain.errors import DamagedError
 from ....domain.ids import slice_of
 from ....domain.log.envelope import RecordedEvent
+from ....domain.positions import BEGINNING, Moment
 from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.postgres.append import TRIP_BYTES_MAX
@@ -40,9 +41,12 @@ from .database import (
     Transaction,
     Values,
     Work,
+    moment_of,
     searched_columns,
+    without_nul,
 )
 
+T = TypeVar("T")
 TRIP_ROWS_MAX = 500
 # An array gives each word once; as a text, all words together would have to fit into a vector.
 TERMS = "array_to_tsvector(array_remove(string_to_array({}words, ' '), ''))"
@@ -85,7 +89,7 @@ float8 = Struct("!d").pack
 
 
 def _slice_of_key(key: str) -> bytes:
-    return int4(slice_of(_storable(key)))
+    return int4(slice_of(str(without_nul(key))))
 
 
 ONE_SERVER = Dialect(
@@ -98,6 +102,7 @@ ONE_SERVER = Dialect(
     key="slice, ",
     rows="slice = 0 AND ",
     keeps_versions=True,
+    has_nul=False,
     is_typed=True,
     lock=" FOR UPDATE",
 )
@@ -164,13 +169,26 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         found = self._log.database.ask(Call(COLUMNS, (self.sql.table(projection).encode(),)))[0]
         return self.sql.stored_columns(projection.row, found)
 
-    def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
+    def _ask(self, projection: Projection, *statements: Statement) -> list[list[Values]]:
         self._make_table(projection)
-        trips = _trips(map(_call, statements))
-        if at_once:
-            trips = iter([[BEGIN_STILL, *map(_call, statements), COMMIT]])
-        answers: list[Any] = [rows for trip in trips for rows in self._log.database.ask(*trip)]
-        return answers[1:-1] if at_once else answers
+        answers: list[Any] = [rows for trip in _trips(map(_call, statements)) for rows in self._log.database.ask(*trip)]
+        return answers
+
+    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[Any]], T]) -> T:
+        self._make_table(projection)
+        checkpoint = self.sql.statement(CHECKPOINT, projection.name, of=projection)
+
+        def walked(wire: Wire) -> T:
+            ask = _Transaction(wire, self.sql, is_begun=True).ask
+            wire.run(BEGIN_STILL)
+            try:
+                moment = moment_of(projection, ask(checkpoint)[0])
+                rows = self._pages(projection, lambda statement: ask(statement)[0])
+                return visit(moment, iter(()) if moment == BEGINNING else rows)
+            finally:
+                wire.run(ROLLBACK)
+
+        return self._log.database.transacting(walked)
 
     def _ask_notes(self, statement: Statement) -> list[Values]:
         self._make_once("note", MAKE_NOTES)
@@ -358,15 +376,10 @@ def _row_values(row: Any) -> list[bytes | None]:
 
 def _binary(value: int | float | str | bytes | None) -> bytes | None:
     if isinstance(value, str):
-        return _storable(value).encode()
+        return str(without_nul(value)).encode()
     if isinstance(value, int):
         return int8(value)
     return float8(value) if isinstance(value, float) else value
-
-
-def _storable(text: str) -> str:
-    # A text column cannot hold a NUL, so it gets the symbol for NUL instead; the log keeps the NUL.
-    return text.replace("\0", "\u2400")
 
 
 def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:

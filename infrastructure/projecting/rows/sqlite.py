@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
+from typing import Any, TypeVar
 
 import msgspec
 
-from ....domain.errors import DamagedError
+from ....domain.errors import DamagedError, StorageError, StorageUnavailableError
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.row_faults import REBUILD, opening
+from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, candidates_max, twice_made
+from ..store import Checkpoint, ProjectionStore, candidates_max, twice_made
 from .database import (
     CHECKPOINT,
     DELETE_NOTE,
@@ -40,9 +42,12 @@ from .database import (
     moment_of,
     searched_columns,
     text_noted,
+    without_nul,
 )
 
+T = TypeVar("T")
 ROWS_AT_ONCE = 10_000
+SCRATCH, SCRATCH_CACHE_KIB = "the temporary rows", 16_384
 KEYS_MAX = 500
 CHECKPOINTS = (
     "CREATE TABLE IF NOT EXISTS checkpoint (projection TEXT PRIMARY KEY, version INTEGER NOT NULL,"
@@ -70,15 +75,18 @@ FIND = """
 
 
 class _Transaction:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: sqlite3.Connection, *, has_nul: bool = True) -> None:
+        self.connection, self._has_nul = connection, has_nul
 
     def ask(self, *statements: Statement) -> list[list[Values]]:
         return [self.connection.execute(*one).fetchall() for one in statements]
 
     def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
         put_row = SqliteProjectionStore.sql.put_rows(projection, 1)
-        self.connection.executemany(put_row, map(msgspec.structs.astuple, rows))
+        values: Iterable[Values] = map(msgspec.structs.astuple, rows)
+        if not self._has_nul:
+            values = ([without_nul(one) for one in row] for row in values)
+        self.connection.executemany(put_row, values)
 
 
 class SqliteProjectionStore(DatabaseProjectionStore):
@@ -94,13 +102,22 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     def __init__(self, log: SqliteLog) -> None:
         self._log = log
 
+    def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Lend a connection that sees one state of the database."""
+        return self._log.database.reading()
+
     @contextmanager
     def _reading(self, projection: Projection) -> Iterator[sqlite3.Connection]:
         """Lend a connection; name the projection where its rows or its index cannot be read."""
+        with self._lent() as connection, self._named(projection):
+            yield connection
+
+    @contextmanager
+    def _named(self, projection: Projection) -> Iterator[None]:
         what = f"the table of {projection.name}"
-        with self._log.database.reading() as connection, opening(what, remedy=REBUILD):
+        with opening(what, remedy=REBUILD):
             try:
-                yield connection
+                yield
             except sqlite3.DatabaseError as error:
                 if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) not in BROKEN_TABLE:
                     raise
@@ -110,10 +127,11 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         found = []
         for projection in projections:
             with self._reading(projection) as connection:
-                if _has_table(connection, "checkpoint"):
+                if _has_table(connection, "checkpoint") and _has_table(connection, "note"):
                     found += self._stored(_Transaction(connection), projection)
                 else:
-                    found.append(Stored(Checkpoint(), False))
+                    # Both are made with the first rows, but one of them may have been dropped since.
+                    found.append(Stored(Checkpoint(self._moment(connection, projection)), False))
         return [one.checkpoint for one in found]
 
     def _moment(self, connection: sqlite3.Connection, projection: Projection) -> Moment:
@@ -129,15 +147,26 @@ class SqliteProjectionStore(DatabaseProjectionStore):
                 return None
             return self.sql.stored_columns(projection.row, connection.execute(COLUMNS, (self.sql.table(projection),)))
 
-    def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
+    def _ask(self, projection: Projection, *statements: Statement) -> list[list[Values]]:
         with self._reading(projection) as connection:
             # Without a checkpoint the table may be missing, or belong to an older version.
             if self._moment(connection, projection) == BEGINNING:
                 return [[] for _ in statements]
             return _Transaction(connection).ask(*statements)
 
+    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[Any]], T]) -> T:
+        with self._lent() as connection:
+            # An error of `visit` is not one of these rows.
+            def ask(statement: Statement) -> list[Values]:
+                with self._named(projection):
+                    return connection.execute(*statement).fetchall()
+
+            with self._named(projection):
+                moment = self._moment(connection, projection)
+            return visit(moment, iter(()) if moment == BEGINNING else self._pages(projection, ask))
+
     def _ask_notes(self, statement: Statement) -> list[Values]:
-        with self._log.database.reading() as connection:
+        with self._lent() as connection:
             return connection.execute(*statement).fetchall() if _has_table(connection, "note") else []
 
     def _transact(self, work: Work) -> list[list[Values]] | None:
@@ -169,7 +198,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     # Tables
 
     def _make_table(self, projection: Projection) -> Sequence[Statement]:
-        return _making(self.sql, self.sql.table(projection), projection.row)
+        return _making(self.sql, self.sql.table(projection), projection.row, issubclass(projection.row, SearchedRow))
 
     def _drop_table(self, projection: Projection) -> Sequence[Statement]:
         return _dropping(self.sql.table(projection))
@@ -230,33 +259,106 @@ class SqliteProjectionStore(DatabaseProjectionStore):
             return f"{wrong:,} rows are not in its index as they are" if wrong else None
 
 
+class ScratchProjectionStore(SqliteProjectionStore):
+    """
+    Rows in a temporary database, which spills to disk and ends with this object; searched rows have no index.
+
+    They are as the rows `like` which they are made. It is used by one thread.
+    """
+
+    def __init__(self, like: ProjectionStore) -> None:
+        # With an empty name, SQLite makes a file that nobody else sees, once its cache is full.
+        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for pragma in ("journal_mode = MEMORY", "synchronous = OFF", f"cache_size = -{SCRATCH_CACHE_KIB}"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._has_nul = not isinstance(like, DatabaseProjectionStore) or like.sql.has_nul
+
+    def close(self) -> None:
+        """Drop all rows."""
+        self._connection.close()
+
+    def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
+        return nullcontext(self._connection)
+
+    @contextmanager
+    def _named(self, projection: Projection) -> Iterator[None]:
+        with _scratching():
+            yield
+
+    def _transact(self, work: Work) -> list[list[Values]] | None:
+        with _scratching():
+            self._connection.execute("BEGIN")
+            try:
+                transaction = _Transaction(self._connection, has_nul=self._has_nul)
+                transaction.ask(Statement(CHECKPOINTS), Statement(NOTES))
+                last = work(transaction)
+                return None if last is None else transaction.ask(*last)
+            finally:
+                # Nobody uses the rows after an error.
+                self._connection.execute("COMMIT")
+
+    def _locked(
+        self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
+    ) -> list[Stored]:
+        return self._stored(transaction, *projections)
+
+    def _make_table(self, projection: Projection) -> Sequence[Statement]:
+        return _making(self.sql, self.sql.table(projection), projection.row, False)
+
+
+@contextmanager
+def _scratching() -> Iterator[None]:
+    """Name the temporary rows in an error, which says nothing about rows that are stored."""
+    try:
+        with translated(SCRATCH):
+            yield
+    except StorageError as error:
+        remedy = "make room in the folder for temporary files, or set SQLITE_TMPDIR to another one"
+        raise StorageUnavailableError(f"{error}: {remedy}") from error
+
+
 def _wrong_in_index(connection: sqlite3.Connection, table: str) -> int:
-    """Return the number of rows that differ from the index of their table."""
+    """
+    Return the number of rows that differ from the index of their table, by the number of their words.
+
+    SQLite compares, so that neither rows nor words are held here. Words that were replaced by as many others are not
+    noticed.
+    """
+    words = 0
+
+    def size(text: str) -> bytes:
+        nonlocal words
+        count = sum(map(bool, text.translate(BORDERS).split(" ")))
+        words += count
+        return _varint(count)
+
+    connection.create_function("index_size", 1, size)
+    differing = f"SELECT count(*) FROM {table} LEFT JOIN {table}_words_docsize ON id = number WHERE sz IS NOT"
+    missing = f"SELECT count(*) FROM {table}_words_docsize WHERE id NOT IN (SELECT number FROM {table})"
+    wrong = sum(connection.execute(sql).fetchone()[0] for sql in (f"{differing} index_size({table}.words)", missing))
+    # The index counts the places of each word: this reads all of it.
     made = f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table}_found"
-    connection.execute(f"{made} USING fts5vocab(main, {table}_words, instance)")
-    # For each row the sum of hashes of its words with their places; a sum does not depend on their order.
-    sums: dict[int, int] = {}
-    for number, word, place in connection.execute(f"SELECT doc, term, offset FROM temp.{table}_found"):
-        sums[number] = sums.get(number, 0) + hash((word, place))
-    # A row without any word has no instance, but it is in this table.
-    listed = {row[0] for row in connection.execute(f"SELECT id FROM {table}_words_docsize")}
-    wrong = 0
-    for number, text in connection.execute(f"SELECT number, words FROM {table}"):
-        words = filter(None, text.translate(BORDERS).split(" "))
-        expected = sum(hash((word, place)) for place, word in enumerate(words))
-        wrong += sums.pop(number, 0) != expected or number not in listed
-        listed.discard(number)
-    return wrong + len(sums.keys() | listed)
+    connection.execute(f"{made} USING fts5vocab(main, {table}_words, row)")
+    found = connection.execute(f"SELECT coalesce(sum(cnt), 0) FROM temp.{table}_found").fetchone()[0]
+    return int(wrong) or int(found != words)
+
+
+def _varint(count: int) -> bytes:
+    """Return a number as FTS5 stores it: seven bits in a byte, the highest first, all but the last marked."""
+    packed = bytes([count & 127])
+    while count := count >> 7:
+        packed = bytes([count & 127 | 128]) + packed
+    return packed
 
 
 # Each save asks for these statements, and most run none of them: to make them takes 130 us.
 @cache
-def _making(sql: Dialect, table: str, row: type[msgspec.Struct]) -> Sequence[Statement]:
+def _making(sql: Dialect, table: str, row: type[msgspec.Struct], is_indexed: bool) -> Sequence[Statement]:
     """Return the statements that make the table of rows of a class, in the place of an older one."""
     types = sql.column_types(row)
     # Rows of an older version are of no use: the fold starts from the beginning.
     drops = _dropping(table)
-    if not issubclass(row, SearchedRow):
+    if not is_indexed:
         return (*drops, Statement(f"CREATE TABLE {table} ({types}, PRIMARY KEY (key)) WITHOUT ROWID"))
     # The index refers to rows by number. The number is a column, because VACUUM changes implicit row numbers.
     rows = f"CREATE TABLE {table} (number INTEGER PRIMARY KEY, {types}, UNIQUE (key))"

@@ -1,0 +1,203 @@
+"""
+Comparing stored rows with those that the events give, for any number of projections in one reading of the log.
+
+The rows are folded in a temporary database of their own, each projection up to its checkpoint. Then both are read side
+by side, ordered by key. So neither the log nor the rows have to fit into memory, and the stored rows are only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...domain.clock import REAL_SYSTEM, Stopwatch
+from ...domain.errors import ProjectionError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog, Page
+from ...domain.positions import BEGINNING, Moment
+from ...projections.contract import Projection
+from .rows.sqlite import ScratchProjectionStore
+from .runner import Failures, ProjectionRunner
+from .shadow import Progress, RebuildProgress, Stop
+from .store import ProjectionStore, SetAside
+
+DIFFERENCES_MAX = 10
+PAGE_EVENTS = 2_048
+
+
+class Difference(NamedTuple):
+    """A row that differs from the result of its fold: the live row and the rebuilt row; None if a row is missing."""
+
+    key: str
+    live: Any
+    rebuilt: Any
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """
+    The number of rows that the events give, of those that differ, and the first few of these.
+
+    `is_met` is False if the log does not reach the checkpoint of the stored rows.
+    """
+
+    rows: int = 0
+    differing: int = 0
+    differences: tuple[Difference, ...] = ()
+    is_met: bool = True
+
+
+class _OnePage:
+    """A page of a log, as a log that ends with it; another page takes its place."""
+
+    page = Page([], BEGINNING)
+
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
+        return Page([], after) if after.includes(self.page.moment) else self.page
+
+    def now(self) -> Moment:
+        return self.page.moment
+
+
+class Comparison:
+    """The comparison of projections; within a `with` block, which ends by dropping the rows that were made for it."""
+
+    def __init__(
+        self,
+        log: LiveLog,
+        store: ProjectionStore,
+        projections: Collection[Projection],
+        *,
+        progress: Progress | None = None,
+        watch: Stopwatch = REAL_SYSTEM,
+    ) -> None:
+        self._log, self._store, self._progress, self._watch = log, store, progress, watch
+        # Writers may go on, and may be faster than this reading, so its end is fixed.
+        self._end = log.now()
+        self._page = _OnePage()
+        self._scratch = ScratchProjectionStore(like=store)
+        self._runner = ProjectionRunner(self._page, self._scratch, [*projections])
+        # Of each projection, the checkpoint up to which it is folded, and the error because of which it is not.
+        self._until: dict[str, Moment] = {}
+        self._failed: Failures = {}
+        for name, projection in self._runner.projections.items():
+            try:
+                self._until[name] = store.checkpoints(projection)[0].moment
+            except Exception as error:
+                self._failed[name] = error
+        self.events = 0
+
+    def __enter__(self) -> Comparison:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scratch.close()
+
+    def read(self, look: Callable[[Sequence[RecordedEvent]], None] | None = None, stop: Stop = lambda: False) -> bool:
+        """
+        Read the log once, up to its present end, and fold each page; return False if it was stopped.
+
+        `look` is called with the events of each page before they are folded.
+
+        Raises:
+            DamagedError: an event is missing or was changed.
+        """
+        began, moment = self._watch.monotonic(), BEGINNING
+        while not moment.includes(self._end):
+            page = self._log.read_all(after=moment, limit=PAGE_EVENTS, until=self._end, undecodable=True)
+            if not page.events:
+                break
+            if look is not None:
+                look(page.events)
+            self._fold(page)
+            moment = page.moment
+            self.events += len(page.events)
+            self._report(self._watch.monotonic() - began)
+            if stop():
+                return False
+        return True
+
+    def _fold(self, page: Page) -> None:
+        due: dict[Moment, list[Projection]] = {}
+        for name, projection in self._runner.projections.items():
+            if name not in self._failed:
+                # Rows that are not there cannot differ. Their fold still shows events that it cannot take.
+                until = self._until[name]
+                due.setdefault(self._end if until == BEGINNING else until, []).append(projection)
+        for until, projections in due.items():
+            self._page.page = _cut(page, until)
+            failed: Failures = {}
+            for _ in self._runner.pages(*projections, failed=failed):
+                pass
+            for error in failed.values():
+                if not isinstance(error, ProjectionError):
+                    # The temporary rows cannot be kept, which says nothing about the stored ones.
+                    raise error
+            self._failed |= failed
+
+    def _report(self, seconds: float) -> None:
+        if self._progress is None:
+            return
+        names = [*self._runner.projections]
+        rate = self.events / seconds if seconds else 0.0
+        left = (self._end.events - self.events) / rate if rate else 0.0
+        what = names[0] if len(names) == 1 else "events"
+        self._progress(RebuildProgress(what, self.events, self._end.events, rate, left))
+
+    def compared(self, projection: Projection) -> Compared:
+        """
+        Compare the stored rows of a projection with those that the events give, both at the checkpoint of the former.
+
+        Raises:
+            ProjectionError: it cannot fold an event.
+            LogWentBackError: the log ends before the checkpoint.
+            DamagedError: the stored rows, or their checkpoint, cannot be read.
+        """
+        if projection.name in self._failed:
+            raise self._failed[projection.name]
+        return self._store.walk(projection, partial(self._compare, projection))
+
+    def _compare(self, projection: Projection, moment: Moment, stored: Iterator[Any]) -> Compared:
+        if BEGINNING in (moment, self._until[projection.name]):
+            return Compared(self._scratch.count(projection))
+        (reached,) = self._scratch.checkpoints(projection)
+        if reached.moment != moment:
+            # Another process has brought the rows further up to date since.
+            for _ in ProjectionRunner(self._log, self._scratch, [projection]).pages(projection, until=moment):
+                pass
+            (reached,) = self._scratch.checkpoints(projection)
+        if reached.moment != moment:
+            return Compared(is_met=False)
+        return self._scratch.walk(projection, lambda _, rebuilt: _compared(stored, rebuilt))
+
+    def set_aside(self, projection: Projection) -> list[SetAside]:
+        """Return the events that the fold went on without."""
+        return self._scratch.set_aside(projection)
+
+
+def _cut(page: Page, until: Moment) -> Page:
+    """Return a page without the events behind a moment."""
+    if until.includes(page.moment):
+        return page
+    heads = dict(until.heads)
+    ends = {lane: min(number, heads[lane]) for lane, number in page.moment.heads if lane in heads}
+    return Page([one for one in page.events if one.position.number <= ends.get(one.position.slice, 0)], Moment.of(ends))
+
+
+def _compared(stored: Iterator[Any], rebuilt: Iterator[Any]) -> Compared:
+    rows, differing, first = 0, 0, list[Difference]()
+    live, made = next(stored, None), next(rebuilt, None)
+    while live is not None or made is not None:
+        key = min(one.key for one in (live, made) if one is not None)
+        old, new = (one if one is not None and one.key == key else None for one in (live, made))
+        if old != new:
+            differing += 1
+            if len(first) < DIFFERENCES_MAX:
+                first.append(Difference(key, old, new))
+        if old is not None:
+            live = next(stored, None)
+        if new is not None:
+            rows, made = rows + 1, next(rebuilt, None)
+    return Compared(rows, differing, tuple(first))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from datetime import date, datetime
@@ -839,6 +839,14 @@ class Store:
         """
         asked = list(self._runner.asked.values())
         return len({aside.event for projection in asked for aside in self._projections.set_aside(projection)})
+
+    def on_folding(self, tell: Callable[[int, int], object] | None) -> None:
+        """
+        Have `tell` called while a question first folds events: with the number of folded events, and of all events.
+
+        It is called after each page of about 2,000 events, in the thread that asked. None ends this.
+        """
+        self._runner.on_page = tell
 
     def rebuild(
         self,

@@ -425,6 +425,7 @@ class AsyncStore(StoreProxy):
     rows = awaited(lambda: _store.rows)
     projections = awaited(lambda: _store.projections)
     events_missed = awaited(lambda: _store.events_missed)
+    on_folding = awaited(lambda: _store.on_folding)
     rebuild = awaited(lambda: _store.rebuild)
     check = awaited(lambda: _store.check)
     start_projections = returning(lambda: _store.start_projections, lambda: AsyncWorker)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from ...domain.chat.context import ChatContext, ReadOnlyChatContext
+from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError, NotFoundError, StorageError, StorageUnavailableError
 from ...domain.ids import parse_address, split_stream_id, stream_id
@@ -39,6 +40,7 @@ DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB,
 COMMANDED = ("queue", "pool", "memory")
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
+FOLDING_EVERY_SECONDS = 3.0
 
 
 def checked_text(value: str) -> str:
@@ -89,6 +91,7 @@ def reading(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
             raise
         raise StorageUnavailableError(f"{error} (--db or REFOLD_DB names another)") from error
     with store:
+        store.on_folding(_Folding())
         _add(store, own)
         yield store
         _tell_missed(store)
@@ -105,9 +108,24 @@ def keeping(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
         # Opened for reading first, so that faults of the file are found before it is opened for writing.
         pass
     with open_store(location, create=False) as store:
+        store.on_folding(_Folding())
         _add(store, own)
         yield store
         _tell_missed(store)
+
+
+class _Folding:
+    """Says on stderr, every few seconds, how far a question is that must fold events first."""
+
+    def __init__(self) -> None:
+        self._said_at = REAL_SYSTEM.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = REAL_SYSTEM.monotonic()
+        if now - self._said_at >= FOLDING_EVERY_SECONDS:
+            self._said_at = now
+            text = f"folding what was recorded since the last question: {done:,} of {total:,} events"
+            click.echo(f"{text} (`refold run` does so all the time)", err=True)
 
 
 def _add(store: Store, own: Iterable[Projection]) -> None:

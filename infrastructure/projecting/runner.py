@@ -12,7 +12,7 @@ contradiction is stored permanently, as a trace, before a new mark replaces this
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -110,6 +110,8 @@ class ProjectionRunner:
         self.projections = {projection.name: projection for projection in projections}
         # Projections whose marks were compared with the log; each process does this once.
         self._looked_back: set[str] = set()
+        # Called after each page that a question folds: with the events that are folded, and those of the whole log.
+        self.on_page: Callable[[int, int], object] | None = None
         # Projections that answered questions; their rows may lack events that were set aside.
         self.asked: dict[str, Projection] = {}
 
@@ -148,8 +150,11 @@ class ProjectionRunner:
         """
         self.asked.update((projection.name, projection) for projection in projections)
         failed: Failures = {}
-        for _ in self.pages(*projections, failed=failed):
-            pass
+        total = 0
+        for moment in self.pages(*projections, failed=failed):
+            if self.on_page is not None:
+                total = max(total or self._log.now().events, moment.events)
+                self.on_page(moment.events, total)
         for error in failed.values():
             raise error
 

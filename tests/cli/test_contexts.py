@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 import refold as package
+from refold.infrastructure.cli import args
+from refold.infrastructure.projecting import runner
 from tests.cli.running import refold
 
 
@@ -48,6 +52,23 @@ def test_forks_show_their_parents(database: Path) -> None:
     ]
     assert (shown["branch"]["parent"], shown["branch"]["items"], shown["branch"]["tokens"]) == ("chat:air-0.0@3", 2, 11)
     assert (shown["air-0.0"]["parent"], shown["air-0.0"]["items"]) == (None, 4)
+
+
+def test_how_far_it_is(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If many events must be folded first, lines on stderr say how many are; they take nothing from the answer."""
+    expected = refold("contexts", db=database)
+    monkeypatch.setattr(args, "FOLDING_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "PAGE_EVENTS", 7)
+    with package.open(database) as store:
+        total = store.now().events
+        store._projections.drop(store._runner.named("catalogue"))
+
+    out = refold("contexts", db=database)
+
+    assert (out.code, out.out, expected.err) == (0, expected.out, "")
+    assert out.err.splitlines()[0] == (
+        f"folding what was recorded since the last question: 7 of {total} events (`refold run` does so all the time)"
+    )
 
 
 def test_an_empty_database(tmp_path: Path) -> None:

@@ -179,6 +179,20 @@ def test_who_was_ahead_shares_pages_again(store: refold.Store) -> None:
     assert sum(row.events for row in runner.rows(ROLLUP)) == store.now().events
 
 
+@pytest.mark.usefixtures("small_pages")
+def test_how_far_a_question_is(store: refold.Store) -> None:
+    """It says after each page how many events are folded, and of how many; until nobody wants to know any more."""
+    told(store, *["x"] * (3 * PAGE - 1))
+    said: list[tuple[int, int]] = []
+    store.on_folding(lambda done, total: said.append((done, total)))
+    store.contexts()
+    store.contexts()
+    store.on_folding(None)
+    store.rollup()
+
+    assert said == [(PAGE, 3 * PAGE), (2 * PAGE, 3 * PAGE), (3 * PAGE, 3 * PAGE)]
+
+
 def test_one_that_cannot_be_stored_stops_no_other(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are stored without it, and its error is raised then."""
     told(store, "x")

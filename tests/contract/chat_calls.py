@@ -106,6 +106,18 @@ class ChatCallsContract:
         for copied in (ChatContext(chat.items), ChatContext.from_dict(chat.to_dict())):
             assert copied.to_openai_messages() == sent
 
+    def test_an_output_before_its_call(self, log: LiveLog) -> None:
+        """It answers none: the call waits, and leaves and comes back by itself."""
+        chat = begun(log, message("q"))
+        made = chat.add_function_call("f", "{}", "c1")
+        early = chat.items[0].created_at - 1
+        chat.insert(FunctionCallOutput(id="o", name="f", call_id="c1", output="early", created_at=early))
+
+        assert [one.item_id for answer in chat.pending_calls() for one in answer.calls] == [made.id]
+        assert chat.evict(made.id).item_ids == [made.id]
+        assert chat.restore(made.id) == [made.id]
+        assert [item.id for item in chat.items] == ["o", "q", made.id]
+
     def test_a_decision_is_on_the_call_that_it_names(self, log: LiveLog) -> None:
         """A rejected call gets its output, though a call with the same id stands before it."""
         chat = begun(log, message("q"))

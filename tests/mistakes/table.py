@@ -53,6 +53,7 @@ IDS = [
     *wrong("has no version 99", "chat.name_version('here', 99)", "chat.at(99)", error=NotFoundError),
     *wrong("None names no moment", "chat.at(None)", "store.at(None)"),
     *wrong("has no time zone", "chat.at('2026-11-21 10:00')"),
+    *wrong("item:ID and happened:TIME go with chats", "queue.at('item:x')", "window.at('happened:2026-11-21')"),
 ]
 ITEMS = [
     *wrong("the items: found None", "chat.add_items(None)", "chat.insert_many(None)"),

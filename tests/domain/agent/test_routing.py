@@ -157,15 +157,17 @@ def test_an_item_that_no_context_can_take_is_refused(value: Any, refused: Any, w
     assert run(agent) == [1]
 
 
-def test_a_turn_that_the_agent_cannot_take_is_refused() -> None:
+@pytest.mark.parametrize(("has_tool", "fault"), [(True, "does not accept tool 'other'"), (False, "Turn has no tool")])
+def test_a_turn_that_the_agent_cannot_take_is_refused(has_tool: bool, fault: str) -> None:
     """Before the items that came with it are routed."""
 
     async def other() -> None: ...
 
     foreign = Turn[None](tool(other))
+    foreign.tool = foreign.tool if has_tool else None  # type: ignore[assignment]  # a mistake
     agent = agent_with(giving([NOTE, REPORT, foreign]))
 
-    with pytest.raises(InvalidInputError, match="does not accept tool 'other'"):
+    with pytest.raises(InvalidInputError, match=fault):
         run(agent, "give")
 
     assert (held(agent), agent.turns) == (([], []), [])

@@ -18,6 +18,7 @@ from .forking import fork
 from .graphs import graph
 from .large import large
 from .loading import load, past, tail
+from .moving import moving
 from .processes import processes
 from .rebuild import rebuild
 from .size import size
@@ -51,5 +52,6 @@ CASES: dict[str, Case] = {
     "graph": graph,
     "travel": travel,
     "large": large,
+    "moving": moving,
     "compression": compression,
 }

@@ -29,7 +29,7 @@ TINY = dataclasses.replace(
 )
 FACTS = {"cores": "2"}
 # What nobody but Refold answers has no raw beside it.
-WITHOUT_RAW = {"large"}
+WITHOUT_RAW = {"large", "moving"}
 
 
 @pytest.fixture(autouse=True)

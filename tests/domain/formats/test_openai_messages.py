@@ -199,6 +199,15 @@ def test_ids_are_unique_in_a_message() -> None:
     assert [message["tool_call_id"] for message in messages[1:8]] == ids
 
 
+def test_long_ids_that_repeat_stay_short_enough() -> None:
+    """A number takes the place of the last characters, also of an id made for one that was too long."""
+    ids = unique_call_ids(["a" * 40, "a" * 40, "b" * 41, "b" * 41, *["c" * 40] * 11], length_max=40)
+
+    assert len(set(ids)) == len(ids)
+    assert {len(one) for one in ids} <= {29, 31, 40}
+    assert (ids[1], ids[-1]) == ("a" * 38 + "-2", "c" * 37 + "-11")
+
+
 def test_many_calls_under_one_id_take_no_longer() -> None:
     """Numbers go on where the last one ended."""
     began = time.perf_counter()

@@ -28,5 +28,6 @@ def recorded(store: refold.Store) -> dict[str, list[tuple[int, Any, Meta]]]:
 
 
 def rows(store: refold.Store) -> list[Any]:
-    """Return the catalogue without its times."""
-    return [msgspec.structs.replace(row, opened_at=0, changed_at=0) for row in store.contexts()]
+    """Return the catalogue without times and positions, which are those of its log."""
+    own = {"opened_at": 0, "changed_at": 0, "lane": 0, "first_number": 0, "number": 0}
+    return [msgspec.structs.replace(row, **own) for row in store.contexts()]

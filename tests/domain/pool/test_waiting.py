@@ -12,22 +12,22 @@ SLOW_SECONDS = 0.03
 
 
 def test_the_loop_goes_on() -> None:
-    """While an append, an edit or a branch of events waits the loop is never 5 ms late (the best of a few attempts)."""
+    """While an append, an edit or a branch of events waits the loop is never 5 ms late (each at its best)."""
     log = SlowLog(SLOW_SECONDS)
     queue, pool = queue_on(log), pool_on(log)
-    lags = []
+    lags: list[list[float]] = []
     for attempt in range(ATTEMPTS):
-        lags.append(
-            max(
-                asyncio.run(worst_lag(queue.append(ContextItem(attempt)))),
-                asyncio.run(worst_lag(pool.add(item("a", attempt)))),
-                asyncio.run(worst_lag(pool.remove("a"))),
-                asyncio.run(worst_lag(pool.restore("a"))),
-                asyncio.run(worst_lag(pool.clear(idempotency_key=f"k{attempt}"))),
-            )
+        calls = (
+            queue.append(ContextItem(attempt)),
+            pool.add(item("a", attempt)),
+            pool.remove("a"),
+            pool.restore("a"),
+            pool.clear(idempotency_key=f"k{attempt}"),
         )
+        lags.append([asyncio.run(worst_lag(call)) for call in calls])
 
-    assert min(lags) < LAG_SECONDS_MAX
+    # A busy machine holds up some of them, whatever they do.
+    assert max(map(min, zip(*lags, strict=True))) < LAG_SECONDS_MAX
     assert (len(queue), len(pool)) == (3, 0)
 
 

@@ -27,7 +27,7 @@ RANKED_CHARACTERS = 16_384
 # The types of fields that all tables can hold; each may have None as well.
 COLUMN_TYPES = (str, int, float, bytes)
 # Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
-TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number")
+TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")
 
 
 class SetAside(NamedTuple):

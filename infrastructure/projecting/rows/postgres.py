@@ -1,9 +1,10 @@
 """
 Rows of projections on PostgreSQL: round trips, values in binary form, and the tables of this database.
 
-Searched rows have an index, GIN over the tsvector of their words, which the server computes and does not store. It is
-made from an array, because PostgreSQL's own parser would split texts into other words. Phrases are matched against the
-words themselves. A second index, by time, finds the newest rows with a word that nearly all rows have.
+Searched rows have an index, GIN over the tsvector of their words, which the server computes, without places. It is made
+from an array, because PostgreSQL's own parser would split texts into other words. It is a column and not only an index,
+because the server looks at rows where that seems to cost less. Phrases are matched against the words themselves. A
+second index, by time, finds the newest rows with a word that nearly all rows have.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from .database import (
 T = TypeVar("T")
 TRIP_ROWS_MAX = 500
 # An array gives each word once; as a text, all words together would have to fit into a vector.
-TERMS = "array_to_tsvector(array_remove(string_to_array({}words, ' '), ''))"
+VECTOR = "vector tsvector GENERATED ALWAYS AS (array_to_tsvector(array_remove(string_to_array(words, ' '), ''))) STORED"
 # If two processes make the same table at once, one of them gets one of these errors, and the table exists.
 MADE_BY_ANOTHER = (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject)
 MAKE_CHECKPOINTS = Call(
@@ -65,6 +66,9 @@ COLUMNS = (
     "SELECT attname::text, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute"
     " WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped"
 )
+COMPUTED = (
+    "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attname = 'vector' AND attgenerated = 's'"
+)
 VIEWS = (
     "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname ~ '^view_'"
     " AND relnamespace = current_schema()::regnamespace"
@@ -76,7 +80,7 @@ DELETE_NOTE = "DELETE FROM note WHERE slice = 0 AND name = $1 AND value = $2 RET
 FIND = """
     SELECT {columns}
     FROM {table} AS r
-    WHERE {rows}{terms} @@ CAST(CAST($1 AS text) AS tsquery)
+    WHERE {rows}r.vector @@ CAST(CAST($1 AS text) AS tsquery)
         AND NOT EXISTS (
             SELECT FROM jsonb_array_elements_text(CAST(CAST($2 AS text) AS jsonb)) AS phrase
             WHERE strpos(' ' || r.words || ' ', phrase) = 0)
@@ -253,7 +257,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         if table in self._made:
             return []
         is_searched = issubclass(projection.row, SearchedRow)
-        types = self.sql.column_types(projection.row)
+        types = self.sql.column_types(projection.row) + f", {VECTOR}" * is_searched
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
         checkpoint = _call(self.sql.statement(CHECKPOINT, projection.name, of=projection))
         is_gone = Call(
@@ -264,13 +268,15 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             raise DamagedError(f"the table of {projection.name}", "it cannot be read (it is gone)", remedy=REBUILD)
         create = Call(f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {types}, PRIMARY KEY (slice, key))")
         self._make(create, table)
-        index_found = Call(f"SELECT 1 WHERE to_regclass('{table}_terms') IS NOT NULL")
+        index_found = Call(f"SELECT 1 WHERE to_regclass('{table}_lexemes') IS NOT NULL")
         if is_searched and not self._log.database.ask(index_found)[0]:
             # Only run if the index is missing: even IF NOT EXISTS would wait for transactions that write rows.
-            # Before, vectors were a column with an index of its own.
-            self._make(Call(f"ALTER TABLE {table} DROP COLUMN IF EXISTS vector"))
+            if not self._log.database.ask(Call(COMPUTED, (table.encode(),)))[0]:
+                # Earlier versions stored vectors with the places of words.
+                self._make(Call(f"ALTER TABLE {table} DROP COLUMN IF EXISTS vector"))
+                self._make(Call(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {VECTOR}"))
             self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_newest ON {table} (slice, recorded_at)"))
-            self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_terms ON {table} USING gin ({TERMS.format('')})"))
+            self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_lexemes ON {table} USING gin (vector)"))
         self._made.add(table)
         return []
 
@@ -310,7 +316,10 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             # The key and the indexes are renamed as well: the next shadow needs their names. Citus renames no
             # constraint, but with its index a key gets the other name, too.
             Statement(f"ALTER INDEX {built}_pkey RENAME TO {live}_pkey"),
-            *(Statement(f"ALTER INDEX IF EXISTS {built}_{one} RENAME TO {live}_{one}") for one in ("terms", "newest")),
+            *(
+                Statement(f"ALTER INDEX IF EXISTS {built}_{one} RENAME TO {live}_{one}")
+                for one in ("lexemes", "newest")
+            ),
         ]
 
     def _copy_rows(self, shadow: Projection, parts: Sequence[Projection]) -> list[Statement]:
@@ -325,7 +334,6 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         sql = FIND.format(
             table=self.sql.table(projection),
             columns=searched_columns(projection),
-            terms=TERMS.format("r."),
             rows=self.sql.rows and f"r.{self.sql.rows}",
         )
         lexemes = " & ".join(map(_lexemes, query.terms))

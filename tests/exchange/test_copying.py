@@ -141,6 +141,23 @@ def test_it_goes_on_after_a_kill(places: tuple[str, str]) -> None:
     assert contents(target) == contents(source)
 
 
+def test_a_move_that_was_killed_at_its_end_is_finished(places: tuple[str, str]) -> None:
+    """The source takes no events then, and nothing is lost: another call does the rest."""
+    source, target = places
+    copy_store(source, target)
+    with refold.open(source) as store:
+        store.chat("later").add_message("user", "the last one")
+    with closing(log_at(source)) as log:
+        log.retire()  # type: ignore[attr-defined]  # a log in a database
+
+    report = copy_store(source, target, move=True)
+
+    assert (report.copied, report.is_moved) == (1, True)
+    assert contents(target) == contents(source)
+    with pytest.raises(InvalidInputError, match="does not begin with"):
+        copy_store(source, target, move=True)
+
+
 def test_what_is_written_meanwhile_comes_with_the_next_call(places: tuple[str, str]) -> None:
     """A copy is of one moment; another call takes what was added since, and nothing twice."""
     source, target = places

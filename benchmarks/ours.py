@@ -17,7 +17,7 @@ from refold.projections.catalogue import Catalogue
 
 from .database_size import postgres_bytes, sqlite_bytes
 from .recorded import ROLES, event_of, public_item
-from .subject import Write, batches
+from .subject import SHARED, Write, batches
 from .workload import Item
 
 _VERSIONS = itertools.count(1_000)
@@ -83,8 +83,8 @@ class Ours:
         return self._chat(context).add_items(given)
 
     def writer(self, context: str) -> Write:
-        """Return the calls of one context."""
-        chat = self.store.chat(context)
+        """Return the calls of one context; those of a common session are in one slice."""
+        chat = self.store.chat(context, session=SHARED if context.startswith(SHARED) else None)
         return lambda item: add(chat, item)
 
     def load(self, context: str) -> object:

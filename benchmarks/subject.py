@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from .workload import Item
 
 BASE_BATCH = 1_000
+# Contexts whose names begin like this belong to one session.
+SHARED = "shared-"
 Write = Callable[[Any], object]
 
 

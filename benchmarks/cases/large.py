@@ -168,6 +168,9 @@ def _verify(store: Store) -> None:
 
 
 QUESTIONS = {
+    "where the log ends": Question(
+        MILLISECONDS, Goal(1, absolute=True), lambda store, _: store.now(), lambda store: (store.now(), store.now())
+    ),
     "the first contexts()": Question(SECONDS, None, lambda store, _: store.contexts()),
     "the first audit_node()": Question(
         SECONDS, None, lambda store, name: store.audit_node(name, user_id=USER, session_id=SESSION),

@@ -1,4 +1,8 @@
-"""How many items a second do several processes append, each to a context of its own in one store?"""
+"""
+How many items a second do several processes append, each to a context of its own in one store?
+
+On PostgreSQL also where all contexts belong to one session, and so to one slice.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,27 @@ from multiprocessing.synchronize import Barrier, Event, Lock
 from typing import Any
 
 from ..bench import Bench, make_subject
-from ..rows import RATE, Row
-from ..subject import Subject
+from ..rows import RATE, Goal, Row
+from ..subject import SHARED, Subject
 from ..timing import Task, idle, measure
 from ..workload import items
 
 NAMES = ("ours", "raw", "stock")
 WAIT_SECONDS_MAX = 120
+IN_ONE_SESSION = Goal(0.5, at_least=True)
 
 
 def processes(bench: Bench, database: str) -> Iterator[Row]:
     """Append with several processes at once."""
+    yield _row(bench, database, f"{bench.scale.writers} processes, items", "process-", None)
+    if database == "postgres":
+        yield _row(bench, database, f"{bench.scale.writers} processes, one session, items", SHARED, IN_ONE_SESSION)
+
+
+def _row(bench: Bench, database: str, label: str, prefix: str, goal: Goal | None) -> Row:
     count, appends = bench.scale.writers, bench.scale.writer_appends
     with bench.subjects(database, NAMES) as subjects:
-        crews = {name: _Crew(subject, count, appends) for name, subject in subjects.items()}
+        crews = {name: _Crew(subject, count, appends, prefix) for name, subject in subjects.items()}
         try:
             tasks = {
                 name: Task(run=crew.work, prepare=crew.gather, settle=crew.settle, per=count * appends)
@@ -36,19 +47,20 @@ def processes(bench: Bench, database: str) -> Iterator[Row]:
     for stats in measured.values():
         # It would be that of this process, which only waits.
         stats.processor.clear()
-    yield Row(f"{count} processes, items", database, RATE, measured)
+    return Row(label, database, RATE, measured, goal)
 
 
 class _Crew:
     """Processes that open one store, and write a block each time they are told to."""
 
-    def __init__(self, subject: Subject, count: int, appends: int) -> None:
+    def __init__(self, subject: Subject, count: int, appends: int, prefix: str) -> None:
         context: Any = multiprocessing.get_context("spawn")
         self._opening: Lock = context.Lock()
         self._step: Barrier = context.Barrier(count + 1)
         self._over: Event = context.Event()
         shared = (subject.name, subject.location, appends, self._opening, self._step, self._over)
-        self._processes = [context.Process(target=_write, args=(number, *shared)) for number in range(count)]
+        names = [f"{prefix}{number}" for number in range(count)]
+        self._processes = [context.Process(target=_write, args=(one, *shared)) for one in names]
         for process in self._processes:
             process.start()
 
@@ -74,7 +86,7 @@ class _Crew:
             process.join(WAIT_SECONDS_MAX)
 
 
-def _write(number: int, name: str, location: str, appends: int, opening: Lock, step: Barrier, over: Event) -> None:
+def _write(chat: str, name: str, location: str, appends: int, opening: Lock, step: Barrier, over: Event) -> None:
     texts = itertools.cycle(items(400))
     subject = make_subject(name, location)
     try:
@@ -82,7 +94,7 @@ def _write(number: int, name: str, location: str, appends: int, opening: Lock, s
         with opening:
             subject.open()
         with closing(subject):
-            write = subject.writer(f"process-{number}")
+            write = subject.writer(chat)
             while True:
                 given = [subject.ready(next(texts)) for _ in range(appends)]
                 step.wait(WAIT_SECONDS_MAX)

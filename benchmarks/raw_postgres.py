@@ -16,6 +16,7 @@ import msgspec
 import psycopg
 
 from refold.domain.chat.events import ChatEvent
+from refold.domain.pool.events import PoolEvent, QueueEvent
 from refold.domain.trajectory.events import RunEvent
 
 from .database_size import postgres_bytes
@@ -51,7 +52,7 @@ class RawPostgres:
     def __init__(self, location: str) -> None:
         self.location = location
         # Of chats, and of runs.
-        self._decode = msgspec.msgpack.Decoder(ChatEvent | RunEvent).decode
+        self._decode = msgspec.msgpack.Decoder(ChatEvent | RunEvent | QueueEvent | PoolEvent).decode
         self._connection: Connection
         self._others: list[Connection] = []
         self._heads: dict[str, int] = {}

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from refold.domain.chat.events import ChatEvent
+from refold.domain.pool.events import PoolEvent, QueueEvent
 from refold.domain.trajectory.events import RunEvent
 
 from .database_size import sqlite_bytes
@@ -48,7 +49,7 @@ class RawSqlite:
     def __init__(self, location: str) -> None:
         self.location = location
         # Of chats, and of runs.
-        self._decode = msgspec.msgpack.Decoder(ChatEvent | RunEvent).decode
+        self._decode = msgspec.msgpack.Decoder(ChatEvent | RunEvent | QueueEvent | PoolEvent).decode
         self._connection: sqlite3.Connection
         self._others: list[sqlite3.Connection] = []
         self._heads: dict[str, int] = {}

@@ -19,6 +19,7 @@ from .graphs import graph
 from .large import large
 from .loading import load, past, tail
 from .moving import moving
+from .opening import opening
 from .processes import processes
 from .rebuild import rebuild
 from .size import size
@@ -44,6 +45,7 @@ CASES: dict[str, Case] = {
     "truncate": truncate,
     "convert": convert,
     "containers": containers,
+    "open": opening,
     "size": size,
     "threads": threads,
     "processes": processes,

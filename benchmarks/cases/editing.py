@@ -27,6 +27,8 @@ CONTEXT = "context"
 TURN = 64
 QUICK_TAIL = Goal(2, absolute=True)
 PAST = Goal(1.6)
+QUICK_EDIT = Goal(5, absolute=True)
+QUICK_ITEMS = Goal(100, absolute=True)
 Read = Callable[[Subject], object]
 
 
@@ -41,6 +43,7 @@ def edit(bench: Bench, database: str) -> Iterator[Row]:
         half = reading(lambda one: _all(one.load_until(CONTEXT, count // 2)), per=count // 2)
         midway = reading(lambda one: _all(one.load_until(CONTEXT, count + edits // 2)), per=count + edits // 2)
         whole = reading(lambda one: _all(one.load(CONTEXT)), per=count + edits)
+        evicted, shown = _half_gone(cast(Ours, subjects["ours"]), subjects["raw"], scale)
     after = f"after {edits:,} edits"
     yield Row(f"an edit of {count:,} items, {edits:,} in a row", database, MILLISECONDS, made)
     yield Row(f"last {scale.tail} of {count:,} {after}", database, MILLISECONDS, last, QUICK_TAIL)
@@ -49,6 +52,26 @@ def edit(bench: Bench, database: str) -> Iterator[Row]:
         f"view of {count:,} items as of {edits // 2:,} of {edits:,} edits, per event", database, MICROSECONDS, midway
     )
     yield Row(f"load {count:,} {after}, per event", database, MICROSECONDS, whole)
+    yield Row(f"evict one of {count:,} {after}, half of them gone", database, MILLISECONDS, evicted, QUICK_EDIT)
+    yield Row("items behind that", database, MILLISECONDS, shown, QUICK_ITEMS)
+
+
+def _half_gone(ours: Ours, raw: Subject, scale: Scale) -> tuple[dict[str, Stats], dict[str, Stats]]:
+    """Let every other item leave; then evict one at a time, and look at the items each time."""
+    chat = ours.store.chat(CONTEXT)
+    chat.evict([item.id for item in chat.items[::2]])
+    # An item leaves together with its call or output, so only messages are evicted.
+    ids = iter([item.id for item in chat.messages()])
+    evicted, shown = ({name: Stats() for name in NAMES} for _ in range(2))
+    for _ in range(scale.blocks):
+        for _ in range(scale.runs):
+            before = chat.version
+            evicted["ours"].blocks.append([_timed(lambda: chat.evict(next(ids)))])
+            shown["ours"].blocks.append([_timed(lambda: chat.items)])
+            (payload,) = [encode_payload(one.event) for one in chat.history(after=before)]
+            evicted["raw"].blocks.append([_timed(partial(raw.append, CONTEXT, payload))])
+        shown["raw"].blocks.append([_timed(partial(raw.load_until, CONTEXT, len(chat)))])
+    return evicted, shown
 
 
 def _edited(ours: Ours, raw: Subject, count: int, edits: int) -> dict[str, Stats]:

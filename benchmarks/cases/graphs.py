@@ -36,7 +36,7 @@ def graph(bench: Bench, database: str) -> Iterator[Row]:
         tasks: dict[str, Task] = {}
         for count in (FEW, many):
             subjects = stack.enter_context(bench.subjects(database, NAMES))
-            _fill(subjects, count)
+            fill(subjects, count)
             tasks[f"ours {count}"], tasks[f"raw {count}"] = _registering(bench, subjects)
         measured = measure(tasks, blocks=bench.scale.blocks, openings=bench.scale.openings)
     for count in (FEW, many):
@@ -51,9 +51,9 @@ def _as_of(bench: Bench, database: str) -> Row:
     """The graph is asked for at versions near the end, so that it has nearly all of its nodes."""
     count = bench.scale.loaded
     with bench.subjects(database, NAMES) as subjects:
-        _fill(subjects, count)
+        fill(subjects, count)
         tasks = {
-            "ours": Task(run=partial(_graph_of, _opened(subjects)), prepare=_versions(count), runs=4),
+            "ours": Task(run=partial(_graph_of, opened_run(subjects)), prepare=_versions(count), runs=4),
             "raw": Task(run=partial(_read, subjects["raw"]), prepare=_versions(count), runs=4),
         }
         stats = measure(tasks, blocks=bench.scale.blocks)
@@ -73,9 +73,9 @@ def _read(raw: Subject, version: int) -> int:
     return len(cast("list[object]", raw.load_until(SESSION, version)))
 
 
-def _fill(subjects: dict[str, Subject], count: int) -> None:
+def fill(subjects: dict[str, Subject], count: int) -> None:
     """Register nodes, and give raw the same payloads."""
-    run = _opened(subjects)
+    run = opened_run(subjects)
     _ = run.register_query("Which orders are late?")
     grow = _growing(run)
     for _ in range(count):
@@ -86,7 +86,7 @@ def _fill(subjects: dict[str, Subject], count: int) -> None:
         raw.append_batch(SESSION, payloads[start : start + 1_000])
 
 
-def _opened(subjects: dict[str, Subject]) -> Run:
+def opened_run(subjects: dict[str, Subject]) -> Run:
     return cast(Ours, subjects["ours"]).store.run(USER, SESSION)
 
 
@@ -116,9 +116,9 @@ def _registering(bench: Bench, subjects: dict[str, Subject]) -> tuple[Task, Task
     def open_again() -> None:
         nonlocal grow
         reopen(ours)
-        grow = _growing(_opened(subjects))
+        grow = _growing(opened_run(subjects))
 
-    payload = encode_payload(_opened(subjects)._journal.events(until=3)[2])
+    payload = encode_payload(opened_run(subjects)._journal.events(until=3)[2])
     return (
         Task(run=lambda _: grow(), reopen=open_again, runs=bench.scale.runs),
         Task(run=lambda _: raw.append(SESSION, payload), reopen=partial(reopen, raw), runs=bench.scale.runs),

@@ -183,9 +183,10 @@ async def test_setting_items_is_an_edit(store: Store) -> None:
     assert store.log.head("queue:q") == 2
 
 
-async def test_a_rebase_again_and_again(store: Store) -> None:
-    """As often as another writer comes first; what the change returns comes back."""
-    one, other = store.pool("p"), store.pool("p")
+@pytest.mark.parametrize("durability", ["commit", "enqueue"])
+async def test_a_rebase_again_and_again(store: Store, durability: Any) -> None:
+    """As often as another writer comes first, which a queued change finds when it is flushed; its result comes back."""
+    one, other = store.pool("p"), store.pool("p", durability=durability)
     await one.add(item("a"))
     rounds: list[int] = []
 

@@ -29,7 +29,7 @@ def full(log: PostgresLog) -> PostgresLog:
     "change",
     [
         "update event set payload = overlay(payload placing '\\x00' from 30) where version = 70",
-        "update event set digest = overlay(digest placing '\\x00' from 9) where version = 70",
+        "update event set digest = set_byte(digest, 8, 255 - get_byte(digest, 8)) where version = 70",
         "update event set recorded_at = recorded_at + 1 where version = 70",
         "update event set meta = '\\x91a178' where version = 70",
         "update event set payload = (select payload from event where version = 72) where version = 70",

@@ -281,9 +281,11 @@ class MemoryProjectionStore(ProjectionStore):
         return [table.rows[key] for key in table.keys]
 
     def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[Any]], T]) -> T:
-        with self._lock:
-            moment, rows = self._table(projection).checkpoint.moment, self.rows(projection)
-        return visit(moment, iter(rows))
+        return visit(*self._seen(projection))
+
+    @synchronized
+    def _seen(self, projection: Projection) -> tuple[Moment, Iterator[Any]]:
+        return self._table(projection).checkpoint.moment, iter(self.rows(projection))
 
     @synchronized
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:

@@ -19,7 +19,7 @@ from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
 from ..projecting.comparison import Comparison
 from ..projecting.rebuild import rebuild
-from ..projecting.runner import contradictions, keep_trace, traces
+from ..projecting.runner import ProjectionRunner, contradictions, keep_trace, traces
 from ..projecting.shadow import Progress
 from ..projecting.store import ProjectionStore, kept_by
 from .event_check import PAGE_EVENTS, EventCheck, Problem, Report, damage_of
@@ -213,7 +213,7 @@ class _ProjectionCheck(NamedTuple):
     def wrong(self, repair: bool) -> list[Problem]:
         """Return the problem of the rows, if there is one."""
         try:
-            fault = self._fault()
+            fault = self._fault() or (self._standstill() if repair else None)
         except ProjectionError as error:
             return [self._problem(f"it cannot fold {error.event}: {error.reason}", repairable=False)]
         if fault is None:
@@ -256,6 +256,16 @@ class _ProjectionCheck(NamedTuple):
             keys = ", ".join(difference.key for difference in report.differences[:3])
             return _Fault(f"{report.differing:,} rows are not what the events give: {keys}")
         return self._index_fault(kept) if issubclass(self.projection.row, SearchedRow) else None
+
+    def _standstill(self) -> _Fault | None:
+        """Return the fault that keeps rows from being stored: only storing some shows it, as in a changed column."""
+        if self.store.checkpoint(self.projection) == BEGINNING:
+            return None
+        try:
+            ProjectionRunner(self.log, self.store, [self.projection]).catch_up(self.projection)
+        except DamagedError as error:
+            return _unreadable(error, "its rows")
+        return None
 
     def _index_fault(self, kept: ProjectionStore) -> _Fault | None:
         try:

@@ -194,6 +194,7 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("run_nodes", "run_edges", "run_graph"), ("mia", "s")),
     "audit_node": ("Action(look)",),
     "add_projection": (Counts(),),
+    "on_folding": (None,),
     **dict.fromkeys(("rows", "rebuild", "check"), ("catalogue",)),
 }  # fmt: skip
 

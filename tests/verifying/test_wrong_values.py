@@ -177,7 +177,7 @@ def test_a_projection_with_a_text_for_a_number(whole: Path, tmp_path: Path, view
 
 # Nobody needs these, or they are made anew.
 HARMLESS = [
-    *("DROP TABLE checkpoint", "DROP INDEX block_segment", "DROP TRIGGER view_search_added"),
+    *("DROP TABLE checkpoint", "DROP TABLE note", "DROP INDEX block_segment", "DROP TRIGGER view_search_added"),
     *(f"DELETE FROM {table}" for table in ("tag", "idempotency", "checkpoint", "note")),
 ]
 REST = [f"DROP TABLE {table}" for table in SQLITE_TABLES] + [f"DELETE FROM {table}" for table in SQLITE_TABLES]

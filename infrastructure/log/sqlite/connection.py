@@ -33,7 +33,7 @@ from ....domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ..row_faults import opening, retired
+from ..row_faults import RETIRED, opening, retired
 from .open_files import OpenFiles
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def translate(error: sqlite3.Error, where: str) -> RefoldError:
             return DamagedError(where, str(error))
         case sqlite3.SQLITE_IOERR:
             return StorageError(f"the disk of {where} failed: {error}")
-        case sqlite3.SQLITE_CONSTRAINT if error.sqlite_errorname == "SQLITE_CONSTRAINT_TRIGGER":
+        case sqlite3.SQLITE_CONSTRAINT if str(error) == RETIRED:
             return retired(where)
         case sqlite3.SQLITE_CONSTRAINT:
             return DamagedError(where, f"it refuses a row that it should take ({error})")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import BashComplete, add_completion_class, get_completion_class, split_arg_string
@@ -22,7 +22,9 @@ from ...domain.kinds import KINDS
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
-from .args import DEFAULT_DATABASE, Reference
+from .args import DEFAULT_DATABASE, Reference, address
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 VARIABLE = "_REFOLD_COMPLETE"
 OFFERED_MAX = 200
@@ -155,3 +157,9 @@ def completion(ctx: click.Context, shell: str) -> None:
     made = get_completion_class(shell)
     assert made is not None, "click has the three shells"
     click.echo(made(ctx.find_root().command, {}, "refold", VARIABLE).source())
+
+
+def at_moment(reference: str) -> Callable[[F], F]:
+    """Return the option `--at` of a command whose argument may name a moment, too."""
+    help_text = f"The moment, if it is not in {reference}@V."
+    return click.option("--at", "moment", metavar="X", callback=address, shell_complete=offered_moments, help=help_text)

@@ -33,7 +33,6 @@ from ..store import Store
 from .args import (
     Reference,
     actor,
-    address,
     as_json,
     changing,
     content,
@@ -50,7 +49,7 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .changes import PLACE, items, report
-from .completion import named_contexts, offered_items, offered_moments
+from .completion import at_moment, named_contexts, offered_items
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
 from .render import named_shape, one_line
@@ -302,14 +301,7 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
     @click.command("show", help=help_text, short_help="Show what there is, now or at a moment of the past.")
     @click.argument("reference", metavar="CTX[@V]", callback=parse_reference, shell_complete=named_contexts)
     @items(required=False, metavar=items_named)
-    @click.option(
-        "--at",
-        "moment",
-        metavar="X",
-        callback=address,
-        shell_complete=offered_moments,
-        help="The moment, if it is not in CTX@V.",
-    )
+    @at_moment("CTX")
     @click.option("--evicted", is_flag=True, help="What left, and why, instead of what is there.")
     @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="The last N items only.")
     @database

@@ -19,7 +19,6 @@ from ..store import Store
 from .args import (
     Reference,
     actor,
-    address,
     as_json,
     changing,
     content,
@@ -36,7 +35,7 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .changes import items, note, report, texts
-from .completion import named_contexts, offered_moments
+from .completion import at_moment, named_contexts
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
 from .render import named_shape, one_line
@@ -168,14 +167,7 @@ def _changed(
 @click.command("show", short_help="Show what there is, now or at a moment of the past.")
 @click.argument("reference", metavar="SCOPE[@V]", callback=parse_reference, shell_complete=named_contexts)
 @items(required=False, metavar="KEY")
-@click.option(
-    "--at",
-    "moment",
-    metavar="X",
-    callback=address,
-    shell_complete=offered_moments,
-    help="The moment, if it is not in SCOPE@V.",
-)
+@at_moment("SCOPE")
 @click.option("--prefix", metavar="P", callback=optional_text, help="Keys that begin so only.")
 @click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Records of this kind only.")
 @click.option("--tag", metavar="T", callback=optional_text, help="Records with this tag only.")

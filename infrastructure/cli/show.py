@@ -8,9 +8,9 @@ import click
 
 from ...domain.chat.context import ReadOnlyChatContext
 from ...domain.chat.pairing import PendingRule
-from .args import Reference, address, as_json, database, reading
+from .args import Reference, as_json, database, reading
 from .args import reference as parse_reference
-from .completion import named_contexts, offered_moments
+from .completion import at_moment, named_contexts
 from .context_views import SeenChat, SeenRun, seen
 from .item_list import print_shown, shown_of
 from .render import print_json, print_json_list
@@ -49,14 +49,7 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
 
 @click.command("show")
 @click.argument("reference", metavar="CTX[@V]", callback=parse_reference, shell_complete=named_contexts)
-@click.option(
-    "--at",
-    "moment",
-    metavar="X",
-    callback=address,
-    shell_complete=offered_moments,
-    help="The moment, if it is not in CTX@V.",
-)
+@at_moment("CTX")
 @click.option(
     "--as",
     "form",

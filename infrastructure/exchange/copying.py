@@ -156,6 +156,12 @@ class _Side:
         """Yield the events behind the tally, up to a moment."""
         return pages_up_to(self.log, limit=READ_EVENTS, after=self.moment, until=until)
 
+    def read_on(self) -> None:
+        """Add the events behind the tally."""
+        for page in self.pages(self.log.now()):
+            for recorded in page:
+                self.tally.add(self.slice_of(recorded), recorded, bytes(recorded.event))
+
     def slice_of(self, recorded: RecordedEvent) -> int:
         """Return the slice of an event's stream."""
         if self.log.has_slices:
@@ -194,9 +200,7 @@ class _Copy:
             InvalidInputError: it has other events.
         """
         target = self._target
-        for page in target.pages(target.log.now()):
-            for recorded in page:
-                target.tally.add(target.slice_of(recorded), recorded, bytes(recorded.event))
+        target.read_on()
         if not target.tally.events:
             return
         until = Moment.of(dict(target.tally.counts)) if self._source.log.has_slices else _moment_of(target.tally.events)
@@ -230,9 +234,7 @@ class _Copy:
             DamagedError: they are not equal.
         """
         target = self._target
-        for page in target.pages(target.log.now()):
-            for recorded in page:
-                target.tally.add(target.slice_of(recorded), recorded, bytes(recorded.event))
+        target.read_on()
         number = self._source.tally.differs(target.tally)
         if number is not None:
             raise DamagedError(f"slice {number} of {target.where}", "it is not equal to the source's: copy again")

@@ -81,7 +81,7 @@ def test_in_memory(machine: Any) -> None:
 def test_in_a_database(place: str) -> None:
     """All lives happen in one store, one after the other; at their end everything in it is what it should be."""
     for machine in MACHINES:
-        live(watched(machine, place), examples=3, steps=15)
+        live(watched(machine, place), examples=2, steps=15)
 
     with refold.open(place) as store:
         something_of_everything(store)

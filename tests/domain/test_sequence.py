@@ -197,6 +197,15 @@ def test_a_piece_of_a_message_copies_no_list(gone: tuple[ItemsEvicted, ...]) -> 
     assert taken < 100_000
 
 
+def test_a_trial_with_a_piece_adds_nothing_to_the_items_it_borrowed() -> None:
+    """The arena stays that of its owner, also after a message in it grew in the trial."""
+    items = fold(EMPTY, [OPENED, said("m1"), said("grows", ("",), incomplete=UNFINISHED)]).items
+    trial = items.borrowed().rewritten({1: said("grows", ("word",), incomplete=UNFINISHED)}).plus([said("m3")], 4)
+
+    assert ids(trial) == ["m1", "grows", "m3"]
+    assert len(items.arena.items) == len(items) == 2
+
+
 def test_counts_of_a_message_that_grew_and_left() -> None:
     """Totals that were asked for stay right, whatever comes with them in one fold: pieces, appends, edits."""
     grown = MessageExtended(item=Ref(3), text="x" * 40)

@@ -97,19 +97,12 @@ class Arena:
 
         All that does not depend on the form of items is shared, so that the cost is that of copying two lists.
         """
-        if count < len(self.items) or self.is_closed:
-            copy = self.first(count)
-        else:
-            self._index()
-            copy = Arena()
-            copy.items = self.items.copy()
-            copy._starts, copy._where, copy._by_place = self._starts, self._where, self._by_place
-            copy._taken = self._taken
-            copy._lock, copy._ids, copy._calls, copy._indexed = self._lock, self._ids, self._calls, self._indexed
-            copy._newest, self.is_closed = self._newest, True
-            copy._totals = self._totals[: min(changed) + 1]
-        for ordinal, item in changed.items():
-            copy.items[ordinal] = item
+        if count == len(self.items) and not self.is_closed:
+            copy = self.reformed(changed, count)
+            copy.is_closed, self.is_closed = False, True
+            return copy
+        copy = self.first(count)
+        copy._put(changed)
         return copy
 
     def reformed(self, changed: Mapping[int, ChatItemEvent], count: int) -> Arena:
@@ -125,9 +118,12 @@ class Arena:
         copy._taken, copy._newest = self._taken, self._newest
         copy._lock, copy._ids, copy._calls = self._lock, self._ids, self._calls
         copy._totals = self._totals[: min(changed) + 1]
-        for ordinal, item in changed.items():
-            copy.items[ordinal] = item
+        copy._put(changed)
         return copy
+
+    def _put(self, changed: Mapping[int, ChatItemEvent]) -> None:
+        for ordinal, item in changed.items():
+            self.items[ordinal] = item
 
     def birth(self, ordinal: int) -> tuple[Birthplace, int]:
         """Return the origin of an item: its stream and its version there."""

@@ -322,9 +322,8 @@ class Items(Sequence[ChatItemEvent]):
         if order is not None:
             order = order if len(order) == self._shown and not self.is_borrowed else order[: self._shown]
             order.extend(range(self.reach, count))
-        made = Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=self._basis)
-        made._grown = self._grown
-        return made
+        grown, basis = self._grown, self._basis
+        return Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=basis, grown=grown)
 
     def extended(self, arena: Arena) -> Items:
         """Return these items with those that were added to their own arena since."""
@@ -349,15 +348,25 @@ class Items(Sequence[ChatItemEvent]):
         if self._basis is not None and (known := self.known_totals()) is not None:
             shown = [ordinal for ordinal in changed if self.shows(ordinal)]
             basis = (self.reach, known + -self.total_of(shown) + sum((totals_of(changed[o]) for o in shown), Totals()))
-        made = Items(arena, self.reach, self.edits, lineage=self.lineage, order=self._order, basis=basis, grown=grown)
+        made = Items(
+            arena,
+            self.reach,
+            self.edits,
+            lineage=self.lineage,
+            order=self._order,
+            basis=basis,
+            is_borrowed=self.is_borrowed and arena is self._raw,
+            grown=grown,
+        )
         made._shown = self._shown
         return made
 
     def borrowed(self) -> Items:
         """Return these items for a trial: appending to them leaves this arena unchanged."""
-        made = Items(self._raw, self.reach, self.edits, lineage=self.lineage, basis=self._basis, is_borrowed=True)
-        made._grown = self._grown
-        return made
+        grown, basis = self._grown, self._basis
+        return Items(
+            self._raw, self.reach, self.edits, lineage=self.lineage, basis=basis, is_borrowed=True, grown=grown
+        )
 
     def forked(self, parent: str, *, is_borrowed: bool = True) -> Items:
         """Return these items as those of a child of `parent`, the stream to which they belong."""

@@ -22,14 +22,20 @@ def command(reopen: bool, citus: bool, location: str) -> None:
     Programs do so themselves when they open a store; here it is done by somebody who may, at a time of their choice.
     """
     found = location_of(location)
-    if citus and not found.startswith("postgresql://"):
+    is_on_server = found.startswith("postgresql://")
+    if citus and not is_on_server:
         raise click.UsageError("--citus needs a database at postgresql://...", click.get_current_context())
     log, rows = open_database(found)
     with closing(log):
-        # What only logs in a database can do, or only those on PostgreSQL, is not in the ports of all logs.
-        if reopen:
-            getattr(log, "reopen", int)()
-        if citus:
-            rows.distribute()  # type: ignore[attr-defined]
-        getattr(rows, "prepare", list)(PROJECTIONS)
+        # A store in memory is never moved.
+        if reopen and hasattr(log, "reopen"):
+            log.reopen()
+        if is_on_server:
+            # Imported here: its driver need not be installed for a file.
+            from ..projecting.rows.postgres import PostgresProjectionStore
+
+            assert isinstance(rows, PostgresProjectionStore), "a log on PostgreSQL has its rows there"
+            if citus:
+                rows.distribute()
+            rows.prepare(PROJECTIONS)
     click.echo(f"{shown(location)} is ready")

@@ -79,7 +79,7 @@ class Comparison:
         self._page = _OnePage()
         self._scratch = ScratchProjectionStore(like=store)
         self._runner = ProjectionRunner(self._page, self._scratch, [*projections])
-        # Of each projection, the checkpoint up to which it is folded, and the error because of which it is not.
+        # The checkpoint up to which each projection is folded, or the error because of which it is not.
         self._until: dict[str, Moment] = {}
         self._failed: Failures = {}
         for name, projection in self._runner.projections.items():
@@ -141,10 +141,8 @@ class Comparison:
         if self._progress is None:
             return
         names = [*self._runner.projections]
-        rate = self.events / seconds if seconds else 0.0
-        left = (self._end.events - self.events) / rate if rate else 0.0
         what = names[0] if len(names) == 1 else "events"
-        self._progress(RebuildProgress(what, self.events, self._end.events, rate, left))
+        self._progress(RebuildProgress.after(what, self.events, self._end.events, self.events, seconds))
 
     def compared(self, projection: Projection) -> Compared:
         """

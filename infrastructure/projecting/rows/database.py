@@ -396,7 +396,10 @@ class DatabaseProjectionStore(ProjectionStore):
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         def replace(transaction: Transaction) -> Iterable[Statement] | None:
-            live, built = (one.checkpoint.moment for one in self._locked(transaction, projection, shadow) or ())
+            found = self._locked(transaction, projection, shadow)
+            if found is None:
+                return None
+            live, built = (one.checkpoint.moment for one in found)
             if not is_replaceable(live, built, before):
                 return None
             return [

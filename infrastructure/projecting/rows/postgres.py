@@ -158,8 +158,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._made: set[str] = set()
 
     def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
-        self._make_once("checkpoint", MAKE_CHECKPOINTS)
-        self._make_once("note", MAKE_NOTES)
+        self._make_common()
         found = self._log.database.reading(
             lambda wire: self._stored(_Transaction(wire, self.sql, is_begun=True), *projections)
         )
@@ -199,8 +198,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         return [*self._log.database.ask(_call(statement))[0]]
 
     def _transact(self, work: Work) -> list[list[Values]] | None:
-        self._make_once("checkpoint", MAKE_CHECKPOINTS)
-        self._make_once("note", MAKE_NOTES)
+        self._make_common()
         # On a connection of its own: writers of this process need not wait for rows.
         before = [Statement(SEQUENTIAL.sql)] if self._log.is_distributed else []
         return self._log.database.transacting(lambda wire: _carried_out(work, _Transaction(wire, self.sql), before))
@@ -230,8 +228,8 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def prepare(self, projections: Iterable[Projection]) -> None:
         """Make the tables of projections, so that users who may make none can use them."""
-        for name, make in (("checkpoint", MAKE_CHECKPOINTS), ("note", MAKE_NOTES), ("snapshot", Call(MAKE_SNAPSHOTS))):
-            self._make_once(name, make)
+        self._make_common()
+        self._make_once("snapshot", Call(MAKE_SNAPSHOTS))
         for projection in projections:
             self._make_table(projection)
 
@@ -241,8 +239,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         """
         if self._log.is_distributed:
             return
-        self._make_once("checkpoint", MAKE_CHECKPOINTS)
-        self._make_once("note", MAKE_NOTES)
+        self._make_common()
         views = [name for (name,) in self._log.database.ask(Call(VIEWS))[0]]
         drops = (Call(f"DROP TABLE {name}") for name in views)
         self._log.database.ask(BEGIN, Call("DELETE FROM checkpoint"), *drops, COMMIT)
@@ -279,6 +276,11 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_lexemes ON {table} USING gin (vector)"))
         self._made.add(table)
         return []
+
+    def _make_common(self) -> None:
+        """Make the tables that all projections share."""
+        self._make_once("checkpoint", MAKE_CHECKPOINTS)
+        self._make_once("note", MAKE_NOTES)
 
     def _make_once(self, name: str, call: Call) -> None:
         if name not in self._made:

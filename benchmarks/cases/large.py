@@ -43,7 +43,7 @@ ADDED = [public_item(item) for item in items(4)]
 
 
 class Question(NamedTuple):
-    """What is asked: `prepare` is not timed, and `ask` gets what it returns."""
+    """A question to the store. `prepare` is not timed; `ask` gets the value that it returns."""
 
     unit: Unit
     goal: Goal | None

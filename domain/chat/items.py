@@ -46,8 +46,8 @@ FIELDS = {
     "agent_config_update": ("instructions", "tools"),
 }  # fmt: skip
 # Fields that the seed's form does not have, and that are there if they are not None.
-OPTIONAL = {"message": ("incomplete",), "agent_config_update": ("tool_schemas", "settings")}
-OPTIONAL["function_call_output"] = ("call_item_id",)
+OPTIONAL = {"message": ("incomplete",), "function_call_output": ("call_item_id",),
+            "agent_config_update": ("tool_schemas", "settings")}  # fmt: skip
 
 
 def data_url_of(picture: object, options: EncodeOptions) -> str:

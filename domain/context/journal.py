@@ -294,8 +294,13 @@ class Journal(View[S]):
             state = None if is_unused else self.decider.fold(state, decided)
         # In one step: after an interrupt between two steps, the same events would be folded again.
         self._state, self._version, self._digest = state, version, self._digest if digest is None else digest
-        if version - self._kept_at >= APPENDS_UNTIL_SNAPSHOT and state is not None and digest is not None:
-            self._keep_snapshot(state, StreamEnd(version, digest))
+        if digest is not None:
+            self._keep_if_due(digest)
+
+    def _keep_if_due(self, digest: bytes) -> None:
+        """Keep a snapshot after many appends; `digest` is that of the last event, which is in the log."""
+        if self._version - self._kept_at >= APPENDS_UNTIL_SNAPSHOT and self._state is not None:
+            self._keep_snapshot(self._state, StreamEnd(self._version, digest))
 
     def _join(self, open_transaction: Transaction, new: NewEvents, decided: tuple[Any, ...]) -> Outcome:
         self._is_unsettled = True
@@ -328,6 +333,8 @@ class Journal(View[S]):
         self._is_unsettled = False
         if receipt is not None and receipt.replayed:
             self.refresh()
+        elif receipt is not None and receipt.events and receipt.events[-1].version == self._version:
+            self._keep_if_due(receipt.events[-1].digest)
 
     def _settle_interrupted(self) -> None:
         """Repair the view after a call that was interrupted: its events may or may not be recorded."""

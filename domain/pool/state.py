@@ -188,7 +188,7 @@ class _Fold:
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
     """
-    A state without its items' events: their names, in order. What opened the container is read again, too.
+    A state without its items' events: their names, in order. The event that opened the container is read again, too.
 
     `by_age` has the items of a pool in the order in which they were added or replaced.
     """

@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     server_version = "refold"
     sys_version = ""
-    # Of a client that says nothing, no thread is kept.
+    # A client that sends nothing keeps a thread for at most so many seconds.
     timeout = 10
 
     def __init__(self, *args: Any, store: Store, names: Sequence[str]) -> None:

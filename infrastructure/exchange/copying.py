@@ -93,7 +93,7 @@ class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Tally:
-    """What a log holds so far, slice by slice: the number of events, a hash of them, and a hash of their digests."""
+    """The number of events of each slice so far, a hash of these events, and a hash of their digests."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}

@@ -20,9 +20,9 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 
 T = TypeVar("T")
-# So many of the newest rows that match are ranked. To read them costs a few milliseconds, however many there are.
+# At most this many of the newest rows that match are ranked. Reading them takes a few milliseconds, however many match.
 CANDIDATES_MAX = 256
-# Of a long text, so many characters of its words are read to rank it.
+# A long text is ranked by this many characters of its words.
 RANKED_CHARACTERS = 16_384
 # The types of fields that all tables can hold; each may have None as well.
 COLUMN_TYPES = (str, int, float, bytes)

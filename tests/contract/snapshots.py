@@ -169,6 +169,25 @@ class SnapshotsContract:
         assert found is not None
         assert found.version == queue.version
 
+    async def test_a_transaction_keeps_one_when_it_is_recorded(
+        self, log: LiveLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its appends count like others; before it ends they are in no log."""
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)
+        monkeypatch.setattr(journal, "APPENDS_UNTIL_SNAPSHOT", 30)
+        store = Store(log, MemoryProjectionStore())
+        queue = store.queue("s", limit=3)
+        with store.transaction():
+            for number in range(40):
+                await queue.append(ContextItem(str(number), "about"))
+            assert log.snapshot(queue.stream_id) is None
+
+        found = Snapshot.unpacked(queue.stream_id, log.snapshot(queue.stream_id))
+        assert found is not None
+        assert found.version == queue.version
+        assert is_used(log, queue.stream_id)
+        assert [one.content for one in queue_on(log, "s").items] == ["37", "38", "39"]
+
     async def test_items_are_added_to_a_chat_that_is_not_read(self, log: LiveLog) -> None:
         """A snapshot of the ids that it held shows that an item is new; any doubt reads the chat, as without one."""
         store = Store(log, MemoryProjectionStore())

@@ -332,7 +332,7 @@ class Partners:
         order, items = self._order, self._items.arena.items
         chosen = set(same)
         places = [place for place, ordinal in enumerate(order) if ordinal in chosen]
-        # Of the others only the first item that ends a batch matters, between one of these and the next.
+        # Between one of these and the next, only the first item that ends a batch matters.
         kept: list[int] = []
         for place, following in zip(places, [*places[1:], len(order)], strict=True):
             kept.append(place)

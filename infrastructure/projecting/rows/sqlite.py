@@ -263,7 +263,7 @@ class ScratchProjectionStore(SqliteProjectionStore):
     """
     Rows in a temporary database, which spills to disk and ends with this object; searched rows have no index.
 
-    They are as the rows `like` which they are made. It is used by one thread.
+    It changes texts as the store `like`, whose rows they are compared with, would change them. One thread uses it.
     """
 
     def __init__(self, like: ProjectionStore) -> None:

@@ -21,7 +21,7 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
 from .rows.sqlite import ScratchProjectionStore
 from .runner import Failures, ProjectionRunner
-from .shadow import Progress, RebuildProgress, Stop
+from .shadow import Progress, Stop, progress_after
 from .store import ProjectionStore, SetAside
 
 DIFFERENCES_MAX = 10
@@ -142,7 +142,7 @@ class Comparison:
             return
         names = [*self._runner.projections]
         what = names[0] if len(names) == 1 else "events"
-        self._progress(RebuildProgress.after(what, self.events, self._end.events, self.events, seconds))
+        self._progress(progress_after(what, self.events, self._end.events, self.events, seconds))
 
     def compared(self, projection: Projection) -> Compared:
         """

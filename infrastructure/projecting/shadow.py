@@ -40,11 +40,11 @@ class RebuildProgress(NamedTuple):
     rate: float
     seconds_left: float
 
-    @classmethod
-    def after(cls, projection: str, done: int, total: int, folded: int, seconds: float) -> RebuildProgress:
-        """Return the progress: `done` of `total` events are folded, `folded` of them in the last `seconds`."""
-        rate = folded / seconds if seconds else 0.0
-        return cls(projection, done, total, rate, (total - done) / rate if rate else 0.0)
+
+def progress_after(projection: str, done: int, total: int, folded: int, seconds: float) -> RebuildProgress:
+    """Return the progress: `done` of `total` events are folded, `folded` of them in the last `seconds`."""
+    rate = folded / seconds if seconds else 0.0
+    return RebuildProgress(projection, done, total, rate, (total - done) / rate if rate else 0.0)
 
 
 Progress = Callable[[RebuildProgress], None]
@@ -122,7 +122,7 @@ class Build:
     def report(self, done: int, total: int, folded: int, seconds: float) -> None:
         """Report the progress: `done` of `total` events are in the shadow, `folded` of them in the last `seconds`."""
         if self._progress is not None:
-            self._progress(RebuildProgress.after(self._projection.name, done, total, folded, seconds))
+            self._progress(progress_after(self._projection.name, done, total, folded, seconds))
 
     def _taken(self) -> StorageBusyError:
         holder = holder_of(self._store, self.shadow.name) or "another process"

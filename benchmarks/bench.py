@@ -35,6 +35,9 @@ class Scale:
     stored: int
     writers: int = 8
     writer_appends: int = 64
+    processes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    process_appends: int = 1_024
+    many: int = 500
     batch: int = 100
     tail: int = 50
     deltas: int = 10_000
@@ -67,6 +70,9 @@ QUICK = Scale(
     stored=1_000,
     writers=4,
     writer_appends=8,
+    processes=(1, 2),
+    process_appends=16,
+    many=3,
     batch=20,
     deltas=500,
 )

@@ -87,6 +87,10 @@ class Ours:
         chat = self.store.chat(context, session=SHARED if context.startswith(SHARED) else None)
         return lambda item: add(chat, item)
 
+    def writers(self, contexts: Sequence[str]) -> list[Write]:
+        """Return the calls of each context."""
+        return [self.writer(context) for context in contexts]
+
     def load(self, context: str) -> object:
         """Open the context anew and read it all."""
         return self.store.chat(context).recorded_items()

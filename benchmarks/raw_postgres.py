@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ from refold.domain.trajectory.events import RunEvent
 
 from .database_size import postgres_bytes
 from .recorded import payload_of, stream_key
-from .subject import Write, batches
+from .subject import COMMON, Write, batches
 from .workload import Item
 
 SCHEMA = (
@@ -30,6 +32,8 @@ SCHEMA = (
     " payload bytea not null, unique (stream, version))"
 )
 INSERT = "insert into event (stream, version, recorded_at, payload) values "
+# Another process may have written the last version; one that writes at the same time is refused.
+INSERT_LAST = INSERT.replace("values", "select %b, coalesce(max(version), 0) + 1, %b, %b from event where stream = %b")
 VALUES = "(%b, %b, %b, %b)"
 SELECT = "select version, recorded_at, payload from event where stream = %b and version <= %b order by version"
 LAST = "select version, recorded_at, payload from event where stream = %b order by version desc limit %b"
@@ -113,15 +117,23 @@ class RawPostgres:
 
     def writer(self, context: str) -> Write:
         """Return an insert on a connection of its own."""
-        connection, key, version = self._connect(), stream_key(context), self._next(context, 0)
+        connection = self._connect()
         self._others.append(connection)
+        return self._writer(connection, context)
+
+    def writers(self, contexts: Sequence[str]) -> list[Write]:
+        """Return inserts on one connection."""
+        return [self._writer(self._connection, context) for context in contexts]
+
+    def _writer(self, connection: Connection, context: str) -> Write:
+        key, version = stream_key(context), self._next(context, 0)
 
         def write(payload: Any) -> None:
             nonlocal version
             _insert(connection, key, version, (payload,))
             version += 1
 
-        return write
+        return partial(_insert_last, connection, key) if context.startswith(COMMON) else write
 
     def load(self, context: str) -> object:
         """Read and decode all rows of a context."""
@@ -168,3 +180,11 @@ def _insert(connection: Connection, key: int, first: int, payloads: Sequence[byt
     statement = INSERT + ", ".join([VALUES] * len(payloads))
     values = [part for version, payload in enumerate(payloads, first) for part in (key, version, now, payload)]
     return connection.execute(statement.encode(), values, prepare=True)
+
+
+def _insert_last(connection: Connection, key: int, payload: bytes) -> None:
+    while True:
+        values = (key, time.time_ns() // 1000, payload, key)
+        with suppress(psycopg.errors.UniqueViolation):
+            connection.execute(INSERT_LAST.encode(), values, prepare=True)
+            return

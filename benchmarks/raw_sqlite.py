@@ -24,7 +24,7 @@ from refold.domain.trajectory.events import RunEvent
 
 from .database_size import sqlite_bytes
 from .recorded import payload_of, stream_key
-from .subject import Write, batches
+from .subject import COMMON, Write, batches
 from .workload import Item
 
 WAL_BYTES = 4 * 1024 * 1024 + 4096
@@ -37,6 +37,11 @@ SELECT = "SELECT version, recorded_at, payload FROM event WHERE stream = ? AND v
 LAST = "SELECT version, recorded_at, payload FROM event WHERE stream = ? ORDER BY version DESC LIMIT ?"
 SCAN = "SELECT position, stream, version, recorded_at, payload FROM event ORDER BY position"
 COUNTED = "CREATE TABLE IF NOT EXISTS counted (stream INTEGER PRIMARY KEY, events INTEGER NOT NULL)"
+# Another process may have written the last version.
+INSERT_LAST = (
+    "INSERT INTO event (stream, version, recorded_at, payload)"
+    " SELECT ?1, coalesce(max(version), 0) + 1, ?2, ?3 FROM event WHERE stream = ?1"
+)
 HEAD = "SELECT coalesce(max(version), 0) FROM event WHERE stream = ?"
 EVERYTHING = 1 << 62
 
@@ -142,15 +147,27 @@ class RawSqlite:
 
     def writer(self, context: str) -> Write:
         """Return an insert on a connection of its own; threads take turns."""
+        connection = self._connect()
+        self._others.append(connection)
+        return self._writer(connection, context)
+
+    def writers(self, contexts: Sequence[str]) -> list[Write]:
+        """Return inserts on one connection."""
+        return [self._writer(self._connection, context) for context in contexts]
+
+    def _writer(self, connection: sqlite3.Connection, context: str) -> Write:
         if not self._filled:
             self._fill_wal()
-        connection, key, version = self._connect(), self._key(context), self._next(context, 0)
-        self._others.append(connection)
+        key, version, is_common = self._key(context), self._next(context, 0), context.startswith(COMMON)
 
         def write(payload: Any) -> None:
             nonlocal version
             with self._turn:
-                connection.execute(INSERT, (key, version, time.time_ns() // 1000, payload))
+                now = time.time_ns() // 1000
+                if is_common:
+                    connection.execute(INSERT_LAST, (key, now, payload))
+                else:
+                    connection.execute(INSERT, (key, version, now, payload))
             version += 1
 
         return write

@@ -8,6 +8,8 @@ version and puts ready events into the event store, which is the least that the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -15,12 +17,13 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import msgspec
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
+from eventsourcing.persistence import IntegrityError
 from psycopg.conninfo import conninfo_to_dict
 
 from .database_size import postgres_bytes, sqlite_bytes
 from .recorded import event_of
 from .stock_projection import StockProjection
-from .subject import BASE_BATCH, Write, batches
+from .subject import BASE_BATCH, COMMON, Write, batches
 from .workload import Item
 
 PAGE = 2_048
@@ -137,6 +140,20 @@ class Stock:
             self.app.save(conversation)
 
         return write
+
+    def writers(self, contexts: Sequence[str]) -> list[Write]:
+        """Return such functions; where several processes change a conversation, it is got for each change."""
+        return [
+            partial(self._write_common, context) if context.startswith(COMMON) else self.writer(context)
+            for context in contexts
+        ]
+
+    def _write_common(self, context: str, given: Any) -> None:
+        while True:
+            with suppress(IntegrityError):
+                self._create(context)
+                self.append(context, given)
+                return
 
     def load(self, context: str) -> object:
         """Get the conversation."""

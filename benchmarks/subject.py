@@ -10,6 +10,8 @@ from .workload import Item
 BASE_BATCH = 1_000
 # Contexts whose names begin like this belong to one session.
 SHARED = "shared-"
+# To contexts whose names begin like this, several processes append.
+COMMON = "common-"
 Write = Callable[[Any], object]
 
 
@@ -48,6 +50,9 @@ class Subject(Protocol):
 
     def writer(self, context: str) -> Write:
         """Return a function that appends one ready item to a context; each thread asks for its own."""
+
+    def writers(self, contexts: Sequence[str]) -> list[Write]:
+        """Return such functions for contexts to which one thread appends."""
 
     def load(self, context: str) -> object:
         """Return the items of a context, as Structs or what comes nearest."""

@@ -29,13 +29,13 @@ def _nothing() -> None:
     return None
 
 
-def idle() -> None:
-    """Wait until no thread of this process has work any more."""
-    end = perf_counter() + SETTLE_SECONDS_MAX
+def idle(seconds: float | None = None) -> None:
+    """Wait until no thread of this process has had work for IDLE_SECONDS, or for so many seconds."""
+    pause, end = seconds or IDLE_SECONDS, perf_counter() + SETTLE_SECONDS_MAX
     while perf_counter() < end:
         before = process_time()
-        sleep(IDLE_SECONDS)
-        if process_time() - before < IDLE_SECONDS * BUSY_SHARE:
+        sleep(pause)
+        if process_time() - before < pause * BUSY_SHARE:
             return
 
 

@@ -1,112 +1,101 @@
 """
-How many items a second do several processes append, each to a context of its own in one store?
+How many items a second do several processes append to one store?
 
-On PostgreSQL also where all contexts belong to one session, and so to one slice.
+Each to contexts of its own; each to a context of one common session, which is one slice on PostgreSQL; or all to one
+context. The same again where a sync takes a millisecond. Processor time is that of the writing processes, not of the
+server.
 """
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
-from collections.abc import Iterator
-from contextlib import closing
-from multiprocessing.synchronize import Barrier, Event, Lock
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import NamedTuple
 
-from ..bench import Bench, make_subject
-from ..rows import RATE, Goal, Row
-from ..subject import SHARED, Subject
-from ..timing import Task, idle, measure
-from ..workload import items
+from ..bench import Bench
+from ..crew import Crew
+from ..rows import PLAIN, RATE, Goal, Row
+from ..slow_sync import slowly
+from ..subject import COMMON, SHARED
+from ..timing import Stats, Task, measure, of_values
 
 NAMES = ("ours", "raw", "stock")
-WAIT_SECONDS_MAX = 120
-IN_ONE_SESSION = Goal(0.5, at_least=True)
+IN_ONE_SLICE = Goal(0.5, at_least=True)
+IN_ONE_CONTEXT = Goal(0.6, at_least=True, absolute=True)
+# The stock aggregate is read again whenever another process came first, which is nearly each time.
+STOCK_COMMON = (8, 4)
+
+
+class _Sharing(NamedTuple):
+    """What the writers have in common, and the contexts of each, by its number."""
+
+    label: str
+    contexts: Callable[[int], Sequence[str]]
+    goal: Goal | None = None
 
 
 def processes(bench: Bench, database: str) -> Iterator[Row]:
     """Append with several processes at once."""
-    yield _row(bench, database, f"{bench.scale.writers} processes, items", "process-", None)
-    if database == "postgres":
-        yield _row(bench, database, f"{bench.scale.writers} processes, one session, items", SHARED, IN_ONE_SESSION)
+    yield from _rows(bench, database, "")
+    with slowly(bench, database) as slow:
+        if slow is not None:
+            yield from _rows(slow, database, ", a sync of 1 ms")
 
 
-def _row(bench: Bench, database: str, label: str, prefix: str, goal: Goal | None) -> Row:
-    count, appends = bench.scale.writers, bench.scale.writer_appends
-    with bench.subjects(database, NAMES) as subjects:
-        crews = {name: _Crew(subject, count, appends, prefix) for name, subject in subjects.items()}
-        try:
-            tasks = {
-                name: Task(run=crew.work, prepare=crew.gather, settle=crew.settle, per=count * appends)
-                for name, crew in crews.items()
-            }
-            measured = measure(tasks, blocks=bench.scale.blocks * bench.scale.openings)
-        finally:
-            for crew in crews.values():
-                crew.dismiss()
-    for stats in measured.values():
-        # It would be that of this process, which only waits.
-        stats.processor.clear()
-    return Row(label, database, RATE, measured, goal)
+def _rows(bench: Bench, database: str, ending: str) -> Iterator[Row]:
+    scale = bench.scale
+    with ExitStack() as stack:
+        subjects = stack.enter_context(bench.subjects(database, NAMES))
+        crews = {
+            name: stack.enter_context(closing(Crew(subject, max(scale.processes))))
+            for name, subject in subjects.items()
+        }
+        row = partial(_row, bench, database, ending, crews)
+        for count in scale.processes:
+            yield row(count, _Sharing("contexts of their own", lambda number: [f"process-{number}"]))
+        several = [count for count in scale.processes if count <= 16][-1]
+        many = _Sharing(
+            f"{scale.many} contexts each",
+            lambda number: [f"many-{number}-{one}" for one in range(scale.many)],
+            IN_ONE_SLICE if database == "postgres" else None,
+        )
+        yield row(several, many)
+        if database == "postgres":
+            for count in scale.processes:
+                yield row(count, _Sharing("one session", lambda number: [f"{SHARED}{number}"], IN_ONE_SLICE))
+        single: Row | None = None
+        for count in scale.processes:
+            yield (common := row(count, _Sharing("one context", lambda _: [f"{COMMON}0"])))
+            single = single or common
+            if common is not single:
+                yield _by_one(common, single)
 
 
-class _Crew:
-    """Processes that open one store, and write a block each time they are told to."""
-
-    def __init__(self, subject: Subject, count: int, appends: int, prefix: str) -> None:
-        context: Any = multiprocessing.get_context("spawn")
-        self._opening: Lock = context.Lock()
-        self._step: Barrier = context.Barrier(count + 1)
-        self._over: Event = context.Event()
-        shared = (subject.name, subject.location, appends, self._opening, self._step, self._over)
-        names = [f"{prefix}{number}" for number in range(count)]
-        self._processes = [context.Process(target=_write, args=(one, *shared)) for one in names]
-        for process in self._processes:
-            process.start()
-
-    def gather(self) -> None:
-        """Wait until all of them have opened the store and have something to write in hand."""
-        self._step.wait(WAIT_SECONDS_MAX)
-
-    def work(self, _: object) -> None:
-        """Let them write one block."""
-        self._step.wait(WAIT_SECONDS_MAX)
-        self._step.wait(WAIT_SECONDS_MAX)
-
-    def settle(self) -> None:
-        """Wait until they have finished what they leave to threads of their own."""
-        self._step.wait(WAIT_SECONDS_MAX)
-
-    def dismiss(self) -> None:
-        """Let them end."""
-        self._over.set()
-        if not self._step.broken:
-            self._step.wait(WAIT_SECONDS_MAX)
-        for process in self._processes:
-            process.join(WAIT_SECONDS_MAX)
+def _by_one(row: Row, single: Row) -> Row:
+    """Return a row of rates as multiples of those of one writer."""
+    stats = {name: of_values(single.stats[name].median / stats.median) for name, stats in row.stats.items()}
+    return Row(f"{row.label} / one writer", row.database, PLAIN, stats, IN_ONE_CONTEXT)
 
 
-def _write(chat: str, name: str, location: str, appends: int, opening: Lock, step: Barrier, over: Event) -> None:
-    texts = itertools.cycle(items(400))
-    subject = make_subject(name, location)
-    try:
-        # The stock package replaces its functions whenever it is opened, which PostgreSQL refuses to two at once.
-        with opening:
-            subject.open()
-        with closing(subject):
-            write = subject.writer(chat)
-            while True:
-                given = [subject.ready(next(texts)) for _ in range(appends)]
-                step.wait(WAIT_SECONDS_MAX)
-                if over.is_set():
-                    return
-                step.wait(WAIT_SECONDS_MAX)
-                for one in given:
-                    write(one)
-                step.wait(WAIT_SECONDS_MAX)
-                idle()
-                step.wait(WAIT_SECONDS_MAX)
-    except BaseException:
-        # Nobody waits for a process that is gone.
-        step.abort()
-        raise
+def _row(bench: Bench, database: str, ending: str, crews: dict[str, Crew], count: int, sharing: _Sharing) -> Row:
+    tasks: dict[str, Task] = {}
+    for name, crew in crews.items():
+        appends = max(1, bench.scale.process_appends // count)
+        if name == "stock" and sharing.contexts(0) == sharing.contexts(1):
+            if count > STOCK_COMMON[0]:
+                continue
+            appends = min(appends, STOCK_COMMON[1])
+        given = [sharing.contexts(number) for number in range(count)]
+        tasks[name] = Task(
+            run=crew.work, prepare=partial(crew.gather, given, appends), settle=crew.settle, per=count * appends
+        )
+    measured = measure(tasks, blocks=bench.scale.blocks)
+    for name, stats in measured.items():
+        _by_crew(stats, crews[name])
+    return Row(f"{count} processes, {sharing.label}{ending}, items", database, RATE, measured, sharing.goal)
+
+
+def _by_crew(stats: Stats, crew: Crew) -> None:
+    """Put the processor time of the crew where that of this process is, which only waits."""
+    stats.processor[:] = crew.spent[-len(stats.processor) :]

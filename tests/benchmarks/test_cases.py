@@ -24,6 +24,8 @@ TINY = dataclasses.replace(
     blocks=1,
     writers=2,
     writer_appends=3,
+    process_appends=4,
+    many=2,
     batch=5,
     tail=10,
 )

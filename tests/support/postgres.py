@@ -92,16 +92,18 @@ class Programs:
     folder: Path
     user: int | None
     group: int | None
+    preloaded: Path | None = None
 
     def start(self, *command: str | Path, stdin: int, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
         """Start a command as that user, away from this process's terminal, folder and environment."""
+        preloaded = {"LD_PRELOAD": str(self.preloaded)} if self.preloaded else {}
         return subprocess.Popen(
             command,
             stdin=stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd="/",
-            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"} | preloaded,
             user=self.user,
             group=self.group,
             extra_groups=None if self.user is None else [],
@@ -123,19 +125,23 @@ class Programs:
 
 
 @contextmanager
-def running_server(*, durable: bool = True) -> Iterator[Server]:
+def running_server(*, durable: bool = True, sync: Path | None = None) -> Iterator[Server]:
     """
     Start a server and yield it; stop it and remove every trace at the end.
 
     One that is not durable keeps its files in memory where there is room, and leaves the writing to the operating
-    system: it loses nothing unless the machine fails, and a fresh database for each test costs a tenth.
+    system: it loses nothing unless the machine fails, and a fresh database for each test costs a tenth. With `sync`, a
+    library that is loaded into the server's programs, the files are in memory too, and the library does the syncs.
 
     Raises: MissingServerError, where there is no server to start.
     """
-    folder = _short_temporary_folder() if durable or not _has_memory() else MEMORY
+    folder = _short_temporary_folder() if (durable and not sync) or not _has_memory() else MEMORY
     root = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=folder))
     try:
         programs = _programs(root)
+        if sync:
+            # The server's user may not reach the library where it is.
+            programs = replace(programs, preloaded=Path(shutil.copy(sync, root)))
         server = Server(data=root / "data", sockets=root, programs=programs, durable=durable)
         with _watched(programs, root):
             _initialize(programs, server, fsync="on" if durable else "off")

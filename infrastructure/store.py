@@ -898,7 +898,7 @@ class Store:
 
     def start_projections(self, names: Iterable[str] | None = None) -> WorkingThread:
         """
-        Keep projections up to date in a thread until its `stop()`; of several processes, one works on each projection.
+        Keep projections up to date in a thread until its `stop()`; several processes may do so.
 
         Raises:
             NotFoundError: there is no such projection.

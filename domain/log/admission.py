@@ -231,6 +231,11 @@ def _items_named(value: Any) -> int:
 
 def _require_few(event: Any, naming: Iterable[str]) -> None:
     # Most fields of these events are lineages, names and totals: going through them takes a tenth of a fork.
-    named = sum(_items_named(getattr(event, name)) for name in naming)
+    named = 0
+    for name in naming:
+        value = getattr(event, name)
+        # Each projection asks for each event, and most events name nothing.
+        if value:
+            named += _items_named(value)
     if named > NAMED_ITEMS_MAX:
         raise InvalidInputError(f"it names {named:,} items, and NAMED_ITEMS_MAX is {NAMED_ITEMS_MAX:,}")

@@ -1,21 +1,28 @@
 """
-Leases: one process at a time works on a projection; if it is killed, another process soon takes over.
+Leases and crews: which process works on what; if one is killed, another process soon takes over.
 
 A lease is a note that its holder changes every BEAT_SECONDS. A process that wants the lease watches the note. If the
 note stays the same for TAKE_OVER_SECONDS, the lease is free. So the clocks of two processes are never compared.
+
+Workers that keep projections up to date share them. Each of them has one such note, whatever it works on, and sees the
+notes of the others. From the notes alone every worker reckons which share is its own.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ...domain.clock import Stopwatch
 from ...domain.concurrency.locks import renew_in_child
+from ...projections.contract import PartitionableProjection, Projection
 from .store import ProjectionStore
 
 BEAT_SECONDS = 0.5
 TAKE_OVER_SECONDS = 3.0
+MEMBER = "worker/"
 
 
 class Lease:
@@ -66,3 +73,107 @@ def holder_of(store: ProjectionStore, name: str) -> str | None:
     """Return the process that holds a lease, as `PID.ID`, also if it was killed since; None if nobody holds it."""
     held = store.note(f"lease/{name}")
     return None if held is None else held.rpartition(".")[0]
+
+
+class Member(NamedTuple):
+    """A worker as its note shows it: its place in the order in which workers came, and its projections."""
+
+    place: int
+    id: str
+    names: tuple[str, ...]
+
+
+class Crew:
+    """The workers of a store, seen by one of them."""
+
+    def __init__(self, store: ProjectionStore, names: Iterable[str], watch: Stopwatch) -> None:
+        self._store, self._watch = store, watch
+        self._names = sorted(names)
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # A child process is not the worker that its parent is.
+        self._id = f"{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        self._place = self._beat = 0
+        self._noted: str | None = None
+        self._noted_at = 0.0
+        # The notes of the others, and since when each of them is as it is.
+        self._seen: dict[str, tuple[str, float]] = {}
+        # All workers, in the order in which they came.
+        self.members: tuple[Member, ...] = ()
+
+    def hold(self) -> bool:
+        """
+        Join, or show that this worker still works; look who else does.
+
+        Returns False if the others took this worker for dead; the next call joins again.
+        """
+        now = self._watch.monotonic()
+        if self._noted is not None and now - self._noted_at < BEAT_SECONDS:
+            return True
+        others = self._others(now)
+        if self._noted is None:
+            # The last one: who works already goes on with what it does.
+            self._place = 1 + max((one.place for one in others), default=0)
+        self._beat += 1
+        note = f"{self._place} {self._beat} {' '.join(self._names)}"
+        is_mine = self._store.set_note(MEMBER + self._id, before=self._noted, after=note)
+        if not is_mine:
+            self._after_fork()
+            return False
+        self._noted, self._noted_at = note, now
+        me = Member(self._place, self._id, tuple(self._names))
+        self.members = tuple(sorted([*others, me]))
+        return True
+
+    def _others(self, now: float) -> list[Member]:
+        """Return the other workers that are alive, and remove the notes of those that are not."""
+        notes = self._store.notes(MEMBER)
+        notes.pop(MEMBER + self._id, None)
+        self._seen = {
+            name: seen if (seen := self._seen.get(name)) and seen[0] == note else (note, now)
+            for name, note in notes.items()
+        }
+        alive = {name: note for name, (note, since) in self._seen.items() if now - since <= TAKE_OVER_SECONDS}
+        for name in notes.keys() - alive.keys():
+            self._store.set_note(name, before=notes[name], after=None)
+        return _members(alive)
+
+    def share(self, projection: Projection) -> frozenset[int]:
+        """Return the groups of slices, by number, in which this worker keeps a projection up to date."""
+        workers = workers_on(self.members, self._store, projection)
+        parts = parts_of(self._store, projection)
+        return frozenset(number for number in range(parts) if workers[number % len(workers)] == self._id)
+
+    def release(self) -> None:
+        """Leave, so that the others need not wait."""
+        if self._noted is not None:
+            self._store.set_note(MEMBER + self._id, before=self._noted, after=None)
+            self._noted = None
+
+
+def parts_of(store: ProjectionStore, projection: Projection) -> int:
+    """Return into how many groups of slices workers may divide a projection; 1 if one of them does all of it."""
+    is_divided = isinstance(projection, PartitionableProjection) and projection.stays_in_slice
+    return store.groups if is_divided else 1
+
+
+def members_of(store: ProjectionStore) -> list[Member]:
+    """Return the workers of a store, in the order in which they came; also those that were killed since."""
+    return sorted(_members(store.notes(MEMBER)))
+
+
+def workers_on(members: Iterable[Member], store: ProjectionStore, projection: Projection) -> list[str]:
+    """Return the ids (`PID.ID`) of those workers that keep a projection up to date."""
+    ids = [one.id for one in members if projection.name in one.names]
+    return ids[: parts_of(store, projection)]
+
+
+def _members(notes: Mapping[str, str]) -> list[Member]:
+    members = []
+    for name, note in notes.items():
+        place, _, rest = note.partition(" ")
+        if place.isdecimal():
+            members.append(Member(int(place), name.removeprefix(MEMBER), tuple(rest.split()[1:])))
+    return members

@@ -51,16 +51,34 @@ EVENTS_MAX = 64
 Failures = dict[str, Exception]
 
 
+class _Groups(NamedTuple):
+    """Some of the groups of slices, by their numbers; None are all of them."""
+
+    numbers: frozenset[int] | None
+    of_all: int
+
+    def of(self, moment: Moment) -> Moment:
+        """Return the part of a moment that belongs to these groups."""
+        if self.numbers is None:
+            return moment
+        return Moment(tuple(head for head in moment.heads if head[0] % self.of_all in self.numbers))
+
+
 class _Due(NamedTuple):
     """
-    A projection that is not up to date: the moment that it has reached, its stored checkpoint, and how many pages after
-    that changed no row.
+    A projection that is not up to date: the moment that it has reached in some groups of slices, its stored checkpoint,
+    and how many pages after that changed no row.
     """
 
     projection: Projection
     moment: Moment
     stored: Checkpoint
+    groups: _Groups
     bare_pages: int = 0
+
+    def at(self, stored: Checkpoint) -> _Due:
+        """Return the same projection after a save."""
+        return _Due(self.projection, self.groups.of(stored.moment), stored, self.groups)
 
 
 class _Read(NamedTuple):
@@ -78,9 +96,9 @@ class _Pages:
     The end is fixed, because writers that never pause may be faster than the runner.
     """
 
-    def __init__(self, log: PagedLog, until: Moment | None = None) -> None:
+    def __init__(self, log: PagedLog, until: Moment | None, groups: _Groups) -> None:
         self._log, self._is_end = log, until is None
-        self.until = log.now() if until is None else until
+        self.until = groups.of(log.now() if until is None else until)
 
     def read(self, after: Moment, limit: int) -> _Read:
         """Return the next page."""
@@ -164,19 +182,22 @@ class ProjectionRunner:
         until: Moment | None = None,
         at_once: int = 1,
         failed: Failures | None = None,
+        groups: frozenset[int] | None = None,
     ) -> Iterator[Moment]:
         """
         Fold events that projections have not seen yet, `at_once` pages at a time; yield the moment reached after each.
 
         It stops at `until`. Without `until`, events that are written meanwhile may be left for the next call. With
-        `failed`, an error of a projection is put there, and the others go on.
+        `failed`, an error of a projection is put there, and the others go on. With `groups` only events of these groups
+        of slices are folded, while other runners may fold those of the others.
         """
         errors = {} if failed is None else failed
+        own = _Groups(groups, self._store.groups)
         due: dict[Moment, list[_Due]] = {}
-        for one in self._begun(projections, errors):
+        for one in self._begun(projections, own, errors):
             due.setdefault(one.moment, []).append(one)
         # All of them end at the same moment, and share each page from then on.
-        pages = _Pages(self._log, until)
+        pages = _Pages(self._log, until, own)
         if failed is None and errors:
             raise next(iter(errors.values()))
         while due:
@@ -201,16 +222,16 @@ class ProjectionRunner:
             if moved:
                 yield moved[0].moment
 
-    def _begun(self, projections: Sequence[Projection], failed: Failures) -> list[_Due]:
+    def _begun(self, projections: Sequence[Projection], groups: _Groups, failed: Failures) -> list[_Due]:
         """Return the projections at their checkpoints, without those whose checkpoints cannot be read."""
         try:
             stored = self._store.checkpoints(*projections) if projections else []
         except DamagedError as error:
             if len(projections) > 1:
-                return [done for one in projections for done in self._begun([one], failed)]
+                return [done for one in projections for done in self._begun([one], groups, failed)]
             failed[projections[0].name] = error
             return []
-        return [_Due(one, at.moment, at) for one, at in zip(projections, stored, strict=True)]
+        return [_Due(one, groups.of(at.moment), at, groups) for one, at in zip(projections, stored, strict=True)]
 
     def _advance(self, together: Sequence[_Due], read: _Read, failed: Failures) -> list[_Due]:
         """Fold a page into projections, store what they made of it, and return those that did not fail."""
@@ -252,7 +273,7 @@ class ProjectionRunner:
                     raise
                 return [self._gone_around(due, read)]
             return []
-        return [_Due(due.projection, one.moment, one) for (due, _), one in zip(saves, stored, strict=True)]
+        return [due.at(one) for (due, _), one in zip(saves, stored, strict=True)]
 
     def _save_of(
         self,
@@ -268,7 +289,7 @@ class ProjectionRunner:
             self._look_back(due.projection)
             self._looked_back.add(name)
         notes = {MARK + name: f"{events[-1].position} {events[-1].digest.hex()}"} if events else {}
-        return Save(due.projection, rows, due.stored, after, notes, aside)
+        return Save(due.projection, rows, due.stored, after, notes, aside, divides=due.groups.numbers is not None)
 
     def _store_at(self, events: Sequence[RecordedEvent], *saves: Save) -> list[Checkpoint]:
         """Store what was made of these events; return the checkpoints, those of another runner where it came first."""
@@ -299,7 +320,7 @@ class ProjectionRunner:
         if around.failure is None:
             save = self._save_of(due, around.rows, page.events, page.moment, around.aside)
             (stored,) = self._store_at(page.events, save)
-            return _Due(projection, stored.moment, stored)
+            return due.at(stored)
         if around.folded:
             events = page.events[: around.folded]
             after = _moment_behind(due.moment, events)

@@ -7,7 +7,7 @@ import msgspec
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
 from .folding import fault_of
-from .leases import holder_of
+from .leases import members_of, workers_on
 from .partitions import events_in_partitions
 from .shadow import shadow_of
 from .store import ProjectionStore, SetAside
@@ -17,9 +17,9 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
     A projection: how many rows it has, and how many events it has not seen yet.
 
-    `worker` is the process that holds its lease, as `PID.ID`. `rebuilt` is the number of events that an unfinished
-    rebuild has folded. `stopped_at` is the event that the projection cannot fold, and `error` the reason. The rows are
-    made without the events that were `set_aside`.
+    `worker` is the process that keeps it up to date, as `PID.ID`, or several of them with commas between. `rebuilt` is
+    the number of events that an unfinished rebuild has folded. `stopped_at` is the event that the projection cannot
+    fold, and `error` the reason. The rows are made without the events that were `set_aside`.
     """
 
     name: str
@@ -48,7 +48,7 @@ def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> P
         rows=store.count(projection),
         position=str(checkpoint),
         behind=behind,
-        worker=holder_of(store, projection.name),
+        worker=", ".join(workers_on(members_of(store), store, projection)) or None,
         rebuilt=built or None,
         stopped_at=None if fault is None else fault.event,
         error=None if fault is None else fault.error,

@@ -42,18 +42,21 @@ class Checkpoint(NamedTuple):
     The moment up to which rows are made, and the id of the transaction that stored them last; empty if there is none.
 
     The moment alone does not say which rows there are: after an older copy was put back, another runner may lead its
-    rows to the same moment again.
+    rows to the same moment again. `parts` are the ids of the last transactions of each group of slices, instead of
+    `save`, if the projection is divided into groups.
     """
 
     moment: Moment = BEGINNING
     save: str = ""
+    parts: tuple[str, ...] = ()
 
 
 class Save(NamedTuple):
     """
     Rows of a projection to be stored, provided that its checkpoint is still `before`; then it is at `after`.
 
-    `notes` and the events that were set `aside` are stored with them.
+    `notes` and the events that were set `aside` are stored with them. With `divides` the projection is divided into
+    groups of slices, if it is not yet. In a divided projection only groups that change need still be as `before`.
     """
 
     projection: Projection
@@ -62,10 +65,22 @@ class Save(NamedTuple):
     after: Moment
     notes: Mapping[str, str] = MappingProxyType({})
     aside: Sequence[SetAside] = ()
+    divides: bool = False
 
-    def checkpoint(self) -> Checkpoint:
+    def changed(self, groups: int) -> list[int]:
+        """Return the groups of slices, of so many, in which this save goes on."""
+        before = dict(self.before.moment.heads)
+        return sorted({lane % groups for lane, number in self.after.heads if before.get(lane) != number})
+
+    def checkpoint(self, groups: int = 1) -> Checkpoint:
         """Return the checkpoint after this save, with an id that no other has."""
-        return Checkpoint(self.after, uuid.uuid4().hex)
+        save, parts = uuid.uuid4().hex, self.before.parts
+        if not (parts or self.divides):
+            return Checkpoint(self.after, save)
+        moment = Moment.of(dict(self.before.moment.heads) | dict(self.after.heads))
+        changed = self.changed(groups) if parts else range(groups)
+        ids = (save if number in changed else parts[number] for number in range(groups))
+        return Checkpoint(moment, parts=tuple(ids))
 
 
 class Column(NamedTuple):
@@ -108,7 +123,15 @@ def column_text(kind: type, *, is_optional: bool) -> str:
 
 
 class ProjectionStore(Protocol):
-    """Rows and checkpoints of projections."""
+    """
+    Rows and checkpoints of projections.
+
+    A projection whose rows each belong to one slice may be divided into `groups` of slices: group N has those slices
+    that leave N when divided by `groups`. Each group has a checkpoint of its own, so that several runners can each save
+    some groups at the same time.
+    """
+
+    groups: int = 1
 
     def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
         """Return how far the rows of each projection are made; the beginning if there are none of this version."""

@@ -1,15 +1,16 @@
 """
 Workers keep projections up to date all the time, in a thread of this process or in a process of their own.
 
-There may be any number of workers: only the worker that holds a projection's lease works on it. After an error a
-worker pauses and tries again. An event that stops a projection stops no other projection, and is noted.
+There may be any number of workers: they share the projections of a store, and where it has slices, these too (see
+`leases.py`). After an error a worker pauses and tries again. An event that stops a projection stops no other
+projection, and is noted.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
@@ -18,22 +19,25 @@ from ...domain.errors import ProjectionError, StorageClosedError, StorageError
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
 from .folding import FAULT, Fault, fault_of, note_fault, sets_aside
-from .leases import Lease
+from .leases import Crew, parts_of
 from .runner import Failures, ProjectionRunner, noting
 from .shape import code_of
 from .store import ProjectionStore
 
 WAIT_SECONDS = 0.25
+# A pass over 20 projections takes some 20 ms, also for a single event.
+PASS_SECONDS = 0.1
 # The pauses after the first, second and later errors in a row; the last one repeats.
 PAUSES_SECONDS = (0.1, 0.5, 2.0, 10.0)
 log = logging.getLogger("refold.projections")
+Stop = Callable[[], bool]
 
 
 class _Task:
-    """One projection of a worker: its lease, and how often it failed in a row."""
+    """One projection of a worker, and how often it failed in a row."""
 
-    def __init__(self, projection: Projection, lease: Lease) -> None:
-        self.projection, self.lease, self.name = projection, lease, projection.name
+    def __init__(self, projection: Projection) -> None:
+        self.projection, self.name = projection, projection.name
         self.fault: Fault | None = None
         self.failures = 0
         self.resting_until = 0.0
@@ -42,7 +46,7 @@ class _Task:
 
 
 class ProjectionWorker:
-    """Keeps those projections of a store up to date whose leases it gets."""
+    """Keeps its share of the projections of a store up to date."""
 
     def __init__(
         self,
@@ -53,11 +57,12 @@ class ProjectionWorker:
         watch: Stopwatch = REAL_SYSTEM,
     ) -> None:
         self._events, self._store, self._watch = events, store, watch
-        self._tasks = [_Task(one, Lease(store, one.name, watch)) for one in projections]
+        self._tasks = [_Task(one) for one in projections]
+        self._crew = Crew(store, [task.name for task in self._tasks], watch)
         self._runner = ProjectionRunner(events, store, [task.projection for task in self._tasks])
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set, then release the leases."""
+        """Work until `stop` is set, then leave the work to the others."""
         failures = 0
         try:
             while not stop.is_set():
@@ -72,38 +77,50 @@ class ProjectionWorker:
                     failures += 1
                     stop.wait(pause)
         finally:
-            for task in self._tasks:
-                with suppress(StorageError):
-                    task.lease.release()
+            with suppress(StorageError):
+                self._crew.release()
 
     def _work_and_wait(self, stop: threading.Event) -> None:
-        seen = self._events.now()
+        seen, began = self._events.now(), self._watch.monotonic()
         self.work(stop.is_set)
-        if not stop.is_set():
+        # Where events come all the time, a pass for each few of them would cost more than the events.
+        if not stop.wait(max(0.0, began + PASS_SECONDS - self._watch.monotonic())):
             self._events.wait_for_news(seen, timeout_seconds=WAIT_SECONDS)
 
-    def work(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Bring those projections up to date whose leases this worker gets; each page of the log is read once."""
+    def work(self, stop: Stop = lambda: False) -> None:
+        """Bring this worker's share of the projections up to date; each page of the log is read once."""
+        if not self._crew.hold():
+            return
         failed: Failures = {}
         noted = self._store.notes(FAULT)
         awake = [task for task in self._tasks if self._watch.monotonic() >= task.resting_until and not stop()]
-        tasks = [task for task in awake if self._is_ready(task, noted, failed)]
-        for _ in self._runner.pages(*(task.projection for task in tasks), failed=failed):
-            if stop() or not all(task.lease.hold() for task in tasks if task.name not in failed):
-                break
-        else:
-            self._note_mended(tasks, failed)
+        shares: dict[frozenset[int], list[_Task]] = {}
+        for task in awake:
+            if self._is_ready(task, noted, failed):
+                shares.setdefault(self._crew.share(task.projection), []).append(task)
+        for share, tasks in shares.items():
+            if share:
+                self._work_on(tasks, share, failed, stop)
         for task in self._tasks:
             if task.name in failed:
                 self._rest(task, failed[task.name])
-            elif task in tasks:
+            elif task in awake:
                 task.failures = 0
 
+    def _work_on(self, tasks: Sequence[_Task], share: frozenset[int], failed: Failures, stop: Stop) -> None:
+        """Bring projections up to date in the groups of slices that are this worker's share of them."""
+        crew = self._crew.members
+        is_all = len(share) == parts_of(self._store, tasks[0].projection)
+        projections = (task.projection for task in tasks)
+        for _ in self._runner.pages(*projections, groups=None if is_all else share, failed=failed):
+            # Of a long backlog, too, others shall have their share as soon as they come.
+            if stop() or not self._crew.hold() or self._crew.members != crew:
+                return
+        self._note_mended(tasks, failed)
+
     def _is_ready(self, task: _Task, noted: Mapping[str, str], failed: Failures) -> bool:
-        """Return whether this worker holds the lease of a projection, and no event stopped it."""
+        """Return whether no event stopped a projection."""
         with noting(failed, task.projection):
-            if not task.lease.hold():
-                return False
             has_fault = FAULT + task.name in noted
             task.fault = fault_of(self._events, self._store, task.projection) if has_fault else None
             is_to_try, task.is_to_try = task.is_to_try, False

@@ -11,8 +11,17 @@ import pytest
 
 import refold
 from refold.domain.errors import StorageClosedError
-from refold.infrastructure.projecting.leases import BEAT_SECONDS, TAKE_OVER_SECONDS, Lease, holder_of
+from refold.infrastructure.projecting.builtin import PROJECTIONS
+from refold.infrastructure.projecting.leases import (
+    BEAT_SECONDS,
+    TAKE_OVER_SECONDS,
+    Crew,
+    Lease,
+    holder_of,
+    members_of,
+)
 from refold.infrastructure.projecting.worker import ProjectionWorker
+from refold.projections.catalogue import CATALOGUE
 
 from ..contract.stores import start_python
 from .histories import folded_rows, projections_of, stored_rows, talk_at_length
@@ -132,6 +141,48 @@ def test_one_beat_in_a_while(store: refold.Store, monkeypatch: pytest.MonkeyPatc
     assert len(writes) == 10
 
 
+def test_one_beat_for_all_projections(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker shows that it works by one write every BEAT_SECONDS, however many projections it keeps."""
+    writes: list[str] = []
+    set_note = store._projections.set_note
+
+    def counted(name: str, *, before: str | None, after: str | None) -> bool:
+        writes.append(name)
+        return set_note(name, before=before, after=after)
+
+    monkeypatch.setattr(store._projections, "set_note", counted)
+    watch = HandMoved()
+    worker = ProjectionWorker(store.log, store._projections, PROJECTIONS, watch=watch)
+
+    for _ in range(100):
+        worker.work()
+        watch.seconds += BEAT_SECONDS / 10
+
+    assert len(writes) == 10
+    assert {one.worker for one in store.projections()} == {writes[0].removeprefix("worker/")}
+
+
+def test_a_worker_that_was_taken_for_dead_comes_last(store: refold.Store) -> None:
+    """Its place is lost, and its next beat fails; then it joins behind the other one."""
+    watch = HandMoved()
+    silent, other = (Crew(store._projections, [NAME], watch) for _ in range(2))
+    assert silent.hold()
+    assert other.hold()
+    assert 0 in silent.share(CATALOGUE)
+    assert 0 not in other.share(CATALOGUE)
+
+    watch.seconds += TAKE_OVER_SECONDS - 0.01
+    assert other.hold()
+    assert len(other.members) == 2
+    watch.seconds += BEAT_SECONDS
+    assert other.hold()
+    assert len(other.members) == 1
+    assert [silent.hold(), silent.hold()] == [False, True]
+    assert [one.place for one in silent.members] == [2, 3]
+    other.release()
+    assert [one.place for one in members_of(store._projections)] == [3]
+
+
 def test_a_worker_that_lost_its_lease_stops(store: refold.Store) -> None:
     """It notices at the next page, leaves the rest to the other one, and nothing is folded twice."""
     watch = HandMoved()
@@ -189,7 +240,7 @@ def test_killed_workers_are_replaced(place: str) -> None:
             talk_at_length(store, 5)
             killed_at = time.monotonic()
 
-            assert wait_until(lambda: behind(store, NAME) == [0])
+            assert wait_until(lambda: behind(store, NAME) == [0] and holder(store) != first)
             assert time.monotonic() - killed_at < TAKE_OVER_SECONDS + 5
             assert holder(store) == next(pid for pid in workers if pid != first)
             assert stored_rows(store, NAME)[NAME] == folded_rows(store)[NAME]
@@ -214,10 +265,8 @@ def behind(store: refold.Store, *names: str) -> list[int]:
 
 
 def holder(store: refold.Store) -> int:
-    """Return the process that works."""
-    held = holder_of(store._projections, NAME)
-    assert held is not None
-    return int(held.partition(".")[0])
+    """Return the process that has worked for the longest time."""
+    return int(members_of(store._projections)[0].id.partition(".")[0])
 
 
 def wait_until(holds: Callable[[], bool]) -> bool:

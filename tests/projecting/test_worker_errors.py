@@ -139,7 +139,7 @@ def test_a_thread_outlives_errors(store: refold.Store, call: str, monkeypatch: p
     finally:
         stop.set()
         thread.join()
-    assert store._projections.note("lease/counts") is None
+    assert store._projections.notes("worker/") == {}
 
 
 def test_a_fault_that_could_not_be_noted(store: refold.Store) -> None:

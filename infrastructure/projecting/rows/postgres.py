@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from struct import Struct
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 from psycopg import errors
 
 from ....domain.errors import DamagedError
@@ -31,7 +33,7 @@ from ...log.postgres.log import MAKE_SNAPSHOTS, PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
-from ..store import Checkpoint, candidates_max, floats_of, in_lots
+from ..store import Checkpoint, candidates_max, columns_of, in_lots
 from .database import (
     CHECKPOINT,
     LOCKED_CHECKPOINT,
@@ -377,19 +379,33 @@ def _puts(dialect: Dialect, projection: Projection, rows: Sequence[list[bytes | 
 
 
 def _row_values(row: Any) -> list[bytes | None]:
-    plain = [*msgspec.structs.astuple(row)]
-    for place in floats_of(row.__class__):
-        # A whole number fits a field of floats, but its eight bytes mean another float.
-        plain[place] = None if plain[place] is None else float(plain[place])
-    return [_binary(value) for value in plain]
+    # By the types of the columns: to look at the type of each value takes twice the time.
+    packs = _packs(row.__class__)
+    return [None if value is None else pack(value) for pack, value in zip(packs, astuple(row), strict=True)]
 
 
-def _binary(value: int | float | str | bytes | None) -> bytes | None:
+@cache
+def _packs(row: type[msgspec.Struct]) -> tuple[Callable[[Any], bytes], ...]:
+    return tuple(_PACKS[column.type] for column in columns_of(row) if column.type is not None)
+
+
+def _text(value: str) -> bytes:
+    return str(without_nul(value)).encode()
+
+
+# A whole number fits a field of floats, but its eight bytes mean another float.
+_PACKS: dict[type, Callable[[Any], bytes]] = {
+    str: _text,
+    int: int8,
+    bytes: bytes,
+    float: lambda one: float8(float(one)),
+}
+
+
+def _binary(value: int | str | bytes | None) -> bytes | None:
     if isinstance(value, str):
-        return str(without_nul(value)).encode()
-    if isinstance(value, int):
-        return int8(value)
-    return float8(value) if isinstance(value, float) else value
+        return _text(value)
+    return int8(value) if isinstance(value, int) else value
 
 
 def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:

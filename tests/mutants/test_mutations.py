@@ -1,14 +1,17 @@
 """The defects that scripts/mutants draws from: each is put into one place, and the rest of the text stays."""
 
 import ast
+import json
+from pathlib import Path
 
 import pytest
+from coverage import CoverageData
 
 from tests.support.project import ROOT
 
 from .equivalent import EQUIVALENT
 from .mutations import mutants_of
-from .sample import changed, places
+from .sample import Records, changed, places
 
 KINDS = [
     ("a < b", "comparison flipped", "(a <= b)"),
@@ -70,3 +73,23 @@ def test_equivalent_defects_can_be_put_in() -> None:
 
     assert set(EQUIVALENT) - found == set()
     assert all(EQUIVALENT.values())
+
+
+def test_records_follow_lines_that_moved(tmp_path: Path) -> None:
+    """A record made before lines were added still says for each line which tests ran it."""
+    file, test, other = "domain/ordered_map.py", "tests/domain/test_a.py::test_b", "tests/domain/test_a.py::test_c"
+    source = (ROOT / file).read_text()
+    place = next(one for one in places(file) if one.mutant.kind == "return value replaced")
+    before = source.splitlines(keepends=True)
+    del before[3:5], before[place.mutant.line - 1 - 2]
+    recorded = tmp_path / "0000" / "sources" / file
+    recorded.parent.mkdir(parents=True)
+    recorded.write_text("".join(before))
+    (tmp_path / "0000" / "times.json").write_text(json.dumps({test: 0.5, other: 0.1}))
+    data = CoverageData(str(tmp_path / "0000" / "coverage"))
+    for context, line in ((test, place.mutant.line - 3), (other, 1)):
+        data.set_context(context)
+        data.add_lines({file: [line]})
+    data.write()
+
+    assert Records(tmp_path).tests_of(place, source) == [test]

@@ -75,8 +75,9 @@ class AppendingContract:
 
     def test_a_new_stream_must_be_new(self, log: LiveLog) -> None:
         """Version 0 means that nobody was there; version 1 of an empty stream is the future."""
-        with pytest.raises(ConcurrencyError):
+        with pytest.raises(ConcurrencyError) as caught:
             append(log, A, said(1), expected=1)
+        assert (caught.value.expected, caught.value.actual) == (1, 0)
         append(log, A, said(1), expected=0)
 
         with pytest.raises(ConcurrencyError):

@@ -179,6 +179,16 @@ class ReadingContract:
             assert [one for one in found if one.startswith(f"chat:{stream}")] == expected[4 * stream : 4 * stream + 4]
         assert log.read_all(after=log.now(), limit=5, until=until) == Page([], log.now())
 
+    def test_pages_up_to_a_moment_behind_the_end(self, log: LiveLog) -> None:
+        """A moment of a longer copy of the log: the pages end where the log does."""
+        for number in range(3):
+            append(log, f"chat:{number}", said(number))
+        behind = Moment(tuple((lane, last + 2) for lane, last in log.now().heads))
+
+        page = log.read_all(after=BEGINNING, limit=10, until=behind)
+
+        assert (sorted(numbers(page.events)), page.moment) == (["m0", "m1", "m2"], log.now())
+
     def test_a_page_of_nothing(self, log: LiveLog) -> None:
         """No limit to speak of, and an empty log."""
         assert log.read_all(after=BEGINNING, limit=10).events == []

@@ -21,6 +21,7 @@ from refold.domain.errors import (
 from refold.domain.ids import slice_of
 from refold.infrastructure.log.postgres.connection import PostgresDatabase, translate
 from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.postgres.wire import Wire
 from tests.contract.writing import append, said
 from tests.support.postgres import Server
 
@@ -67,6 +68,19 @@ def test_who_cannot_connect_tries_once(open_log: OpenLog, pg_url: str, monkeypat
     monkeypatch.setattr(PostgresDatabase, "writing", refuse)
     with pytest.raises(StorageUnavailableError, match="there is no server"):
         append(log, "chat:new", said(1))
+    assert len(tries) == 1
+
+
+def test_a_reader_that_cannot_connect_tries_once(log: PostgresLog) -> None:
+    """Nor does a reader wait for a server that was not there before; it reads again where a connection broke."""
+    tries = []
+
+    def refuse(wire: Wire) -> NoReturn:
+        tries.append(wire)
+        raise StorageUnavailableError("there is no server")
+
+    with pytest.raises(StorageUnavailableError, match="there is no server"):
+        log.database.reading(refuse)
     assert len(tries) == 1
 
 

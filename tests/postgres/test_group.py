@@ -132,3 +132,16 @@ def test_what_a_signal_handler_raises_in_one_thread() -> None:
     for thread in several:
         thread.join(SECONDS_MAX)
     assert sorted(map(str, raised)) == sorted(map(str, [StorageError, StorageError, TimeoutError]))
+
+
+def test_a_fork_that_is_over_twice() -> None:
+    """An interrupt may end the wait before a fork: then the turn is not given back a second time, or for another."""
+    disk = Disk()
+    disk.go_on.release()
+    committer = GroupCommitter(disk.commit)
+    committer._before_fork(SECONDS_MAX)
+    committer._fork_is_over()
+
+    committer._fork_is_over()
+
+    assert committer.submit("request", wait=True).result(SECONDS_MAX) == "request"

@@ -215,3 +215,19 @@ def test_streams_that_were_there_before_are_appended_to_in_one_statement(tmp_pat
             append(log, stream, said(4))
         assert [event.version for event in log.read(streams[0])] == [1, 2, 3, 4, 5]
         assert [event.version for event in log.read(streams[2])] == [1, 2, 3, 4]
+
+
+def test_news_of_this_process_wake_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower does not wait for its next look at the file, which is for other processes."""
+    monkeypatch.setattr("refold.infrastructure.log.sqlite.log.POLL_SECONDS", 60.0)
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        seen = log.now()
+        follower = threading.Thread(target=log.wait_for_news, args=(seen,), kwargs={"timeout_seconds": 60.0})
+        follower.start()
+        while not log.news._sleepers:
+            pass
+
+        append(log, "chat:a", said(0))
+
+        follower.join(20)
+        assert not follower.is_alive()

@@ -27,6 +27,7 @@ from refold.domain.errors import (
 from refold.infrastructure.exchange.event_files import pages_up_to
 from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.connection import WAL_BYTES, SqliteDatabase
+from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
 from refold.infrastructure.log.sqlite.verify import damaged_texts
 from tests.contract.writing import at_once
@@ -332,3 +333,17 @@ def test_a_file_that_another_thread_opens_meanwhile(tmp_path: Path, monkeypatch:
         assert files.missing() is None
         second.unlink()
         assert files.missing() == str(second)
+
+
+def test_a_child_uses_no_connection_of_its_parents(tmp_path: Path) -> None:
+    """Not even one that a reader gave back: it has locks that the child does not know of."""
+    path = tmp_path / "log.db"
+    with refold.open(path) as store:
+        store.chat("bot").add_message("user", "one")
+    log = SqliteLog(path)
+    log.read("chat:bot")
+
+    log.database._after_fork()
+
+    with pytest.raises(StorageUnavailableError, match="when this process was forked"):
+        log.read("chat:bot")

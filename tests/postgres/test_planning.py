@@ -114,6 +114,16 @@ def test_a_new_stream_gets_the_next_key() -> None:
     assert memory.lanes[3].tips["new"].key == 3
 
 
+def test_a_new_stream_goes_on_in_the_same_plan() -> None:
+    """The plan itself opens it, so the database is not asked for it."""
+    plan = plan_of(remembering(a=4))
+    orders = [Order(Request([part("new", 1, 2)]), 100), Order(Request([part("new", 3)]), 200)]
+
+    first, second = plan.answers(orders)
+
+    assert (placed(first), placed(second)) == ([[(1, 11), (2, 12)]], [[(3, 13)]])
+
+
 def test_what_is_not_written_is_forgotten() -> None:
     """Together with the slice of a stream that was to be opened: its next root may be another."""
     memory = remembering(a=4)

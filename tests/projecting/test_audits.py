@@ -191,6 +191,24 @@ def test_causes_that_lead_nowhere(store: refold.Store, cause: str) -> None:
     assert given.replace("\u2400", "\0") == cause
 
 
+def test_causes_that_lie_together_are_read_together(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One query for neighbours: an audit of a long context would ask for each of its causes else."""
+    cause, chat = store.chat("cause"), store.chat("a")
+    for number in range(5):
+        cause.add_message("user", f"{number}")
+        with refold.acting(because=cause.recorded_events()[-1]):
+            chat.add_message("user", "x")
+    read, streams = store.log.read, list[str]()
+
+    def reading(stream: str, **span: Any) -> list[refold.RecordedEvent]:
+        streams.append(stream)
+        return read(stream, **span)
+
+    monkeypatch.setattr(store.log, "read", reading)
+    assert [one.causes for one in store.audit("a")[-5:]] == [(f"chat:cause@{version}",) for version in range(2, 7)]
+    assert streams.count("chat:cause") == 1
+
+
 def test_a_long_chain_is_cut(store: refold.Store) -> None:
     """It has a limit; who wants more goes on from its last event."""
     chat = store.chat("a")

@@ -68,6 +68,15 @@ def test_times(store: Store) -> None:
     assert "c05" not in [row.id for row in walked(store, until=time, limit=3)]
 
 
+def test_times_of_many_contexts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are fetched until a page is full, or there are no more."""
+    filled(store)
+    beginning = datetime(1970, 1, 1, tzinfo=UTC)
+    for fetched in (1, 7, 24):
+        monkeypatch.setattr("refold.infrastructure.queries.pages.FETCHED_ROWS", fetched)
+        assert walked(store, since=beginning, limit=1_000) == store.contexts()
+
+
 @pytest.mark.parametrize(
     ("wish", "message"),
     [

@@ -348,3 +348,25 @@ def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
     [hit] = store.search('"on monday"')
     assert (growing.version, hit.version, hit.item) == (2, 2, out.message_id)
     assert (growing.snippet, hit.snippet) == ("The parcel left Köln on Monday.",) * 2
+
+
+def test_a_message_of_many_pieces(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pieces are read some at a time, and no further than to the last of them."""
+    monkeypatch.setattr("refold.infrastructure.queries.search.PIECES_READ", 1)
+    chat = store.chat("a")
+    with chat.stream() as out:
+        for piece in ("The parcel ", "left Köln on ", "Monday."):
+            out.write(piece)
+            out.flush()
+    read, versions = store.log.read_events, list[int]()
+
+    def reading(stream: str, *, after: int = 0, until: int | None = None) -> list[Any]:
+        versions.append(after + 1)
+        return read(stream, after=after, until=until)
+
+    chat.add_message("user", "Which Monday?")
+    monkeypatch.setattr(store.log, "read_events", reading)
+    [hit] = store.search("köln")
+
+    assert hit.snippet == "The parcel left Köln on Monday."
+    assert versions == list(range(2, chat.version))

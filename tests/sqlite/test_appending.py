@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.domain.errors import ConcurrencyError, DamagedError
+from refold.domain.ids import slice_of
 from refold.infrastructure.log.sqlite.append import ROWS_IN_ONE_MAX
 from refold.infrastructure.log.sqlite.log import SqliteLog
 
@@ -231,3 +232,13 @@ def test_news_of_this_process_wake_at_once(tmp_path: Path, monkeypatch: pytest.M
 
         follower.join(20)
         assert not follower.is_alive()
+
+
+@pytest.mark.parametrize("root", ["r", ""])
+def test_a_new_stream_has_the_slice_of_its_root(tmp_path: Path, root: str) -> None:
+    """In the first append, which is planned, and in a later one, which is cached; one without a root is its own."""
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        for stream in ("chat:a", "chat:b"):
+            append(log, stream, said(0), expected=0, root=root)
+
+            assert log.slice_of_stream(stream) == slice_of(root or stream)

@@ -14,6 +14,7 @@ import pytest
 from refold.infrastructure.log import background
 from refold.infrastructure.log.background import BackgroundWork
 from refold.infrastructure.log.sqlite import log as sqlite_log
+from refold.infrastructure.log.sqlite.blocks import SLICE_EVENTS
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.read import WINDOW_MAX, _next_window
 
@@ -231,3 +232,21 @@ def test_what_is_next_is_found_at_once(tmp_path: Path) -> None:
 def test_a_partition_looks_at_about_a_page(window: int, found: int, limit: int, then: int) -> None:
     """At twice as many positions where less than half a page was found, at half as many where it was too much."""
     assert _next_window(window, found, limit) == then
+
+
+@pytest.mark.parametrize("others", [1, 2, 3, 5])
+def test_events_of_another_stream_between_those_of_a_slice_stay(tmp_path: Path, others: int) -> None:
+    """Only the rows that are in the block are removed, however many positions lie between them."""
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        write(log, 0, SLICE_EVENTS // 2)
+        append(log, "chat:b", *map(said, range(others)))
+        write(log, SLICE_EVENTS // 2, SLICE_EVENTS // 2 + SEGMENT)
+        with log.database.reading() as connection:
+            first = log._sealer.next_slice(connection)
+        assert first is not None
+
+        log.database.write(lambda connection: log._sealer.store(connection, first))
+
+        assert first.positions == [*range(1, 33), *range(33 + others, 65 + others)]
+        assert [one.event.id for one in log.read("chat:b")] == [f"m{number}" for number in range(others)]
+        check_chain(log.read("chat:a"))

@@ -3,12 +3,15 @@
 import asyncio
 import threading
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError, RefusedError
+from refold.domain.positions import Moment
+from refold.infrastructure.queries.at import LogEnd, cut_at
 from tests.support.every_kind import fill, opened, seen, told
 
 from .cuts import cuts, folded, store_of
@@ -205,3 +208,13 @@ def test_what_it_says_of_itself(store: refold.Store) -> None:
 
     assert (store.at(moment).moment, str(store.at(moment))) == (moment, f"StoreAt({moment})")
     assert store.at("2001-11-21T10:00:00+01:00").moment == datetime(2001, 11, 21, 9, tzinfo=UTC)
+
+
+def test_a_position_of_the_store_that_this_is_a_copy_of() -> None:
+    """A number alone is of its one sequence; one with a slice, be it the first, is of this store."""
+    old, end = Moment(((7, 1),)), Moment(((0, 9), (7, 9)))
+    names: Any = SimpleNamespace(before_copy=lambda number: old)
+    log: Any = SimpleNamespace(has_slices=True, now=lambda: end)
+
+    assert cut_at("pos:5", names, LogEnd(log)) == old
+    assert cut_at("pos:0.5", names, LogEnd(log)) == Moment(((0, 5),))

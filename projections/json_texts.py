@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..domain.canonical import parse_json
@@ -19,20 +20,27 @@ from ..domain.trajectory.events import (
 RUN_EVENTS = (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, MessageRecorded)
 
 
-def leaves_of(value: Any) -> Iterator[str]:
-    """Yield the texts, numbers and keys that a JSON value is made of, in their order."""
-    pending = [value]
+def leaves_of(value: Any) -> list[str]:
+    """Return the texts, numbers and keys that a JSON value is made of, in their order."""
+    leaves: list[str] = []
+    add = leaves.append
+    # A value may be nested deeper than calls may be. One loop goes through all texts that stand side by side.
+    pending: list[Iterator[Any]] = [iter((value,))]
     while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            for key, inner in reversed(value.items()):
-                pending += (inner, key)
-        elif isinstance(value, list):
-            pending += reversed(value)
+        for inner in pending[-1]:
+            if isinstance(inner, str):
+                add(inner)
+            elif isinstance(inner, dict):
+                pending.append(chain.from_iterable(inner.items()))
+                break
+            elif isinstance(inner, list):
+                pending.append(iter(inner))
+                break
+            else:
+                add("null" if inner is None else json.dumps(inner))
         else:
-            yield json.dumps(value)
+            pending.pop()
+    return leaves
 
 
 class RunTexts(NamedTuple):

@@ -12,7 +12,8 @@ Rows hold words only. The text is in the log, where `passage_of` reads it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,9 @@ from ..domain.window import events as window
 from ..domain.words import WORDS_BYTES_MAX, words_of
 from .contract import SearchedRow
 from .json_texts import RUN_EVENTS, leaves_of, texts_of_run_event
+
+# Numbers are texts here, as they are written.
+_parse = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).decode
 
 
 class SearchRow(SearchedRow, frozen=True, kw_only=True):
@@ -99,16 +103,23 @@ def passage_of(event: Event) -> Passage | None:
     item = None if source is None else source.item_of(event)
     if source is None or item is None:
         return None
-    values = (getattr(item, field, None) for field in source.fields)
-    return Passage(getattr(item, source.name) or "", "\n".join(text for value in values for text in _texts(value)))
+    texts: list[str] = []
+    kind: Any = type(item)
+    for field in _fields_of(kind, source.fields):
+        value = getattr(item, field)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, str):
+                texts.append(_readable(part))
+            elif isinstance(part, Content):
+                texts.append(_readable(part.json.decode() if part.text is None else part.text))
+    return Passage(getattr(item, source.name) or "", "\n".join(texts))
 
 
-def _texts(value: object) -> Iterator[str]:
-    for part in value if isinstance(value, tuple) else (value,):
-        if isinstance(part, Content):
-            yield _readable(part.json.decode() if part.text is None else part.text)
-        elif isinstance(part, str):
-            yield _readable(part)
+# An item has two or three of the fields, and a search of a large log folds millions of items.
+@cache
+def _fields_of(kind: type, fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the searched fields that items of a type have."""
+    return tuple(field for field in fields if hasattr(kind, field))
 
 
 def _readable(text: str) -> str:
@@ -116,7 +127,7 @@ def _readable(text: str) -> str:
     if "\\" not in text:
         return text
     try:
-        value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        value = _parse(text)
     except (ValueError, RecursionError):
         return text
     # JSON can hold a lone surrogate, which UTF-8 cannot encode.

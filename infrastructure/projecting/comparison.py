@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from ...projections.contract import Projection
 from .rows.sqlite import ScratchProjectionStore
 from .runner import Failures, ProjectionRunner
 from .shadow import Progress, Stop, progress_after
-from .store import ProjectionStore, SetAside
+from .store import ProjectionStore, SetAside, Values, rows_of
 
 DIFFERENCES_MAX = 10
 PAGE_EVENTS = 2_048
@@ -157,7 +158,7 @@ class Comparison:
             raise self._failed[projection.name]
         return self._store.walk(projection, partial(self._compare, projection))
 
-    def _compare(self, projection: Projection, moment: Moment, stored: Iterator[Any]) -> Compared:
+    def _compare(self, projection: Projection, moment: Moment, stored: Iterator[list[Values]]) -> Compared:
         if BEGINNING in (moment, self._until[projection.name]):
             return Compared(self._scratch.count(projection))
         (reached,) = self._scratch.checkpoints(projection)
@@ -168,7 +169,7 @@ class Comparison:
             (reached,) = self._scratch.checkpoints(projection)
         if reached.moment != moment:
             return Compared(is_met=False)
-        return self._scratch.walk(projection, lambda _, rebuilt: _compared(stored, rebuilt))
+        return self._scratch.walk(projection, lambda _, rebuilt: _compared(projection, stored, rebuilt))
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
         """Return the events that the fold went on without."""
@@ -184,16 +185,29 @@ def _cut(page: Page, until: Moment) -> Page:
     return Page([one for one in page.events if one.position.number <= ends.get(one.position.slice, 0)], Moment.of(ends))
 
 
-def _compared(stored: Iterator[Any], rebuilt: Iterator[Any]) -> Compared:
-    rows, differing, first = 0, 0, list[Difference]()
+def _compared(projection: Projection, stored: Iterator[list[Values]], rebuilt: Iterator[list[Values]]) -> Compared:
+    rows, nothing = 0, list[Values]()
+    for live, made in zip_longest(stored, rebuilt, fillvalue=nothing):
+        # Of rows that are right only this runs: lists are compared in C, and no row is made.
+        if live != made:
+            pairs = (chain(live, chain.from_iterable(stored)), chain(made, chain.from_iterable(rebuilt)))
+            return _differing(projection, *pairs, rows)
+        rows += len(made)
+    return Compared(rows)
+
+
+def _differing(projection: Projection, stored: Iterator[Values], rebuilt: Iterator[Values], rows: int) -> Compared:
+    """Compare row by row; `rows` are known to be equal."""
+    differing, first = 0, list[Difference]()
     live, made = next(stored, None), next(rebuilt, None)
     while live is not None or made is not None:
-        key = min(one.key for one in (live, made) if one is not None)
-        old, new = (one if one is not None and one.key == key else None for one in (live, made))
+        key = min(one[0] for one in (live, made) if one is not None)
+        old, new = (one if one is not None and one[0] == key else None for one in (live, made))
         if old != new:
             differing += 1
             if len(first) < DIFFERENCES_MAX:
-                first.append(Difference(key, old, new))
+                pair = (None if one is None else rows_of(projection.row, [one])[0] for one in (old, new))
+                first.append(Difference(key, *pair))
         if old is not None:
             live = next(stored, None)
         if new is not None:

@@ -69,7 +69,7 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
     for key, row in zip(rows, values, strict=True):
         if row[0] != key:
             raise ValueError(f"under {key!r} it makes a row with the key {row[0]!r}")
-        if any(row[place] != row[place] for place in floats):
+        if floats and any(row[place] != row[place] for place in floats):
             # SQLite stores NaN as NULL.
             raise ValueError(f"a number of the row {key!r} is NaN")
     try:

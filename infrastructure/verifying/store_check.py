@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -129,13 +129,20 @@ def _ahead_of(
     for projection in projections:
         if not issubclass(projection.row, CatalogueRow):
             continue
-        rows = _asked(partial(store.walk, projection, lambda _, rows: {row.key: row.version for row in rows}))
-        for key, version in rows:
+        for key, version in _asked(partial(store.walk, projection, partial(_longer, projection, events))):
             # Others may have written since the check.
-            if version > events.end_of(key) and version > (end := log.head(key)):
+            if version > (end := log.head(key)):
                 reason = f"the projection {projection.name} knows it up to version {version}, and it ends at {end}"
                 problems.append(Problem("version", f"{key}@{version}", reason))
     return problems
+
+
+def _longer(
+    projection: Projection, events: EventCheck, _: Moment, pages: Iterable[Sequence[Sequence[Any]]]
+) -> dict[str, int]:
+    """Return the versions of the contexts that are longer in the rows of a catalogue than in the events."""
+    place = projection.row.__struct_fields__.index("version")
+    return {row[0]: row[place] for page in pages for row in page if row[place] > events.end_of(row[0])}
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Iterable[tuple[str, T]]:

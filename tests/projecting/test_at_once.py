@@ -172,8 +172,8 @@ def test_rows() -> None:
             counts = [store.count(Counts()) for _again in range(10)]
             aside = [len(store.set_aside(Counts())) for _again in range(10)]
             assert (heads, counts, aside) == (sorted(heads), sorted(counts), sorted(aside))
-            moment, rows = store.walk(Counts(), lambda moment, rows: (moment, [*rows]))
-            assert [row.events for row in rows[:1]] == [moment.head(-1)][: len(rows)]
+            moment, rows = store.walk(Counts(), lambda moment, pages: (moment, [row for page in pages for row in page]))
+            assert [events for _, events in rows[:1]] == [moment.head(-1)][: len(rows)]
 
     in_threads(*[saving(store, won)] * 3, *[look] * 3)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(comparison, "PAGE_EVENTS", 16)
     monkeypatch.setattr(database, "WALKED_ROWS", 16)
     pages, held = list[int](), list[int]()
-    read_all, rows = SqliteLog.read_all, SqliteProjectionStore._rows
+    read_all = SqliteLog.read_all
 
     def read(log: SqliteLog, *, undecodable: bool = False, **options: Any) -> Page:
         page = read_all(log, undecodable=undecodable, **options)
@@ -89,13 +90,17 @@ def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             pages.append(len(page.events))
         return page
 
-    def made(opened: SqliteProjectionStore, projection: Projection, found: Any) -> list[Any]:
-        held.append(len(answer := rows(opened, projection, found)))
-        return answer
+    def counting(values: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+        def counted(opened: SqliteProjectionStore, projection: Projection, found: Any) -> list[Any]:
+            held.append(len(answer := values(opened, projection, found)))
+            return answer
+
+        return counted
 
     with refold.open(tmp_path / "store.db") as store:
         monkeypatch.setattr(SqliteLog, "read_all", read)
-        monkeypatch.setattr(SqliteProjectionStore, "_rows", made)
+        for kind in (SqliteProjectionStore, ScratchProjectionStore):
+            monkeypatch.setattr(kind, "_values", counting(kind._values))
         for name in ("read", "read_events", "read_ranges"):
             monkeypatch.delattr(SqliteLog, name)
 

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain, starmap
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -31,12 +31,14 @@ from ..store import (
     ProjectionStore,
     Save,
     SetAside,
+    Values,
     best_of,
     column_text,
     columns_of,
     end_of_prefix,
     in_lots,
     is_replaceable,
+    rows_of,
     stored_moment,
     twice_made,
 )
@@ -65,8 +67,6 @@ RENAME_NOTE = "UPDATE note SET name = $1 WHERE {scope}name = $2"
 
 # How many rows are read at a time where all of them are.
 WALKED_ROWS = 2_048
-
-Values = Sequence[Any]
 
 
 class Statement(NamedTuple):
@@ -278,14 +278,15 @@ class DatabaseProjectionStore(ProjectionStore):
         """Return the statement for the newest rows that match a query, as many as are ranked."""
 
     def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
-        """Return rows of a projection, made from values that are in the order of its fields."""
-        row, names, rows = projection.row, projection.row.__struct_fields__, list(found)
+        """Return rows of a projection."""
+        return rows_of(projection.row, self._values(projection, found))
+
+    def _values(self, projection: Projection, found: Iterable[Values]) -> list[Values]:
+        """Return values of rows, each of which has the type of its field."""
+        rows: list[Values] = [*map(tuple, found)]
         with opening(f"the table of {projection.name}", remedy=REBUILD):
             _require_types(projection, rows[:1] if self.sql.is_typed else rows)
-            # Positional arguments take a tenth of the time, but the row's class must allow them.
-            if row.__match_args__ == names:
-                return list(starmap(row, rows))
-            return [row(**dict(zip(names, values, strict=True))) for values in rows]
+        return rows
 
     # Reading
 
@@ -306,14 +307,12 @@ class DatabaseProjectionStore(ProjectionStore):
     def rows(self, projection: Projection) -> list[Any]:
         return self._asked(projection, self.sql.statement(ALL_ROWS, of=projection))
 
-    def _pages(self, projection: Projection, ask: Callable[[Statement], list[Values]]) -> Iterator[Any]:
-        """Yield all rows, ordered by key, of which `ask` returns some at a time."""
-        over, after, is_last = ">=", "", False
-        while not is_last:
-            rows = self._rows(projection, ask(self.sql.statement(WALK, after, WALKED_ROWS, of=projection, over=over)))
-            yield from rows
-            is_last = len(rows) < WALKED_ROWS
-            over, after = ">", "" if is_last else rows[-1].key
+    def _pages(self, projection: Projection, ask: Callable[[Statement], list[Values]]) -> Iterator[list[Values]]:
+        """Yield the values of all rows, ordered by key, of which `ask` returns some at a time."""
+        statement = self.sql.statement(WALK, "", WALKED_ROWS, of=projection, over=">=")
+        while rows := self._values(projection, ask(statement)):
+            yield rows
+            statement = self.sql.statement(WALK, rows[-1][0], WALKED_ROWS, of=projection, over=">")
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         ranges = ((prefix, end_of_prefix(prefix)) for prefix in prefixes)

@@ -33,7 +33,7 @@ from ...log.postgres.log import MAKE_SNAPSHOTS, PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
-from ..store import Checkpoint, candidates_max, columns_of, in_lots
+from ..store import Checkpoint, Values, candidates_max, columns_of, in_lots
 from .database import (
     CHECKPOINT,
     LOCKED_CHECKPOINT,
@@ -42,7 +42,6 @@ from .database import (
     Statement,
     Stored,
     Transaction,
-    Values,
     Work,
     moment_of,
     searched_columns,
@@ -179,7 +178,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         answers: list[Any] = [rows for trip in _trips(map(_call, statements)) for rows in self._log.database.ask(*trip)]
         return answers
 
-    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[Any]], T]) -> T:
+    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
         self._make_table(projection)
         checkpoint = self.sql.statement(CHECKPOINT, projection.name, of=projection)
 

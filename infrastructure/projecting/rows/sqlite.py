@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, ProjectionStore, candidates_max, twice_made
+from ..store import Checkpoint, ProjectionStore, Values, candidates_max, twice_made
 from .database import (
     CHECKPOINT,
     DELETE_NOTE,
@@ -36,7 +36,6 @@ from .database import (
     Statement,
     Stored,
     Transaction,
-    Values,
     Work,
     columns,
     moment_of,
@@ -154,7 +153,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
                 return [[] for _ in statements]
             return _Transaction(connection).ask(*statements)
 
-    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[Any]], T]) -> T:
+    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
         with self._lent() as connection:
             # An error of `visit` is not one of these rows.
             def ask(statement: Statement) -> list[Values]:
@@ -301,6 +300,10 @@ class ScratchProjectionStore(SqliteProjectionStore):
         self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
     ) -> list[Stored]:
         return self._stored(transaction, *projections)
+
+    def _values(self, projection: Projection, found: Iterable[Values]) -> list[Values]:
+        # Their types were checked before they were stored, and nobody else can change them.
+        return [*map(tuple, found)]
 
     def _make_table(self, projection: Projection) -> Sequence[Statement]:
         return _making(self.sql, self.sql.table(projection), projection.row, False)

@@ -121,3 +121,16 @@ class PartitionableProjection(Projection, Protocol):
     @property
     def stays_in_slice(self) -> bool:
         """Whether each row is made from events of one slice only."""
+
+
+@runtime_checkable
+class PositionalProjection(Projection, Protocol):
+    """
+    A projection whose rows are about ranges of positions.
+
+    On a log with slices each row is made from events of one slice; on a log with one sequence it is not.
+    """
+
+    @property
+    def positions_of_row(self) -> int:
+        """The number of positions that a row is about."""

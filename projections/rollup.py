@@ -38,6 +38,7 @@ class Rollup:
     name = "rollup"
     version = 2
     row = RollupRow
+    positions_of_row = ROLLUP_EVENTS
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the key of the block of 1,024 positions that holds the event."""

@@ -68,6 +68,7 @@ class Search:
     name = "search"
     version = 1
     row = SearchRow
+    stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the reference of the event that added the item, if the event added one or a piece of one."""

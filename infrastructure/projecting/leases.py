@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...domain.clock import Stopwatch
 from ...domain.concurrency.locks import renew_in_child
-from ...projections.contract import PartitionableProjection, Projection
+from ...projections.contract import PartitionableProjection, PositionalProjection, Projection
 from .store import ProjectionStore
 
 BEAT_SECONDS = 0.5
@@ -155,8 +155,8 @@ class Crew:
 
 def parts_of(store: ProjectionStore, projection: Projection) -> int:
     """Return into how many groups of slices workers may divide a projection; 1 if one of them does all of it."""
-    is_divided = isinstance(projection, PartitionableProjection) and projection.stays_in_slice
-    return store.groups if is_divided else 1
+    stays = isinstance(projection, PartitionableProjection) and projection.stays_in_slice
+    return store.groups if stays or isinstance(projection, PositionalProjection) else 1
 
 
 def members_of(store: ProjectionStore) -> list[Member]:

@@ -207,7 +207,7 @@ class ProjectionRunner:
                 read = pages.read(moment, size)
                 # At the end of the log, only a checkpoint that is not stored yet is left to do.
                 is_at_end = not read.page.events and moment.includes(read.page.moment)
-                together = [one for one in together if not (is_at_end and one.stored.moment == moment)]
+                together = [one for one in together if not (is_at_end and own.of(one.stored.moment) == moment)]
                 moved = self._advance(together, read, errors)
             except StorageClosedError:
                 raise

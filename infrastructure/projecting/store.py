@@ -132,7 +132,10 @@ class ProjectionStore(Protocol):
     some groups at the same time.
     """
 
-    groups: int = 1
+    @property
+    def groups(self) -> int:
+        """The number of groups; 1 if no projection can be divided."""
+        return 1
 
     def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
         """Return how far the rows of each projection are made; the beginning if there are none of this version."""

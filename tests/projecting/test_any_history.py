@@ -9,7 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 import refold
 from refold.domain.log.memory_log import MemoryLog
+from refold.infrastructure.projecting.builtin import PROJECTIONS
+from refold.infrastructure.projecting.leases import BEAT_SECONDS
 from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.infrastructure.store import Store
 
 from ..contract.stores import log_at
@@ -21,6 +24,7 @@ from ..model.memory_machine import MemoryMachine
 from ..model.run_machine import RunMachine
 from ..model.window_machine import WindowMachine
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows
+from .watches import HandMoved
 
 MACHINES: list[Any] = [ChatMachine, EditingMachine, ContainerMachine, WindowMachine, MemoryMachine, RunMachine]
 pytestmark = pytest.mark.usefixtures("small_pages")
@@ -32,6 +36,19 @@ def check_all(store: refold.Store) -> None:
     for name in projections_of(store):
         assert store.rebuild(name).is_done, name
     assert live == stored_rows(store) == folded_rows(store)
+
+
+def shared(store: refold.Store) -> None:
+    """Let two workers, which know of each other, bring all projections up to date."""
+    watch = HandMoved()
+    workers = [ProjectionWorker(store.log, store._projections, PROJECTIONS, watch=watch) for _ in range(2)]
+    for worker in workers:
+        assert worker._crew.hold()
+    watch.seconds += BEAT_SECONDS
+    for worker in workers:
+        worker.work()
+    for worker in workers:
+        worker._crew.release()
 
 
 def watched(machine: Any, place: str | None) -> type[RuleBasedStateMachine]:
@@ -54,8 +71,10 @@ def watched(machine: Any, place: str | None) -> type[RuleBasedStateMachine]:
 
         @rule()
         def bring_up_to_date(self) -> None:
-            """Fold what is new."""
+            """Fold what is new; in a database two workers share most of it."""
             store = self.store()
+            if place is not None:
+                shared(store)
             live_rows(store)
             if place is not None:
                 store.close()

@@ -250,9 +250,9 @@ def test_killed_workers_are_replaced(place: str) -> None:
                 worker.communicate()
 
 
-def start_worker(place: str) -> subprocess.Popen[str]:
-    """Start a worker, and wait until it works."""
-    worker = start_python("tests.projecting.worker", place, NAME)
+def start_worker(place: str, *names: str) -> subprocess.Popen[str]:
+    """Start a worker of some projections, and wait until it works."""
+    worker = start_python("tests.projecting.worker", place, *(names or [NAME]))
     assert worker.stdout is not None
     assert worker.stdout.readline() == "working\n"
     return worker

@@ -39,8 +39,32 @@ from ..store import (
     in_lots,
     is_replaceable,
     rows_of,
-    stored_moment,
     twice_made,
+)
+from .checkpoints import (
+    ADD_CHECKPOINT,
+    CHECKPOINT,
+    DELETE_CHECKPOINT,
+    DELETE_GROUP,
+    DELETE_NOTE,
+    GROUP_ROWS,
+    LOCKED_CHECKPOINT,
+    LOCKED_GROUP_ROW,
+    NOTE,
+    NOTES,
+    PUT_NOTE,
+    RENAME_CHECKPOINT,
+    RENAME_NOTE,
+    Stored,
+    aside_in,
+    aside_note,
+    changes,
+    checkpoint_in,
+    is_divided,
+    save_note,
+    slice_of_group,
+    text_noted,
+    undivided,
 )
 
 # The names in braces differ between databases and between projections. Placeholders are in the order of their numbers,
@@ -53,17 +77,6 @@ PAGE = SELECT + "key > $1{conditions} ORDER BY key LIMIT {limit}"
 WALK = SELECT + "key {over} $1 ORDER BY key LIMIT $2"
 COUNT = "SELECT count(*) FROM {table} WHERE {rows}TRUE"
 PUT_ROWS = "INSERT INTO {table} ({key}{names}) VALUES {values} ON CONFLICT ({key}key) DO UPDATE SET {changes}"
-CHECKPOINT = "SELECT moment FROM checkpoint WHERE {scope}projection = $1 AND version = {version}"
-LOCKED_CHECKPOINT = CHECKPOINT + "{lock}"
-ADD_CHECKPOINT = "{add} INTO checkpoint VALUES ({first}$1, {version}, $2)"
-SET_CHECKPOINT = "UPDATE checkpoint SET moment = $1 WHERE {scope}projection = $2 AND version = {version}"
-RENAME_CHECKPOINT = "UPDATE checkpoint SET projection = $1 WHERE {scope}projection = $2 AND version = {version}"
-DELETE_CHECKPOINT = "DELETE FROM checkpoint WHERE {scope}projection = $1{own_version}"
-NOTE = "SELECT value FROM note WHERE {scope}name = $1"
-NOTES = "SELECT name, value FROM note WHERE {scope}name >= $1 AND name < $2 ORDER BY name"
-PUT_NOTE = "INSERT INTO note VALUES ({first}$1, $2) ON CONFLICT ({key}name) DO UPDATE SET value = excluded.value"
-DELETE_NOTE = "DELETE FROM note WHERE {scope}name = $1"
-RENAME_NOTE = "UPDATE note SET name = $1 WHERE {scope}name = $2"
 
 # How many rows are read at a time where all of them are.
 WALKED_ROWS = 2_048
@@ -102,6 +115,8 @@ class Dialect:
     is_typed: bool = False
     add: str = "INSERT"
     lock: str = ""
+    # Into how many groups of slices a projection may be divided.
+    groups: int = 1
 
     def table(self, projection: Projection) -> str:
         """Return the name of the table of a projection."""
@@ -203,13 +218,6 @@ class Transaction(Protocol):
         """Store rows of a projection."""
 
 
-class Stored(NamedTuple):
-    """A checkpoint, and whether it is stored; otherwise there is none."""
-
-    checkpoint: Checkpoint
-    is_stored: bool
-
-
 # It reads what it needs, and returns the statements that finish the transaction; None cancels the transaction.
 Work = Callable[[Transaction], Iterable[Statement] | None]
 
@@ -218,6 +226,10 @@ class DatabaseProjectionStore(ProjectionStore):
     """One table per projection, with a column per field of its rows; a table of checkpoints, and one of notes."""
 
     sql: Dialect
+
+    @property
+    def groups(self) -> int:
+        return self.sql.groups
 
     @abstractmethod
     def _ask(self, projection: Projection, *statements: Statement) -> list[list[Values]]:
@@ -245,17 +257,34 @@ class DatabaseProjectionStore(ProjectionStore):
         Returns None if the log has lost an event of `seen`.
         """
 
+    def _locked_for(
+        self, transaction: Transaction, saves: Sequence[Save], seen: Sequence[RecordedEvent]
+    ) -> list[Stored] | None:
+        """Do as `_locked` for saves; of a divided projection only the rows of groups that change are locked."""
+        return self._locked(transaction, *(one.projection for one in saves), seen=seen)
+
     def _stored(self, transaction: Transaction, *projections: Projection, sql: str = CHECKPOINT) -> list[Stored]:
         """Return the checkpoints of projections, read with a statement."""
         # The ids of saves are read after all checkpoints: where these are locked, nobody changes the ids any more.
         asked = [self.sql.statement(sql, one.name, of=one) for one in projections]
         asked += [self.sql.statement(NOTE, save_note(one)) for one in projections]
         answers = transaction.ask(*asked)
-        pairs = zip(projections, answers, answers[len(projections) :], strict=False)
+        pairs = [*zip(projections, answers, answers[len(projections) :], strict=False)]
+        divided = [one for one, found, _ in pairs if is_divided(found)] if self.groups > 1 else []
+        locks = [self._locks(one, range(self.groups)) for one in divided if sql == LOCKED_CHECKPOINT]
+        slices = [slice_of_group(number) for number in range(self.groups)]
+        reads = [self.sql.statement(GROUP_ROWS, *slices, one.name, of=one) for one in divided]
+        rows = transaction.ask(*chain(*locks), *reads)[-len(reads) :] if reads else []
+        parts = {one.name: checkpoint_in(one, found) for one, found in zip(divided, rows, strict=True)}
         return [
-            Stored(Checkpoint(moment_of(one, found), text_noted(save_note(one), noted) or ""), bool(found))
+            Stored(part, True) if (part := parts.get(one.name)) else undivided(one, found, noted)
             for one, found, noted in pairs
         ]
+
+    def _locks(self, projection: Projection, groups: Iterable[int]) -> list[Statement]:
+        """Return the statements that read and lock the rows of groups."""
+        slices = map(slice_of_group, groups)
+        return [self.sql.statement(LOCKED_GROUP_ROW, one, projection.name, of=projection) for one in slices]
 
     @abstractmethod
     def _make_table(self, projection: Projection) -> Sequence[Statement]:
@@ -302,7 +331,7 @@ class DatabaseProjectionStore(ProjectionStore):
         return {row.key: row for row in self._rows(projection, chain.from_iterable(found))}
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        return _set_aside(self.note(aside_note(projection)))
+        return aside_in(self.note(aside_note(projection)))
 
     def rows(self, projection: Projection) -> list[Any]:
         return self._asked(projection, self.sql.statement(ALL_ROWS, of=projection))
@@ -345,11 +374,11 @@ class DatabaseProjectionStore(ProjectionStore):
         saved: dict[str, Checkpoint] = {}
 
         def save(transaction: Transaction) -> Iterable[Statement] | None:
-            found = self._locked(transaction, *(one.projection for one in ordered), seen=seen)
+            found = self._locked_for(transaction, ordered, seen)
             last: list[Statement] = []
             for one, (present, is_stored) in zip(ordered, found or (), strict=found is not None):
                 if present == one.before:
-                    checkpoint = saved[one.projection.name] = one.checkpoint()
+                    checkpoint = saved[one.projection.name] = one.checkpoint(self.groups)
                     if present.moment == BEGINNING and made[one.projection.name]:
                         transaction.ask(*made[one.projection.name])
                     last += self._put(transaction, one, checkpoint, is_stored)
@@ -364,16 +393,14 @@ class DatabaseProjectionStore(ProjectionStore):
         """Put rows into the table of a projection, and yield the statements for what is stored with them."""
         projection = save.projection
         transaction.put(projection, save.rows.values())
-        sql, values = ADD_CHECKPOINT, [projection.name, str(checkpoint.moment)]
-        if is_stored:
-            sql, values = SET_CHECKPOINT, [str(checkpoint.moment), projection.name]
-        yield self.sql.statement(sql, *values, of=projection)
-        for note in ((save_note(projection), checkpoint.save), *save.notes.items()):
+        for sql, values in changes(save, checkpoint, is_stored=is_stored):
+            yield self.sql.statement(sql, *values, of=projection)
+        for note in save.notes.items():
             yield self.sql.statement(PUT_NOTE, *note)
         if save.aside:
             # Read in this transaction: a rebuild replaces the note, and may leave the checkpoint where it was.
             name = aside_note(projection)
-            kept = _set_aside(text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]))
+            kept = aside_in(text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]))
             yield from self._put_aside(projection, [*kept, *save.aside])
 
     def _put_aside(self, projection: Projection, aside: Sequence[SetAside]) -> list[Statement]:
@@ -388,6 +415,10 @@ class DatabaseProjectionStore(ProjectionStore):
         # The checkpoint comes first: a runner that stores rows takes its locks in the same order.
         return [
             self.sql.statement(DELETE_CHECKPOINT, projection.name, of=projection),
+            *(
+                self.sql.statement(DELETE_GROUP, slice_of_group(number), projection.name, of=projection)
+                for number in (range(self.groups) if self.groups > 1 else ())
+            ),
             *self._drop_table(projection),
             self.sql.statement(DELETE_NOTE, aside_note(projection)),
             self.sql.statement(DELETE_NOTE, save_note(projection)),
@@ -429,12 +460,6 @@ class DatabaseProjectionStore(ProjectionStore):
         return {name: value for name, value in found if isinstance(value, str)}
 
 
-def _set_aside(noted: str | None) -> list[SetAside]:
-    """Return the events in the note of a projection, which has them as JSON."""
-    with opening("the note of the events that a projection set aside", remedy=REBUILD):
-        return [] if noted is None else msgspec.json.decode(noted, type=list[SetAside])
-
-
 def _require_types(projection: Projection, rows: list[Values]) -> None:
     """
     Require that values have the types of the fields they are for: SQLite accepts a text in a column of integers, and on
@@ -461,39 +486,3 @@ def _is_of(value: object, column: Column) -> bool:
 def _types_of(row: type[msgspec.Struct]) -> Any:
     types = [field.type for field in msgspec.structs.fields(row)]
     return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here
-
-
-def moment_of(projection: Projection, found: Sequence[Values]) -> Moment:
-    """
-    Return the moment of a projection's checkpoint, given its rows; the beginning if there is no row.
-
-    Raises:
-        DamagedError: the checkpoint does not hold a moment.
-    """
-    what = f"the checkpoint of {projection.name}"
-    return stored_moment(found[0][0], what, remedy=REBUILD) if found else BEGINNING
-
-
-def text_noted(name: str, found: Sequence[Values]) -> str | None:
-    """
-    Return the value of a note, given its rows; None if there is no row.
-
-    Raises:
-        DamagedError: the value is not a text.
-    """
-    value = found[0][0] if found else None
-    if value is not None and not isinstance(value, str):
-        raise DamagedError(
-            f"the note {name}", f"{value!r:.100} is no text", remedy="delete its row from the table note"
-        )
-    return value
-
-
-def save_note(projection: Projection) -> str:
-    """Return the name of the note with the id of the transaction that stored rows of a projection last."""
-    return f"save/{projection.name}.{projection.version}"
-
-
-def aside_note(projection: Projection) -> str:
-    """Return the name of the note with the events that a projection set aside."""
-    return f"aside/{projection.name}.{projection.version}"

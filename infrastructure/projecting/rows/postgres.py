@@ -33,17 +33,25 @@ from ...log.postgres.log import MAKE_SNAPSHOTS, PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
-from ..store import Checkpoint, Values, candidates_max, columns_of, in_lots
-from .database import (
+from ..store import Checkpoint, Save, Values, candidates_max, columns_of, in_lots
+from .checkpoints import (
     CHECKPOINT,
+    GROUPS,
     LOCKED_CHECKPOINT,
+    MOVED,
+    NOTE,
+    Stored,
+    is_divided,
+    is_unmoved,
+    save_note,
+    undivided,
+)
+from .database import (
     DatabaseProjectionStore,
     Dialect,
     Statement,
-    Stored,
     Transaction,
     Work,
-    moment_of,
     searched_columns,
     without_nul,
 )
@@ -110,6 +118,7 @@ ONE_SERVER = Dialect(
     has_nul=False,
     is_typed=True,
     lock=" FOR UPDATE",
+    groups=GROUPS,
 )
 CLUSTER = replace(ONE_SERVER, rows="", slice_of_key=_slice_of_key)
 
@@ -160,14 +169,22 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
         self._make_common()
-        found = self._log.database.reading(
-            lambda wire: self._stored(_Transaction(wire, self.sql, is_begun=True), *projections)
-        )
+        found = self._read_checkpoints(projections)
         for projection, (_, is_stored) in zip(projections, found, strict=True):
             if not is_stored:
                 # Another process may have dropped its table, or put another in its place.
                 self._made.discard(self.sql.table(projection))
         return [one.checkpoint for one in found]
+
+    def _read_checkpoints(self, projections: Sequence[Projection]) -> list[Stored]:
+        def read(wire: Wire) -> list[Stored]:
+            return self._stored(_Transaction(wire, self.sql, is_begun=True), *projections)
+
+        try:
+            return self._log.database.reading(read)
+        except DamagedError:
+            # Between two statements a rebuild may have replaced rows that are divided by rows that are not.
+            return self._log.database.reading(read)
 
     def columns(self, projection: Projection) -> dict[str, str] | None:
         found = self._log.database.ask(Call(COLUMNS, (self.sql.table(projection).encode(),)))[0]
@@ -180,14 +197,13 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
         self._make_table(projection)
-        checkpoint = self.sql.statement(CHECKPOINT, projection.name, of=projection)
 
         def walked(wire: Wire) -> T:
-            ask = _Transaction(wire, self.sql, is_begun=True).ask
+            transaction = _Transaction(wire, self.sql, is_begun=True)
             wire.run(BEGIN_STILL)
             try:
-                moment = moment_of(projection, ask(checkpoint)[0])
-                rows = self._pages(projection, lambda statement: ask(statement)[0])
+                moment = self._stored(transaction, projection)[0].checkpoint.moment
+                rows = self._pages(projection, lambda statement: transaction.ask(statement)[0])
                 return visit(moment, iter(()) if moment == BEGINNING else rows)
             finally:
                 wire.run(ROLLBACK)
@@ -209,9 +225,35 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     ) -> list[Stored] | None:
         # The rows are locked: of two runners, one goes on, and the other then sees that the checkpoint has moved.
         stored = self._stored(transaction, *projections, sql=LOCKED_CHECKPOINT)
-        digests = (Statement(DIGEST, (int4(one.position.slice), one.position.number)) for one in seen)
-        there = [[*map(tuple, rows)] for rows in transaction.ask(*digests)]
-        return stored if there == [[(one.digest,)] for one in seen] else None
+        return stored if _has_all(transaction, seen) else None
+
+    def _locked_for(
+        self, transaction: Transaction, saves: Sequence[Save], seen: Sequence[RecordedEvent]
+    ) -> list[Stored] | None:
+        divided = [one for one in saves if one.before.parts]
+        whole = [one.projection for one in saves if not one.before.parts]
+        # Of two runners that add to the note of events that were set aside, one waits.
+        adding = [one.projection for one in divided if one.aside]
+        locks = [self.sql.statement(LOCKED_CHECKPOINT, one.name, of=one) for one in (*whole, *adding)]
+        notes = [self.sql.statement(NOTE, save_note(one)) for one in whole]
+        groups = [self._locks(one.projection, one.changed(GROUPS)) for one in divided]
+        answers = iter(transaction.ask(*locks, *chain(*groups), *notes))
+        stored = {one.name: next(answers) for one in (*whole, *adding)}
+        of_groups = {
+            one.projection.name: [*chain(*(next(answers) for _ in of_one))]
+            for one, of_one in zip(divided, groups, strict=True)
+        }
+        noted = {one.name: next(answers) for one in whole}
+        found = []
+        for save in saves:
+            name = save.projection.name
+            if save.before.parts:
+                found.append(Stored(save.before, True) if is_unmoved(save, of_groups[name]) else MOVED)
+            elif is_divided(stored[name]):
+                found.append(MOVED)
+            else:
+                found.append(undivided(save.projection, stored[name], noted[name]))
+        return found if _has_all(transaction, seen) else None
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         if before is None and after is None:
@@ -346,6 +388,13 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def index_fault(self, projection: Projection) -> None:
         """Return None: the server itself computes the index from the words of the rows."""
+
+
+def _has_all(transaction: Transaction, events: Sequence[RecordedEvent]) -> bool:
+    """Return whether the log still has these events."""
+    digests = (Statement(DIGEST, (int4(one.position.slice), one.position.number)) for one in events)
+    there = [[*map(tuple, rows)] for rows in transaction.ask(*digests)]
+    return there == [[(one.digest,)] for one in events]
 
 
 def _carried_out(work: Work, transaction: _Transaction, before: Sequence[Statement]) -> list[list[Values]] | None:

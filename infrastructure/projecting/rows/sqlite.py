@@ -26,21 +26,15 @@ from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
 from ..store import Checkpoint, ProjectionStore, Values, candidates_max, twice_made
+from .checkpoints import CHECKPOINT, DELETE_NOTE, NOTE, PUT_NOTE, Stored, moment_of, text_noted
 from .database import (
-    CHECKPOINT,
-    DELETE_NOTE,
-    NOTE,
-    PUT_NOTE,
     DatabaseProjectionStore,
     Dialect,
     Statement,
-    Stored,
     Transaction,
     Work,
     columns,
-    moment_of,
     searched_columns,
-    text_noted,
     without_nul,
 )
 

@@ -68,7 +68,7 @@ from .rules.commands import (
 from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
 from .state.fold import ChatState, tool_definitions
-from .state.loading import new_at
+from .state.packed import new_at
 from .state.sequence import Items
 from .stream import MessageStream
 from .summarising import (

@@ -80,24 +80,24 @@ class Packing(Generic[State]):
     """
     How the states of a kind of context are packed.
 
-    `unpack(log, stream, body)` reads the events that the body names. `modules` have the code on which a state depends,
+    `pack(state)` may return None: of such a state there is no snapshot. `unpack(log, stream, body)` reads the events
+    that the body names, now or when the state is used. `modules` have the code on which a state depends,
     besides that of this module: a snapshot that other code made does not count.
     """
 
     def __init__(
-        self, pack: Callable[[State], bytes], unpack: Callable[[Seen, str, bytes], State], *modules: str
+        self, pack: Callable[[State], bytes | None], unpack: Callable[[Seen, str, bytes], State], *modules: str
     ) -> None:
         self._pack, self._unpack = pack, unpack
         # Now and not at the first use: the files may be those of a newer version by then.
         self._code = _code_digest((*COMMON, *modules))
 
     def keep(self, log: Log, stream: str, state: State, end: StreamEnd) -> None:
-        """Let a log keep a snapshot of the state at the end of a stream."""
-        self.keep_body(log, stream, self._pack(state), end)
-
-    def keep_body(self, log: Log, stream: str, body: bytes, end: StreamEnd) -> None:
-        """Let a log keep a snapshot of a state that is packed already."""
-        if self._code and end.digest:
+        """Let a log keep a snapshot of the state at the end of a stream, if there can be one of it."""
+        if not self._code or not end.digest:
+            return
+        body = self._pack(state)
+        if body is not None:
             log.keep_snapshot(stream, Snapshot(end.version, end.digest, self._code, body).packed(stream))
 
     def fitting(self, log: Log, stream: str) -> Snapshot | None:

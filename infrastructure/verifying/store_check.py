@@ -7,9 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ...domain.chat.rules.decide import CHAT
-from ...domain.chat.state.loading import HELD_IDS
 from ...domain.context.decider import Decider, trusted
-from ...domain.context.snapshot import Packing
 from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
 from ...domain.log.ports import LiveLog
 from ...domain.memory.rules import MEMORIES
@@ -25,13 +23,8 @@ from ..projecting.store import ProjectionStore, kept_by
 from .event_check import PAGE_EVENTS, EventCheck, Problem, Report, damage_of
 
 T = TypeVar("T")
-# The kinds of contexts that have snapshots: how they are folded, and packed.
-PACKED: dict[str, tuple[Decider[Any], Packing[Any] | None]] = {
-    "chat": (CHAT, HELD_IDS),
-    "queue": (QUEUES, QUEUES.packing),
-    "pool": (POOLS, POOLS.packing),
-    "memory": (MEMORIES, MEMORIES.packing),
-}
+# The kinds of contexts that have snapshots.
+PACKED: dict[str, Decider[Any]] = {"chat": CHAT, "queue": QUEUES, "pool": POOLS, "memory": MEMORIES}
 
 
 def verify(
@@ -172,7 +165,8 @@ def _wrong_snapshots(log: LiveLog, *, repair: bool) -> Iterator[Problem]:
         yield Problem("snapshot", "all", f"{damage.what}: {damage.reason}")
         return
     for stream in streams:
-        decider, packing = PACKED.get(stream.partition(":")[0], (None, None))
+        decider = PACKED.get(stream.partition(":")[0])
+        packing = None if decider is None else decider.packing
         if decider is None or packing is None:
             continue
         try:

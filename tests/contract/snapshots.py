@@ -7,6 +7,9 @@ import msgspec
 import pytest
 
 from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.rules.decide import CHAT
+from refold.domain.chat.state.packed import _Source
+from refold.domain.chat.state.stored import WINDOW_MIN
 from refold.domain.context import journal, view
 from refold.domain.context.decider import Decider
 from refold.domain.context.snapshot import Snapshot
@@ -19,10 +22,12 @@ from refold.domain.pool.rules import POOLS, QUEUES
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 
+from ..domain.chat_events import said
 from ..domain.memory.remembering import about
 from ..domain.pool.containers import item, queue_on
+from ..model.editing_life import TELLER
 
-DECIDERS: dict[str, Decider[Any]] = {"queue": QUEUES, "pool": POOLS, "memory": MEMORIES}
+DECIDERS: dict[str, Decider[Any]] = {"chat": CHAT, "queue": QUEUES, "pool": POOLS, "memory": MEMORIES}
 
 
 async def fill(log: LiveLog) -> list[str]:
@@ -48,7 +53,41 @@ async def fill(log: LiveLog) -> list[str]:
     await memory.put(about("key0", "again"))
     await pool.clear()
     await pool.add(item("last"))
-    return [queue.stream_id, pool.stream_id, side.stream_id, other.stream_id, "memory:s"]
+    chat, brief = await fill_chats(store)
+    return [queue.stream_id, pool.stream_id, side.stream_id, other.stream_id, "memory:s", chat, brief]
+
+
+async def fill_chats(store: Store) -> tuple[str, str]:
+    """Make a chat and a part of it that went on, with some of every change; return their streams."""
+    chat = store.chat("s")
+    for number in range(4):
+        chat.add_message("user" if number % 2 else "system", f"text {number}", f"m{number}", float(number))
+    chat.add_function_call("look", "{}", call_id="c1")
+    chat.approvals.request("c1", by="mia", because="it costs")
+    chat.name_version("here")
+    chat.approvals.change("c1", '{"a": 1}', by="mia")
+    chat.add_function_output("look", "seen", call_id="c1")
+    chat.insert(ChatMessage(role=ChatRole.USER, content=["between"], created_at=1.5))
+    chat.pin("m1")
+    chat.evict("m2", reason="old")
+    chat.evict("m3")
+    chat.restore(["m2"])
+    brief = chat.fork_filtered(recent_turns=2, context_id="s2")
+    for number in range(3):
+        brief.add_message("user", f"aside {number}")
+    brief.evict(brief.items[-1].id)
+    with chat.stream() as out:
+        out.write("It is ")
+        out.flush()
+        chat.pin(chat.items[-1].id)
+        out.write("on its way.")
+    await chat.merge(brief)
+    await chat.merge_result(brief, agent_id="sub")
+    await chat.summarize(TELLER, keep_recent_turns=1)
+    chat.undo_summary()
+    chat.clear()
+    chat.restore()
+    return chat.stream_id, brief.stream_id
 
 
 def view_of(log: LiveLog, stream: str, version: int | None = None) -> View[Any]:
@@ -230,6 +269,51 @@ class SnapshotsContract:
         assert third.add_items(messages[51:53]) == [third.items[-1]]
         assert [item.id for item in other.items] == [message.id for message in messages[:52]]
         assert [item.id for item in third.items] == [message.id for message in messages[:53]]
+
+    async def test_a_chat_reads_the_items_that_it_shows(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Opened from a snapshot it finds an item, evicts it and has its totals, and reads no others."""
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 200)
+        store = Store(log, MemoryProjectionStore())
+        chat = store.chat("c")
+        chat.record_items([said(f"m{number}", (f"text {number}",)) for number in range(400)])
+        chat.evict("m7")
+        known = (chat.turn_count(), chat.estimated_tokens(), len(chat.items))
+        read: list[range] = []
+        whole = _Source.read
+
+        def noted(source: _Source, start: int, stop: int) -> list[Any]:
+            read.append(range(start, stop))
+            return whole(source, start, stop)
+
+        monkeypatch.setattr(_Source, "read", noted)
+
+        again = store.chat("c", create=False)
+        assert again._journal.state.version == chat.version
+        assert (again.turn_count(), again.estimated_tokens(), len(again)) == known
+        assert read == []
+        assert again.get_by_id("m350") == chat.get_by_id("m350")
+        again.evict("m320")
+        again.add_message("user", "new")
+        assert again.restore("m7")
+        assert sum(map(len, read)) <= 2 * WINDOW_MIN
+        assert [item.id for item in again.tail(2)] == ["m399", again.items[-1].id]
+        assert chat.rebase(lambda one: one.items) == again.items == store.chat("c").items
+
+    async def test_a_message_written_in_a_parent(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its fork has no snapshot, since the fold alone knows which pieces are the fork's; and shows the same."""
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        store = Store(log, MemoryProjectionStore())
+        chat = store.chat("c")
+        with chat.stream() as out:
+            out.write("It ")
+            out.flush()
+            fork = chat.fork("side")
+            out.write("is on its way.")
+
+        assert store.chat("side").messages() == fork.messages()
+        assert log.snapshot("chat:side") is None
+        assert store.chat("c").items == chat.items
+        assert is_used(log, "chat:c")
 
 
 class KeptSnapshotsContract:

@@ -12,8 +12,10 @@ from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatItem
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.loading import complete
+from refold.domain.chat.state.packed import PACKING, packed
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
+from refold.domain.log.ports import StreamEnd
 from tests.support.provider_rules import anthropic, google, openai
 
 from ..domain.fakes import handle_on
@@ -327,9 +329,19 @@ class EditingMachine(EditingLife):
             folded = CHAT.fold(CHAT.initial_state, complete(self.log, self.log.read_events(stream, until=chosen)))
             assert folded.items == past.recorded_items()
             assert (folded.version, folded.items.totals) == (chosen, past.recorded_items().totals)
+            assert packed(folded) == packed(past._state)
             if chosen in known:
                 check_view(past, known[chosen])
             assert past.tail(2) == past.items[-2:]
+
+    @rule(number=NUMBER, version=NUMBER)
+    def keep_a_snapshot(self, number: int, version: int) -> None:
+        """Keep a snapshot as of any version: who opens the context, or looks at its past, begins there."""
+        stream = self.pick(number)
+        chosen = version % self.log.head(stream) + 1
+        recorded = self.log.read(stream, until=chosen)
+        folded = CHAT.fold(CHAT.initial_state, complete(self.log, [one.event for one in recorded]))
+        PACKING.keep(self.log, stream, folded, StreamEnd(chosen, recorded[-1].digest))
 
     @rule(number=NUMBER)
     def look_at_what_is_sent(self, number: int) -> None:

@@ -2,12 +2,23 @@
 
 from pathlib import Path
 
+import pytest
+
+from refold.domain.chat.state import stored
+from refold.domain.context import view
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import LiveLog
 
 from ..contract.stores import log_at
 from .editing_machine import EditingMachine
 from .lives import live
+
+
+@pytest.fixture(autouse=True)
+def short_streams_have_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let views of streams as short as here begin with snapshots, and read a few items at a time."""
+    monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 6)
+    monkeypatch.setattr(stored, "WINDOW_MIN", 2)
 
 
 class MemoryEditingMachine(EditingMachine):

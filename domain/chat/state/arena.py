@@ -3,6 +3,8 @@ Every item that a context ever held, in the order in which it was recorded, evic
 
 The index of an item here is its ordinal. Successive states of a context share one arena, which only grows; each state
 uses only the items below its count. Indexes of ids and running totals are computed on demand and shared, too.
+
+In an arena that was opened from a snapshot, the first items are read from the log at their first use (`StoredItems`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from ...concurrency.locks import fork_safe_lock, synchronized
 from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens
+from .stored import ItemNames, StoredItems
 
 # The origin of an item: the index of a stream in this context's lineage, or another stream's name. An index, because a
 # stream is "" in its own events and has a name in those of its children.
@@ -31,13 +34,16 @@ class Arena:
         "_ids",
         "_indexed",
         "_lock",
+        "_names",
         "_newest",
         "_starts",
         "_taken",
         "_totals",
+        "_totals_from",
         "_where",
         "is_closed",
         "items",
+        "until",
     )
 
     def __init__(self) -> None:
@@ -56,23 +62,51 @@ class Arena:
         self._ids: dict[str, int] = {}
         self._calls: dict[str, list[int]] = {}
         self._indexed = 0
+        # The messages that were written piece by piece, by ordinal: the version of the last piece, or 0 if the item
+        # itself says it.
+        self.until: dict[int, int] = {}
+        # The hashes of names: of the stored items always, of later ones as far as a snapshot was made.
+        self._names: ItemNames | None = None
+        # Running totals of the first items, from this count on.
         self._totals = [(0, 0)]
+        self._totals_from = 0
         # The greatest time up to each item. It never decreases, and first exceeds a given time at the first younger
         # item.
         self._newest: list[float] = []
+
+    @classmethod
+    def stored(
+        cls,
+        items: StoredItems,
+        names: ItemNames,
+        runs: Iterable[tuple[int, Birthplace, int]],
+        taken: Iterable[tuple[int, int, int]],
+        totals: tuple[int, int],
+    ) -> Arena:
+        """Return an arena of items in the log: their names, runs and running totals come from a snapshot."""
+        arena = cls()
+        arena.items, arena._names, arena._indexed = items, names, items.stored
+        for start, place, version in runs:
+            arena._add_run(start, place, version)
+        arena._taken = list(taken)
+        arena._totals, arena._totals_from = [totals], items.stored
+        return arena
 
     def extend(self, items: Sequence[ChatItemEvent], place: Birthplace, version: int) -> None:
         """Add items with the origin `place` and consecutive versions from `version`."""
         start = len(self.items)
         if not self._continues(start, place, version):
-            self._starts.append(start)
-            self._where.append((place, version))
-            runs = self._by_place.setdefault(place, [])
-            if runs and runs[-1] > (version, start):
-                insort(runs, (version, start))
-            else:
-                runs.append((version, start))
+            self._add_run(start, place, version)
         self.items.extend(items)
+
+    def _add_run(self, start: int, place: Birthplace, version: int) -> None:
+        self._starts.append(start)
+        self._where.append((place, version))
+        runs = self._by_place.setdefault(place, [])
+        if runs and runs[-1] > (version, start):
+            insort(runs, (version, start))
+        else:
+            runs.append((version, start))
 
     def _continues(self, start: int, place: Birthplace, version: int) -> bool:
         if not self._starts:
@@ -83,7 +117,7 @@ class Arena:
     def first(self, count: int) -> Arena:
         """Return a separate arena with the first `count` items of this one."""
         copy = Arena()
-        copy.items = self.items[:count]
+        self._copy_items(copy, count)
         runs = bisect_right(self._starts, count - 1)
         copy._starts, copy._where = self._starts[:runs], self._where[:runs]
         for place, by_version in self._by_place.items():
@@ -113,17 +147,33 @@ class Arena:
         """
         self._index()
         copy = Arena()
-        copy.items, copy.is_closed, copy._indexed = self.items[:count], True, count
+        self._copy_items(copy, count)
+        copy.is_closed, copy._indexed = True, count
         copy._starts, copy._where, copy._by_place = self._starts, self._where, self._by_place
         copy._taken, copy._newest = self._taken, self._newest
-        copy._lock, copy._ids, copy._calls = self._lock, self._ids, self._calls
-        copy._totals = self._totals[: min(changed) + 1]
+        copy._lock, copy._ids, copy._calls, copy._names = self._lock, self._ids, self._calls, self._names
+        kept = min(changed) + 1 - self._totals_from
+        if kept > 0:
+            copy._totals, copy._totals_from = self._totals[:kept], self._totals_from
         copy._put(changed)
         return copy
+
+    def _copy_items(self, copy: Arena, count: int) -> None:
+        """Give another arena the first `count` items."""
+        items = self.items
+        copy.until = {ordinal: until for ordinal, until in self.until.items() if ordinal < count}
+        if isinstance(items, StoredItems):
+            copy.items = kept = items.upto(count)
+            copy._indexed = kept.stored
+            # Of its own: each of the two adds the names of its later items.
+            copy._names = ItemNames(*self._stored_names.first(kept.stored))
+        else:
+            copy.items = items[:count]
 
     def _put(self, changed: Mapping[int, ChatItemEvent]) -> None:
         for ordinal, item in changed.items():
             self.items[ordinal] = item
+            self.until[ordinal] = 0
 
     def birth(self, ordinal: int) -> tuple[Birthplace, int]:
         """Return the origin of an item: its stream and its version there."""
@@ -155,6 +205,14 @@ class Arena:
         run = bisect_right(self._starts, ordinal)
         return self._starts[run] if run < len(self._starts) else len(self.items)
 
+    def runs(self, count: int) -> list[tuple[int, Birthplace, int]]:
+        """Return the runs of the first `count` items: the first ordinal of each, and its origin and first version."""
+        return [(start, *where) for start, where in zip(self._starts, self._where, strict=True) if start < count]
+
+    def taken(self, count: int) -> list[tuple[int, int, int]]:
+        """Return where the first `count` items have some from other streams: ordinal, depth and version."""
+        return [one for one in self._taken if one[0] < count and isinstance(self.birth(one[0])[0], str)]
+
     def born(self, place: Birthplace, version: int, count: int) -> int | None:
         """Return the ordinal, below `count`, of the item with this origin, or None."""
         runs = self._by_place.get(place)
@@ -167,6 +225,12 @@ class Arena:
 
     def find(self, item_id: str, count: int) -> int | None:
         """Return the ordinal, below `count`, of the item with this id, or None."""
+        items = self.items
+        if isinstance(items, StoredItems):
+            same = self._stored_names.with_id(item_id, items.stored)
+            stored = next((ordinal for ordinal in same if items[ordinal].id == item_id), None)
+            if stored is not None:
+                return stored if stored < count else None
         ordinal = self._ids.get(item_id)
         if ordinal is None and self._indexed < len(self.items):
             self._index()
@@ -176,7 +240,29 @@ class Arena:
     def with_call_id(self, call_id: str, count: int) -> list[int]:
         """Return the ordinals, below `count`, of the calls and outputs with this call id."""
         self._index()
-        return [ordinal for ordinal in self._calls.get(call_id, ()) if ordinal < count]
+        found = [ordinal for ordinal in self._calls.get(call_id, ()) if ordinal < count]
+        items = self.items
+        if isinstance(items, StoredItems):
+            same = [ordinal for ordinal in self._stored_names.with_call_id(call_id, items.stored) if ordinal < count]
+            found[:0] = [ordinal for ordinal in same if _call_id_of(items[ordinal]) == call_id]
+        return found
+
+    def may_have(self, item_id: str) -> bool:
+        """Whether a stored item may have this id; where none may, none has it."""
+        items = self.items
+        return isinstance(items, StoredItems) and bool(self._stored_names.with_id(item_id, items.stored))
+
+    @property
+    def _stored_names(self) -> ItemNames:
+        assert self._names is not None, "the names of stored items came with them"
+        return self._names
+
+    @synchronized
+    def names(self, count: int) -> tuple[bytes, bytes, bytes]:
+        """Return the hashes of the names of the first `count` items, as `ItemNames` has them."""
+        names = self._names = self._names or ItemNames()
+        names.extend(self.items[len(names) : count])
+        return names.first(count)
 
     @synchronized
     def _index(self) -> None:
@@ -193,17 +279,19 @@ class Arena:
     @property
     def has_totals(self) -> bool:
         """Whether totals were requested before."""
-        return len(self._totals) > 1
+        return len(self._totals) > 1 or self._totals_from > 0
 
     @synchronized
     def totals(self, count: int) -> Totals:
         """Return the totals of the first `count` items: running totals, in which each item is counted once."""
+        if count < self._totals_from:
+            self._totals, self._totals_from = [(0, 0)], 0
         tokens, turns = self._totals[-1]
-        for item in self.items[len(self._totals) - 1 : count]:
+        for item in self.items[self._totals_from + len(self._totals) - 1 : count]:
             tokens += estimate_tokens(item)
             turns += is_user(item)
             self._totals.append((tokens, turns))
-        tokens, turns = self._totals[count]
+        tokens, turns = self._totals[count - self._totals_from]
         return Totals(count, turns, tokens)
 
     @synchronized
@@ -213,6 +301,10 @@ class Arena:
         times = [item.created_at for item in self.items[len(newest) : count]]
         newest += accumulate([max(newest[-1], times[0]), *times[1:]] if newest and times else times, max)
         return bisect_right(newest, time, hi=count)
+
+
+def _call_id_of(item: ChatItemEvent) -> str | None:
+    return item.call_id if isinstance(item, FunctionCalled | FunctionReturned) else None
 
 
 def totals_of(item: ChatItemEvent) -> Totals:

@@ -109,6 +109,7 @@ class ItemsBuilder:
         if self._is_own:
             for ordinal, item in changed.items():
                 self._items.arena.items[ordinal] = item
+                self._items.arena.until[ordinal] = 0
             return
         if self._are_counted:
             # `built` counts the items that came in this fold as they are then, whether they left or not.
@@ -130,6 +131,8 @@ class ItemsBuilder:
         arena.take(len(self._items.lineage), version)
         for one in taken:
             place: Birthplace = one.ref.stream
+            if isinstance(one.item, MessageAdded) and one.item.until:
+                arena.until[len(arena.items)] = 0
             arena.extend((one.item,), place, one.ref.version)
         self._items = self._items.extended(arena)
 

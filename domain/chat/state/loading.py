@@ -8,14 +8,11 @@ merge, and for a fork that carried a part, only the items that they name are rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
-from ...context.snapshot import Packing
-from ...context.view import View
 from ...errors import DamagedError
 from ...log.ports import Range
 from ...named_events import Seen
@@ -47,12 +44,6 @@ EVENTS_AHEAD_MAX = 256
 # Events that add no item, such as names. Usually fewer than this number are among the last events.
 EVENTS_BESIDE_ITEMS = 8
 FIRST_LOOK_EVENTS = 64
-# A chat of fewer items is read as fast as a snapshot, and of a longer one the hashes would take as long as the reading
-# of a few events saves. The snapshot is made again behind so many events.
-HELD_IDS_MIN = 32
-HELD_IDS_MAX = 16_384
-HELD_IDS_TAIL_MAX = 16
-HASH_BYTES = 8
 
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
@@ -144,13 +135,13 @@ def _written(log: Seen, taken: Sequence[TakenItem], extents: Sequence[Extent]) -
     begun = [one for one in taken if one.ref in until]
     found = log.read_ranges([Range(one.ref.stream, one.ref.version, until[one.ref]) for one in begun])
     whole = {
-        one.ref: TakenItem(one.ref, _with_pieces(one.item, one.ref.version, events))
+        one.ref: TakenItem(one.ref, with_pieces(one.item, one.ref.version, events))
         for one, events in zip(begun, found, strict=True)
     }
     return [whole.get(one.ref, one) for one in taken]
 
 
-def _with_pieces(item: ChatItemEvent, version: int, events: Sequence[Any]) -> ChatItemEvent:
+def with_pieces(item: ChatItemEvent, version: int, events: Sequence[Any]) -> ChatItemEvent:
     """Return a message with its pieces among the events after its version."""
     pieces = [
         (number, event)
@@ -193,52 +184,6 @@ def _item(log: Seen, stream: str, version: int, event: Any) -> ChatItemEvent:
     if item is None:
         raise DamagedError(f"{stream}@{version}", "a merge or fork names it as an item, and it is none")
     return item
-
-
-def _packed_ids(items: Iterable[ChatItemEvent]) -> bytes:
-    """Return a hash of each item's id."""
-    return b"".join([blake2b(item.id.encode(), digest_size=HASH_BYTES).digest() for item in items])
-
-
-def _are_among(items: Iterable[ChatItemEvent], held: bytes) -> bool:
-    """Whether one of the items may be among those whose ids are packed in `held`."""
-    known = {held[start : start + HASH_BYTES] for start in range(0, len(held), HASH_BYTES)}
-    return any(_packed_ids([item]) in known for item in items)
-
-
-# The snapshot of a chat: which ids it ever held. No fold begins with it.
-HELD_IDS: Packing[Any] = Packing(
-    lambda state: _packed_ids(state.items.arena.items[: state.items.reach]),
-    lambda _log, _stream, body: body,
-    "refold.domain.chat.state.loading",
-    "refold.domain.chat.state.arena",
-    "refold.domain.chat.state.fold",
-    "refold.domain.chat.events",
-)
-
-
-def new_at(view: View[ChatState], items: Sequence[ChatItemEvent]) -> int:
-    """
-    Return a version at which a chat surely never held these items; -1 if only its state, loaded by then, can say so.
-
-    Reading the state of a short chat in a long log takes many blocks, and adding an item needs nothing else of it.
-    """
-    is_loaded = view.is_loaded or view.is_ahead
-    end, log, stream = view.known, view.log, view.place.stream
-    read = None if is_loaded or end.version < HELD_IDS_MIN else HELD_IDS.read(log, stream, end)
-    if read is not None:
-        held, events = read[0], [one.event for one in read[1]]
-        # Who takes items of other streams may take any ids.
-        if NAMING_ITEMS.isdisjoint(map(type, events)):
-            held += _packed_ids(item for event in events if (item := added_item(event)) is not None)
-            if len(events) >= HELD_IDS_TAIL_MAX:
-                HELD_IDS.keep_body(log, stream, held, end)
-            if not _are_among(items, held):
-                return end.version
-    count = view.state.items.reach
-    if not is_loaded and HELD_IDS_MIN <= count <= HELD_IDS_MAX:
-        HELD_IDS.keep(log, stream, view.state, end)
-    return -1
 
 
 def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequence[ChatEvent | Resolved]:
@@ -291,7 +236,7 @@ def last_items(
     first = min((ref.version for ref in begun), default=place.version)
     events = last_events(place.version - first) if begun else ()
     items = [
-        _with_pieces(one.item, one.ref.version, events[one.ref.version - first :]) if one.ref in begun else one.item
+        with_pieces(one.item, one.ref.version, events[one.ref.version - first :]) if one.ref in begun else one.item
         for one in found
     ]
     return list(zip(items, brought, strict=True))

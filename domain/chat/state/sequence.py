@@ -67,6 +67,18 @@ class Items(Sequence[ChatItemEvent]):
             settled = self._settled = self._raw.reformed(self._grown, self.reach)
         return settled
 
+    @property
+    def raw(self) -> Arena:
+        """The arena in which messages that are being written are as they began."""
+        return self._raw
+
+    def written(self) -> list[tuple[int, int]]:
+        """Return the messages that were written piece by piece, by ordinal, each with the version of its last piece."""
+        until = {ordinal: known for ordinal, known in self._raw.until.items() if ordinal < self.reach}
+        until |= dict.fromkeys(self._grown or (), 0)
+        known = [(ordinal, until[ordinal] or getattr(self.item(ordinal), "until", 0)) for ordinal in sorted(until)]
+        return [one for one in known if one[1]]
+
     def item(self, ordinal: int) -> ChatItemEvent:
         """Return one item in its present form."""
         grown = self._grown
@@ -125,17 +137,23 @@ class Items(Sequence[ChatItemEvent]):
         """Items, turns and tokens of the view: running totals, added up at most once."""
         known = self.known_totals()
         if known is None:
-            known = self.total_of(self.order())
+            assert self.edits is not None, "without edits all totals are known"
+            # Running totals are shared by all versions; and fewer items left than are there, in most chats.
+            known = self.whole_totals() + -self.total_of(ordinal for ordinal, _ in self.edits.gone.items())
             self._basis = (self.reach, known)
         return known
+
+    def whole_totals(self) -> Totals:
+        """Return the totals of all items, evicted or not."""
+        total = self._raw.totals(self.reach)
+        for ordinal, message in (self._grown or {}).items():
+            total = total + totals_of(message) + -totals_of(self._raw.items[ordinal])
+        return total
 
     def known_totals(self) -> Totals | None:
         """Return the totals if only the items appended since the last request must be counted, else None."""
         if self.edits is None:
-            total = self._raw.totals(self.reach)
-            for ordinal, message in (self._grown or {}).items():
-                total = total + totals_of(message) + -totals_of(self._raw.items[ordinal])
-            return total
+            return self.whole_totals()
         if self._basis is None:
             return None
         at, total = self._basis

@@ -1,0 +1,273 @@
+"""
+Snapshots of chats: where the items come from, and what edits did to them; and items that stay in the log.
+
+A state that was opened from a snapshot reads an item when somebody looks at it. It has hashes of all ids, so that an
+item is found, or known to be new, without reading the others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
+
+from ...context.snapshot import DIGEST_BYTES, Packing
+from ...context.view import SNAPSHOT_EVENTS, View
+from ...errors import DamagedError
+from ...log.ports import Range
+from ...named_events import Seen
+from ...spans import Segment
+from ...totals import Totals
+from ..events import ChatItemEvent, Forked, Opened, added_item
+from ..pairing import Approval
+from .arena import Arena, Birthplace
+from .edits import Edits, Gone
+from .fold import ChatState, fold
+from .loading import NAMING_ITEMS, read_runs, with_pieces
+from .sequence import Items
+from .stored import ItemNames, StoredItems
+
+# A chat of fewer items is read as fast as a snapshot. One is made again behind so many events by who adds items.
+ADDING_MIN = 32
+ADDING_TAIL_MAX = 16
+
+
+class _Left(msgspec.Struct, frozen=True, array_like=True):
+    """Items that left together: how, and runs of ordinals as (first, length) in their order."""
+
+    how: str
+    reason: str | None
+    version: int
+    summary: int | None
+    runs: tuple[int, ...]
+
+
+class _Edited(msgspec.Struct, frozen=True, array_like=True):
+    """What edits did: `placed` has pairs of an inserted item and the one before which it was put."""
+
+    left: tuple[_Left, ...]
+    placed: tuple[tuple[int, int], ...]
+    pinned: tuple[int, ...]
+    approvals: tuple[tuple[int, Approval], ...]
+
+
+class _Packed(msgspec.Struct, frozen=True, array_like=True):
+    """
+    A state without its items.
+
+    `opened` is the digest of the event that opened the chat, which is read again. `names_of_items` has what makes an
+    `ItemNames`. `whole` has the tokens and turns of all items that it ever held, `shown` the totals of the view.
+    """
+
+    version: int
+    opened: bytes
+    names: dict[str, int]
+    merged: tuple[tuple[str, str, int], ...]
+    ancestry: tuple[Segment, ...]
+    lineage: tuple[str, ...]
+    reach: int
+    runs: tuple[tuple[int, Birthplace, int], ...]
+    taken: tuple[tuple[int, int, int], ...]
+    written: tuple[tuple[int, int], ...]
+    names_of_items: tuple[bytes, bytes, bytes]
+    whole: tuple[int, int]
+    shown: Totals
+    edits: _Edited | None
+
+
+def packed(state: ChatState) -> bytes | None:
+    """Return a state as a snapshot holds it; None for one that holds a message written piece by piece elsewhere."""
+    items, arena = state.items, state.items.raw
+    whole = items.whole_totals()
+    written = tuple(items.written())
+    if any(arena.birth(ordinal)[0] != len(items.lineage) for ordinal, _ in written):
+        # The fold alone knows which pieces of it belong to this chat.
+        return None
+    return msgspec.msgpack.encode(
+        _Packed(
+            version=state.version,
+            opened=_digest_of(state.opened),
+            names=dict(sorted(state.names.items())),
+            merged=tuple(sorted((*source, version) for source, version in state.merged.items())),
+            ancestry=state.ancestry,
+            lineage=items.lineage,
+            reach=items.reach,
+            runs=tuple(arena.runs(items.reach)),
+            taken=tuple(arena.taken(items.reach)),
+            written=written,
+            names_of_items=arena.names(items.reach),
+            whole=(whole.tokens, whole.turns),
+            shown=items.totals,
+            edits=None if items.edits is None else _packed_edits(items.edits),
+        )
+    )
+
+
+def _digest_of(opened: Opened | Forked | None) -> bytes:
+    # The names of the last items come with the recorded event; the state of who recorded it has none.
+    said = msgspec.structs.replace(opened, tail=None) if isinstance(opened, Forked) else opened
+    return blake2b(msgspec.msgpack.encode(said), digest_size=DIGEST_BYTES).digest()
+
+
+def _packed_edits(edits: Edits) -> _Edited:
+    together = groupby(edits.departed(), key=lambda one: id(one[1]))
+    groups = [list(group) for _, group in together]
+    left = [
+        _Left(how.how, how.reason, how.version, how.summary, _runs([ordinal for ordinal, _ in group]))
+        for group in groups
+        for how in (group[0][1],)
+    ]
+    placed = sorted((one, anchor) for anchor, ahead in edits.before.items() for one in ahead)
+    return _Edited(
+        tuple(left),
+        tuple(placed),
+        tuple(sorted(ordinal for ordinal, _ in edits.pinned.items())),
+        tuple(sorted(edits.approvals.items(), key=itemgetter(0))),
+    )
+
+
+def _runs(ordinals: Sequence[int]) -> tuple[int, ...]:
+    runs: list[int] = []
+    for ordinal in ordinals:
+        if runs and ordinal == runs[-2] + runs[-1]:
+            runs[-1] += 1
+        else:
+            runs += (ordinal, 1)
+    return tuple(runs)
+
+
+def unpacked(log: Seen, stream: str, data: bytes) -> ChatState:
+    """
+    Return the state that `packed` packed; its items are read from the log at their first use.
+
+    Raises:
+        DamagedError: the log does not hold what it names.
+    """
+    short = msgspec.msgpack.decode(data, type=_Packed)
+    first = log.read_events(stream, until=1)
+    opened = first[0] if first and isinstance(first[0], Opened | Forked) else None
+    if _digest_of(opened) != short.opened:
+        raise DamagedError(stream, "its snapshot belongs to a chat that another event opened")
+    source = _Source(
+        log,
+        [start for start, _, _ in short.runs],
+        [(_stream_of(place, short.lineage, stream), version) for _, place, version in short.runs],
+        dict(short.written),
+    )
+    stored = StoredItems(short.reach, source.read)
+    arena = Arena.stored(stored, ItemNames(*short.names_of_items), short.runs, short.taken, short.whole)
+    arena.until = dict(short.written)
+    edits = None if short.edits is None else _unpacked_edits(short.edits)
+    basis = None if edits is None else (short.reach, short.shown)
+    return ChatState(
+        version=short.version,
+        opened=opened,
+        items=Items(arena, short.reach, edits, lineage=short.lineage, basis=basis),
+        names=short.names,
+        merged={(source, how): version for source, how, version in short.merged},
+        ancestry=short.ancestry,
+    )
+
+
+def _stream_of(place: Birthplace, lineage: Sequence[str], own: str) -> str:
+    if isinstance(place, str):
+        return place
+    return lineage[place] if place < len(lineage) else own
+
+
+def _unpacked_edits(short: _Edited) -> Edits:
+    edits = Edits()
+    for ordinal, anchor in short.placed:
+        edits.place(ordinal, anchor)
+    for left in short.left:
+        ranges = zip(left.runs[::2], left.runs[1::2], strict=True)
+        ordinals = [ordinal for start, length in ranges for ordinal in range(start, start + length)]
+        edits.hide(ordinals, Gone(left.how, left.reason, left.version, left.summary))
+    for ordinal in short.pinned:
+        edits.pinned[ordinal] = True
+    for ordinal, approval in short.approvals:
+        edits.approvals[ordinal] = approval
+    return edits
+
+
+class _Source(NamedTuple):
+    """Where the items of a snapshot are in the log: runs by ordinal, and how far pieces of messages go."""
+
+    log: Seen
+    starts: Sequence[int]
+    where: Sequence[tuple[str, int]]
+    written: Mapping[int, int]
+
+    def read(self, start: int, stop: int) -> list[ChatItemEvent]:
+        """
+        Return the items from one ordinal to another.
+
+        Raises:
+            DamagedError: one of them is not in the log.
+        """
+        found = read_runs(self.log, list(self._runs(start, stop)))
+        items = [one.item for run in found for one in run]
+        for ordinal, until in self.written.items():
+            if start <= ordinal < stop:
+                stream, version = self._place(ordinal)
+                events = self.log.read_ranges([Range(stream, version, until)])[0]
+                items[ordinal - start] = with_pieces(items[ordinal - start], version, events)
+        return items
+
+    def _place(self, ordinal: int) -> tuple[str, int]:
+        run = bisect_right(self.starts, ordinal) - 1
+        stream, version = self.where[run]
+        return stream, version + ordinal - self.starts[run]
+
+    def _runs(self, start: int, stop: int) -> Iterator[tuple[str, range]]:
+        while start < stop:
+            run = bisect_right(self.starts, start)
+            end = min(stop, self.starts[run] if run < len(self.starts) else stop)
+            stream, version = self._place(start)
+            yield stream, range(version, version + end - start)
+            start = end
+
+
+PACKING = Packing(
+    packed,
+    unpacked,
+    "refold.domain.chat.state.packed",
+    "refold.domain.chat.state.stored",
+    "refold.domain.chat.state.loading",
+    "refold.domain.chat.state.arena",
+    "refold.domain.chat.state.edits",
+    "refold.domain.chat.state.sequence",
+    "refold.domain.chat.state.fold",
+    "refold.domain.chat.tokens",
+    "refold.domain.chat.events",
+)
+
+
+def new_at(view: View[ChatState], items: Sequence[ChatItemEvent]) -> int:
+    """
+    Return a version at which a chat surely never held these items; -1 if only its state, loaded by then, can say so.
+
+    Reading the state of a short chat in a long log takes many blocks, and adding an item needs nothing else of it.
+    """
+    is_loaded = view.is_loaded or view.is_ahead
+    end, log, stream = view.known, view.log, view.place.stream
+    read = None if is_loaded or end.version < ADDING_MIN else PACKING.read(log, stream, end)
+    if read is not None:
+        state, events = read[0], [one.event for one in read[1]]
+        # Who takes items of other streams may take any ids.
+        if NAMING_ITEMS.isdisjoint(map(type, events)):
+            if len(events) >= ADDING_TAIL_MAX:
+                PACKING.keep(log, stream, fold(state, events), end)
+            added = {item.id for event in events if (item := added_item(event)) is not None}
+            if not any(item.id in added or state.items.raw.may_have(item.id) for item in items):
+                return end.version
+    state = view.state
+    # Of a longer one, whoever loads it keeps a snapshot.
+    if not is_loaded and state.items.reach >= ADDING_MIN and end.version < SNAPSHOT_EVENTS:
+        PACKING.keep(log, stream, state, end)
+    return -1

@@ -1,0 +1,177 @@
+"""
+The items of an arena that was opened from a snapshot: they stay in the log until somebody reads them.
+
+Ids are found by their hashes, so that an edit of a long chat reads the items that it names and no others.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from ...concurrency.locks import fork_safe_lock, synchronized
+from ..events import ChatItemEvent, FunctionCalled, FunctionReturned
+
+HASH_BYTES = 8
+# So many items are read at a time, and twice as many as before by a reader that goes on where it was.
+WINDOW_MIN = 64
+WINDOW_MAX = 8_192
+# Looking for a hash among 200,000 takes 0.3 ms, and putting them in a dict as long as so many of these.
+SCANS_MAX = 128
+
+
+class StoredItems(list[ChatItemEvent]):
+    """
+    A list of items, of which those before `stored` are read at their first use.
+
+    `read(start, stop)` reads items. An item that was not read is None in the list itself, so that only the methods here
+    may be used to look at it; all that add items are those of a list.
+    """
+
+    __slots__ = ("_last", "_lock", "_read", "_window", "stored")
+
+    def __init__(self, stored: int, read: Callable[[int, int], Sequence[ChatItemEvent]]) -> None:
+        super().__init__([None] * stored)  # type: ignore[list-item]  # not read yet
+        self.stored, self._read = stored, read
+        self._last, self._window = range(0), WINDOW_MIN
+        self._lock = fork_safe_lock()
+
+    def upto(self, count: int) -> StoredItems:
+        """Return a separate list of the first `count` items; those that were not read are not read now."""
+        copy = StoredItems(0, self._read)
+        list.extend(copy, list.__getitem__(self, slice(count)))
+        copy.stored = min(self.stored, count)
+        return copy
+
+    def __getitem__(self, index: Any) -> Any:
+        found = list.__getitem__(self, index)
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            reached = range(start, stop, step)
+            if not reached or min(reached[0], reached[-1]) >= self.stored:
+                return found
+            self._fill(min(reached[0], reached[-1]), max(reached[0], reached[-1]) + 1)
+            return list.__getitem__(self, index)
+        if found is None:
+            self._look(range(len(self))[index])
+            return list.__getitem__(self, index)
+        return found
+
+    def __iter__(self) -> Iterator[ChatItemEvent]:
+        self._fill(0, self.stored)
+        return list.__iter__(self)
+
+    def _look(self, place: int) -> None:
+        """Read an item with its neighbours: the more, the longer a reader goes on."""
+        last = self._last
+        is_next = place == last.stop or place == last.start - 1
+        window = self._window = min(2 * self._window, WINDOW_MAX) if last and is_next else WINDOW_MIN
+        goes_back = last and place == last.start - 1
+        start = max(0, place + 1 - window) if goes_back else place if is_next else place // window * window
+        stop = min(self.stored, place + 1 if goes_back else start + window)
+        self._fill(start, stop)
+        self._last = range(start, stop)
+
+    @synchronized
+    def _fill(self, start: int, stop: int) -> None:
+        stop = min(stop, self.stored)
+        while start < stop:
+            held = list.__getitem__(self, slice(start, min(stop, start + WINDOW_MAX)))
+            missing = [place for place, one in enumerate(held, start) if one is None]
+            if missing:
+                first, last = missing[0], missing[-1]
+                for place, item in enumerate(self._read(first, last + 1), first):
+                    # What is there may be a newer form of a message, and others hold it.
+                    if list.__getitem__(self, place) is None:
+                        list.__setitem__(self, place, item)
+            start += len(held)
+
+
+def _hash_of(name: str) -> bytes:
+    """Return the hash of an id."""
+    return blake2b(name.encode(), digest_size=HASH_BYTES).digest()
+
+
+class Hashes:
+    """The hashes of names, in the order in which they were added."""
+
+    __slots__ = ("_asked", "_places", "packed")
+
+    def __init__(self, packed: bytes = b"") -> None:
+        self.packed = bytearray(packed)
+        self._asked = 0
+        self._places: dict[bytes, tuple[int, ...]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.packed) // HASH_BYTES
+
+    def append(self, name: str) -> None:
+        """Add the hash of a name."""
+        self.packed += _hash_of(name)
+
+    def places(self, name: str, count: int) -> Sequence[int]:
+        """Return the places, ascending and below `count`, where the name may be; `count` is the same at each call."""
+        wanted = _hash_of(name)
+        self._asked += 1
+        if self._asked > SCANS_MAX:
+            return self._indexed(count).get(wanted, ())
+        found: list[int] = []
+        end = count * HASH_BYTES
+        at = self.packed.find(wanted, 0, end)
+        while at >= 0:
+            if at % HASH_BYTES == 0:
+                found.append(at // HASH_BYTES)
+            at = self.packed.find(wanted, at + 1, end)
+        return found
+
+    def _indexed(self, count: int) -> dict[bytes, tuple[int, ...]]:
+        if self._places is None:
+            packed = bytes(self.packed[: count * HASH_BYTES])
+            found: dict[bytes, tuple[int, ...]] = {}
+            for place in range(len(packed) // HASH_BYTES):
+                key = packed[place * HASH_BYTES : (place + 1) * HASH_BYTES]
+                found[key] = (*found[key], place) if key in found else (place,)
+            self._places = found
+        return self._places
+
+
+class ItemNames:
+    """The hashes of the ids of the first items of an arena, and of the call ids of the calls and outputs among them."""
+
+    __slots__ = ("_call_ids", "_calls", "_ids")
+
+    def __init__(self, ids: bytes = b"", calls: bytes = b"", call_ids: bytes = b"") -> None:
+        self._ids, self._call_ids = Hashes(ids), Hashes(call_ids)
+        # The ordinals of calls and outputs.
+        self._calls = array("I", calls)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def extend(self, items: Iterable[ChatItemEvent]) -> None:
+        """Add the items that come next."""
+        for ordinal, item in enumerate(items, len(self)):
+            if isinstance(item, FunctionCalled | FunctionReturned):
+                self._calls.append(ordinal)
+                self._call_ids.append(item.call_id)
+            self._ids.append(item.id)
+
+    def first(self, count: int) -> tuple[bytes, bytes, bytes]:
+        """Return what makes the names of the first `count` items."""
+        calls = bisect_left(self._calls, count)
+        return (
+            bytes(self._ids.packed[: count * HASH_BYTES]),
+            self._calls[:calls].tobytes(),
+            bytes(self._call_ids.packed[: calls * HASH_BYTES]),
+        )
+
+    def with_id(self, item_id: str, stored: int) -> Sequence[int]:
+        """Return the ordinals below `stored` of the items that may have this id, and surely all that have it."""
+        return self._ids.places(item_id, stored)
+
+    def with_call_id(self, call_id: str, stored: int) -> Sequence[int]:
+        """Return the same for calls and outputs with a call id."""
+        return [self._calls[place] for place in self._call_ids.places(call_id, bisect_left(self._calls, stored))]

@@ -12,6 +12,7 @@ Rows hold words only. The text is in the log, where `passage_of` reads it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -27,16 +28,11 @@ from ..domain.pool import events as pool
 from ..domain.window import events as window
 from ..domain.words import WORDS_BYTES_MAX, words_of
 from .contract import SearchedRow
-from .json_texts import RUN_EVENTS, leaves_of, texts_of_run_event
+from .json_texts import RUN_EVENTS, texts_of_run_event
 
-# Numbers are texts here, as they are written.
-_parse = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).decode
-
-
-class SearchRow(SearchedRow, frozen=True, kw_only=True):
-    """One item. `key` is `stream@version` of its event; `item` is its id, empty if it has none."""
-
-    item: str
+# The escapes of JSON, but those of a backslash, of a quotation mark and of a character by its number.
+_ESCAPED = (("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ("\\/", "/"), ("\\b", "\b"), ("\\f", "\f"))
+_CODE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +62,8 @@ class Search:
     """The fold behind `store.search()` and `refold search`."""
 
     name = "search"
-    version = 1
-    row = SearchRow
+    version = 2
+    row = SearchedRow
     stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
@@ -77,7 +73,7 @@ class Search:
         source = _SOURCES.get(type(event.event))
         return () if source is None or source.item_of(event.event) is None else (event.reference,)
 
-    def evolve(self, key: str, row: SearchRow | None, event: RecordedEvent) -> SearchRow | None:
+    def evolve(self, key: str, row: SearchedRow | None, event: RecordedEvent) -> SearchedRow | None:
         """Return the row of the item to which `event` added something."""
         if isinstance(event.event, chat.PIECES):
             # A piece ends behind a word, so that its words are those of the whole text.
@@ -87,14 +83,13 @@ class Search:
             return row and msgspec.structs.replace(row, words=words if is_short else words_of(words))
         passage = passage_of(event.event)
         assert passage is not None
-        return SearchRow(
+        return SearchedRow(
             key=key,
             kind=split_stream_id(event.stream)[0],
             stream=event.stream,
             version=event.version,
             recorded_at=event.recorded_at,
             words=words_of(passage.text),
-            item=passage.item,
         )
 
 
@@ -124,15 +119,36 @@ def _fields_of(kind: type, fields: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _readable(text: str) -> str:
-    r"""Return a text, or the values in it if it is JSON: `"first\nsecond"` as JSON would give the word `nsecond`."""
-    if "\\" not in text:
+    r"""Return a text, without its escapes if it is JSON: `"first\nsecond"` as JSON would give the word `nsecond`."""
+    if "\\" not in text or not _is_json(text):
         return text
+    # JSON holds no control characters, so these two can stand for signs that are escaped, until all others are read.
+    text = text.replace(r"\\", "\1").replace(r"\"", "\2")
+    for escaped, sign in _ESCAPED:
+        text = text.replace(escaped, sign)
+    if r"\u" in text:
+        # JSON can hold a lone surrogate, which UTF-8 cannot encode.
+        text = _CODE.sub(_character, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\1", "\\").replace("\2", '"')
+
+
+def _is_json(text: str) -> bool:
+    if text.lstrip()[:1] not in ("{", "[", '"'):
+        return False
     try:
-        value = _parse(text)
+        # Nothing is made of it: this takes a tenth of the time of the standard library.
+        msgspec.json.decode(text, type=msgspec.Raw)
     except (ValueError, RecursionError):
-        return text
-    # JSON can hold a lone surrogate, which UTF-8 cannot encode.
-    return "\n".join(leaves_of(value)).encode("utf-8", "replace").decode()
+        # The standard library also takes NaN and lone surrogates, which tools write.
+        try:
+            json.loads(text, parse_int=len)
+        except (ValueError, RecursionError):
+            return False
+    return True
+
+
+def _character(escaped: re.Match[str]) -> str:
+    return chr(int(escaped[1], 16))
 
 
 def _itself(event: Event) -> Event:

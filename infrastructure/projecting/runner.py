@@ -30,7 +30,6 @@ from ...domain.positions import Moment, Position
 from ...projections.contract import (
     Found,
     Projection,
-    SearchedRow,
     SearchQuery,
 )
 from .folding import fold_around, fold_page
@@ -38,8 +37,6 @@ from .shape import require_projection, require_same_columns
 from .store import Checkpoint, ProjectionStore, Save, SetAside
 
 PAGE_EVENTS = 2_048
-# Smaller pages for indexed rows: writers wait while a page is stored, and an index makes that slower.
-SEARCHED_PAGE_EVENTS = 512
 # At most this many pages that changed no row are read again after a crash. A checkpoint for each would cost more.
 BARE_PAGES_MAX = 64
 MARK, TRACE = "mark/", "trace/"
@@ -202,9 +199,8 @@ class ProjectionRunner:
             raise next(iter(errors.values()))
         while due:
             moment, together = due.popitem()
-            size = at_once * min(_page_size(one.projection) for one in together)
             try:
-                read = pages.read(moment, size)
+                read = pages.read(moment, at_once * PAGE_EVENTS)
                 # At the end of the log, only a checkpoint that is not stored yet is left to do.
                 is_at_end = not read.page.events and moment.includes(read.page.moment)
                 together = [one for one in together if not (is_at_end and own.of(one.stored.moment) == moment)]
@@ -383,10 +379,6 @@ def _moment_behind(start: Moment, events: Sequence[RecordedEvent]) -> Moment:
     heads = dict(start.heads)
     heads.update((event.position.slice, event.position.number) for event in events)
     return Moment.of(heads)
-
-
-def _page_size(projection: Projection) -> int:
-    return SEARCHED_PAGE_EVENTS if issubclass(projection.row, SearchedRow) else PAGE_EVENTS
 
 
 def contradictions(log: PagedLog, store: ProjectionStore) -> Iterator[tuple[str, str]]:

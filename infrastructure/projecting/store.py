@@ -385,8 +385,7 @@ class MemoryProjectionStore(ProjectionStore):
         rows = (row for row in self.rows(projection) if _is_asked_for(row, query))
         found = [row for row in rows if all(term.count_in(row.words) for term in query.terms)]
         newest = sorted(found, key=_newness, reverse=True)[: candidates_max(query)]
-        cut = (msgspec.structs.replace(row, words=row.words[:RANKED_CHARACTERS]) for row in newest)
-        return best_of(cut, query)
+        return best_of(newest, query)
 
     def _table(self, projection: Projection) -> _Table:
         """Return the table of this version; an empty one if there is none."""
@@ -470,7 +469,8 @@ def best_of(rows: Iterable[Any], query: SearchQuery) -> list[Found]:
     It is computed here, not in the databases, so that all stores rank alike, and only for some candidates: a database
     would rank every row that has a common word.
     """
-    found = (Found(row, _rank(row.words, query)) for row in rows)
+    cut = (msgspec.structs.replace(row, words=row.words[:RANKED_CHARACTERS]) for row in rows)
+    found = (Found(row, _rank(row.words, query)) for row in cut)
     return sorted(found, key=lambda one: (one.rank, _newness(one.row)), reverse=True)[: query.limit]
 
 

@@ -36,8 +36,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of a few events, so that there are many."""
-    for name in ("PAGE_EVENTS", "SEARCHED_PAGE_EVENTS"):
+    for module in (runner, comparison):
         # So that they are what they were afterwards.
-        monkeypatch.setattr(runner, name, getattr(runner, name))
-    monkeypatch.setattr(comparison, "PAGE_EVENTS", comparison.PAGE_EVENTS)
+        monkeypatch.setattr(module, "PAGE_EVENTS", module.PAGE_EVENTS)
     with_small_pages()

@@ -7,5 +7,4 @@ SMALL_PAGE = 16
 
 def with_small_pages() -> None:
     """Let this process take pages of SMALL_PAGE events."""
-    comparison.PAGE_EVENTS = SMALL_PAGE
-    runner.PAGE_EVENTS = runner.SEARCHED_PAGE_EVENTS = SMALL_PAGE
+    comparison.PAGE_EVENTS = runner.PAGE_EVENTS = SMALL_PAGE

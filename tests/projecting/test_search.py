@@ -31,7 +31,7 @@ from refold.infrastructure.projecting.rows.postgres import TRIP_ROWS_MAX, _trips
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import RANKED_CHARACTERS, MemoryProjectionStore
 from refold.projections.contract import SearchedRow, SearchQuery
-from refold.projections.search import SEARCH, Search, SearchHit, SearchRow, passage_of
+from refold.projections.search import SEARCH, Search, SearchHit, passage_of
 
 from .telling import ALL, FINDS, TEXTS, found, told
 
@@ -143,6 +143,15 @@ def test_a_fork_has_the_past_of_its_parent(store: refold.Store) -> None:
     assert sorted(places) == sorted([("a", 2), (child.id, 2), (grandchild.id, 2)])
 
 
+def test_a_phrase_that_few_have(store: refold.Store) -> None:
+    """Its words are in many newer items, in another order; it is found behind all of them."""
+    told(store, "a red plum " + "and more " * 50, "the redder plumes", *["a plum red"] * 100)
+
+    assert [hit.version for hit in store.search('"red plum"')] == [2]
+    assert [hit.version for hit in store.search('"the redd"')] == []
+    assert [hit.version for hit in store.search('"redder plum"*')] == [3]
+
+
 def test_equal_ones_come_newest_first(store: refold.Store) -> None:
     """Whatever the store takes for the best, the same text fits as well."""
     told(store, *["the same"] * 5)
@@ -187,7 +196,7 @@ def test_another_process_is_writing(pg_url: str) -> None:
         told(store, "plum")
         store.search("plum")
     with psycopg.connect(pg_url) as writer, refold.open(pg_url) as store:
-        writer.execute("UPDATE view_search_1 SET item = item")
+        writer.execute("UPDATE view_search_2 SET kind = kind")
 
         assert found(store, "plum") == {"plum"}
 
@@ -322,14 +331,13 @@ def test_a_row_says_where_it_is_from(store: refold.Store) -> None:
     store.search("x")
 
     assert store._runner._store.rows(SEARCH) == [
-        SearchRow(
+        SearchedRow(
             key="chat:a@2",
             kind="chat",
             stream="chat:a",
             version=2,
             recorded_at=chat.history()[-1].recorded_at,
             words="grosse 5",
-            item=chat.items[0].id,
         )
     ]
 

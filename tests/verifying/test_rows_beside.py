@@ -115,21 +115,26 @@ def test_another_fingerprint(tmp_path: Path) -> None:
     assert [where for where in told(verified(place)) if where.startswith("event")] == ["event chat:keyed@2"]
 
 
-def unindexed() -> tuple[str, str]:
-    """Return statements that leave a row out of the index, and that put other words into it."""
+def unindexed() -> tuple[str, str, str]:
+    """
+    Return statements that leave a row out of the index, put words more into it, and, of a row that was left out, as
+    many words as it has.
+    """
     table = view_of("", SEARCH)
-    one = f"key = (SELECT min(key) FROM {table} WHERE words <> '')"
-    row = f"SELECT '{{}}', number, {{}} FROM {table} WHERE {one}"
-    into = f"INSERT INTO {table}_words ({table}_words, rowid, words) "
-    taken_out = into + row.format("delete", "words")
-    return taken_out, f"INSERT INTO {table}_words (rowid, words) SELECT number, 'another' FROM {table} WHERE {one}"
+    # A short row is stored plainly, behind a NUL.
+    words = "CAST(substr(words, 2) AS TEXT)"
+    row = f"FROM {table} WHERE key = (SELECT min(key) FROM {table} WHERE length(words) > 1)"
+    taken_out = f"INSERT INTO {table}_words ({table}_words, rowid, words) SELECT 'delete', number, {words} {row}"
+    put_in = f"INSERT INTO {table}_words (rowid, words) SELECT number, "
+    return taken_out, f"{put_in} 'another' {row}", f"{put_in} 'un' || {words} {row}"
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_an_index_that_says_something_else(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("numbers", [(0,), (1,), (0, 2)])
+def test_an_index_that_says_something_else(tmp_path: Path, numbers: tuple[int, ...]) -> None:
     """On SQLite: that it is another than its rows is found, though the rows are right; and it is made anew."""
     place = filled(str(tmp_path / "store.db"))
-    sql(place, unindexed()[number])
+    for number in numbers:
+        sql(place, unindexed()[number])
 
     report, repaired, after = verified(place), verified(place, repair=True), verified(place)
 

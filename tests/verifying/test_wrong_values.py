@@ -177,7 +177,7 @@ def test_a_projection_with_a_text_for_a_number(whole: Path, tmp_path: Path, view
 
 # Nobody needs these, or they are made anew.
 HARMLESS = [
-    *("DROP TABLE checkpoint", "DROP TABLE note", "DROP INDEX block_segment", "DROP TRIGGER view_search_added"),
+    *("DROP TABLE checkpoint", "DROP TABLE note", "DROP INDEX block_segment"),
     *(f"DELETE FROM {table}" for table in ("tag", "idempotency", "checkpoint", "note")),
 ]
 REST = [f"DROP TABLE {table}" for table in SQLITE_TABLES] + [f"DELETE FROM {table}" for table in SQLITE_TABLES]
@@ -188,7 +188,7 @@ REST += [
     f"DELETE FROM {table} WHERE rowid = (SELECT max(rowid) FROM {table})" for table in ("stream", "event", "block")
 ]
 REST += [f"DROP TABLE view_{view}" for view in VIEWS]
-REST += ["DROP INDEX block_segment", "DROP TRIGGER view_search_added", "DROP TABLE view_search_words"]
+REST += ["DROP INDEX block_segment", "DROP TABLE view_search_words"]
 REST += ["UPDATE checkpoint SET moment = 'nowhere'", "UPDATE checkpoint SET moment = '999999999999999999999'"]
 REST += ["UPDATE note SET value = 'nothing'"]
 

@@ -1,8 +1,9 @@
 """
 Rows of projections on SQLite: the connection, its errors, and the tables of this database.
 
-Searched rows have an index, FTS5 over their words. Triggers keep it up to date within the same transaction. The words
-are separated by blanks, and the tokenizer `ascii` splits them only there: it treats all other characters as letters.
+Searched rows have an index, FTS5 over their words, which is written in the same transaction. It says which words a row
+has, and not where: phrases are looked for in the words of the rows themselves, which are compressed. The words are
+separated by blanks, and the tokenizer `ascii` splits them only there: it treats all other characters as letters.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cache, partial
-from typing import TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,12 +22,13 @@ from ....domain.errors import DamagedError, StorageError, StorageUnavailableErro
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....domain.words import Term
-from ....projections.contract import Projection, SearchedRow, SearchQuery
+from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
+from ...log.compression import Compression
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, ProjectionStore, Values, candidates_max, twice_made
+from ..store import Checkpoint, ProjectionStore, Values, best_of, candidates_max, in_lots, twice_made
 from .checkpoints import CHECKPOINT, DELETE_NOTE, NOTE, PUT_NOTE, Stored, moment_of, text_noted
 from .database import (
     DatabaseProjectionStore,
@@ -34,12 +37,11 @@ from .database import (
     Transaction,
     Work,
     columns,
-    searched_columns,
     without_nul,
 )
 
 T = TypeVar("T")
-ROWS_AT_ONCE = 10_000
+ROWS_AT_ONCE, MATCHES_AT_ONCE = 10_000, 64
 SCRATCH, SCRATCH_CACHE_KIB = "the temporary rows", 16_384
 KEYS_MAX = 500
 CHECKPOINTS = (
@@ -51,7 +53,12 @@ COLUMNS = 'SELECT name, type, "notnull" FROM pragma_table_info(?)'
 # A missing table or column, an index whose own tables were changed, or text that is not UTF-8.
 BROKEN_TABLE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
 # How the tokenizer reads the characters of ASCII.
-BORDERS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+BORDERS = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
+# Each save is a segment of the index. The defaults of FTS5 suit tables that are written row by row, and merge the same
+# words three times as often.
+INDEX_OPTIONS = {"automerge": 16, "crisismerge": 64, "hashsize": 16 << 20}
+# Earlier releases kept the index up to date by triggers.
+TRIGGERED = "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name = tbl_name || '_added'"
 FIND = """
     WITH within (stream, last) AS MATERIALIZED
         (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
@@ -63,23 +70,54 @@ FIND = """
             OR EXISTS (SELECT 1 FROM within WHERE within.stream = r.stream AND r.version <= within.last))
     -- Rows get their numbers in the order of the log, and the index is read backwards until there are enough.
     ORDER BY {table}_words.rowid DESC
-    LIMIT ?
 """
 
 
 class _Transaction:
-    def __init__(self, connection: sqlite3.Connection, *, has_nul: bool = True) -> None:
-        self.connection, self._has_nul = connection, has_nul
+    """A transaction; with a compression of words, searched rows have an index."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, compression: Compression | None = None, *, has_nul: bool = True
+    ) -> None:
+        self.connection, self._compression, self._has_nul = connection, compression, has_nul
 
     def ask(self, *statements: Statement) -> list[list[Values]]:
         return [self.connection.execute(*one).fetchall() for one in statements]
 
     def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
+        if self._compression is not None and issubclass(projection.row, SearchedRow):
+            _put_searched(self.connection, self._compression, projection, [*rows])
+            return
         put_row = SqliteProjectionStore.sql.put_rows(projection, 1)
         values: Iterable[Values] = map(msgspec.structs.astuple, rows)
         if not self._has_nul:
             values = ([without_nul(one) for one in row] for row in values)
         self.connection.executemany(put_row, values)
+
+
+def _put_searched(
+    connection: sqlite3.Connection, compression: Compression, projection: Projection, rows: Sequence[Any]
+) -> None:
+    """Store searched rows, with their words compressed, and put these into the index."""
+    table, fields = SqliteProjectionStore.sql.table(projection), projection.row.__struct_fields__
+    known: dict[str, tuple[int, Any]] = {}
+    for some in in_lots(rows, (KEYS_MAX,)):
+        marks = ", ".join("?" * len(some))
+        sql = f"SELECT key, number, words FROM {table} WHERE key IN ({marks})"
+        found = connection.execute(sql, [row.key for row in some])
+        known.update((key, (number, words)) for key, number, words in found)
+    into = f"INSERT INTO {table}_words ({table}_words, rowid, words) VALUES ('delete', ?, ?)"
+    # To delete a row from an index without content, its words must be given once more.
+    before = ((number, _expanded(compression, projection, words)) for number, words in known.values())
+    connection.executemany(into, before)
+    ((last,),) = connection.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchall()
+    fresh = iter(range(last + 1, last + 1 + len(rows)))
+    numbers = [known[row.key][0] if row.key in known else next(fresh) for row in rows]
+    stored = (_with_words(projection, msgspec.structs.astuple(row), partial(_shrunk, compression)) for row in rows)
+    sql = f"INSERT OR REPLACE INTO {table} (number, {columns(projection)}) VALUES (?{', ?' * len(fields)})"
+    connection.executemany(sql, ((number, *values) for number, values in zip(numbers, stored, strict=True)))
+    words = ((number, row.words) for number, row in zip(numbers, rows, strict=True))
+    connection.executemany(f"INSERT INTO {table}_words (rowid, words) VALUES (?, ?)", words)
 
 
 class SqliteProjectionStore(DatabaseProjectionStore):
@@ -94,6 +132,9 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def __init__(self, log: SqliteLog) -> None:
         self._log = log
+        self._compression = Compression(_no_dictionary)
+        # Whether tables that earlier releases indexed by triggers are gone.
+        self._has_no_triggers = False
 
     def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
         """Lend a connection that sees one state of the database."""
@@ -164,12 +205,19 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _transact(self, work: Work) -> list[list[Values]] | None:
         def carried_out(connection: sqlite3.Connection) -> list[list[Values]] | None:
-            transaction = _Transaction(connection)
+            transaction = _Transaction(connection, self._compression)
             transaction.ask(Statement(CHECKPOINTS), Statement(NOTES))
+            if not self._has_no_triggers:
+                # Their rows are made anew; this version would put words into their index twice.
+                for (table,) in transaction.ask(Statement(TRIGGERED))[0]:
+                    gone = Statement("DELETE FROM checkpoint WHERE 'view_' || projection = ?", (table,))
+                    transaction.ask(*_dropping(table), gone)
             last = work(transaction)
             return None if last is None else transaction.ask(*last)
 
-        return self._log.write(carried_out)
+        done = self._log.write(carried_out)
+        self._has_no_triggers = True
+        return done
 
     def _locked(
         self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
@@ -198,11 +246,8 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _rename_table(self, shadow: Projection, projection: Projection) -> list[Statement]:
         built, live = self.sql.table(shadow), self.sql.table(projection)
-        rows = Statement(f"ALTER TABLE {built} RENAME TO {live}")
-        if not issubclass(projection.row, SearchedRow):
-            return [rows]
-        words = Statement(f"ALTER TABLE {built}_words RENAME TO {live}_words")
-        return [*_drop_triggers(built), rows, words, *_triggers(live)]
+        ends = ("", "_words") if issubclass(projection.row, SearchedRow) else ("",)
+        return [Statement(f"ALTER TABLE {built}{end} RENAME TO {live}{end}") for end in ends]
 
     def _copy_rows(self, shadow: Projection, parts: Sequence[Projection]) -> list[Statement]:
         self._transact(lambda _: self._make_table(shadow))
@@ -233,11 +278,33 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     # Searching
 
+    def _values(self, projection: Projection, found: Iterable[Values]) -> list[Values]:
+        if issubclass(projection.row, SearchedRow):
+            expand = partial(_expanded, self._compression, projection)
+            found = [_with_words(projection, values, expand) for values in found]
+        return super()._values(projection, found)
+
+    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+        with self._reading(projection) as connection:
+            # Without a checkpoint the table may be missing, or belong to an older version.
+            if self._moment(connection, projection) == BEGINNING:
+                return []
+            with closing(connection.execute(*self._find(projection, query))) as found:
+                return best_of(islice(self._matching(projection, query, found), candidates_max(query)), query)
+
+    def _matching(self, projection: Projection, query: SearchQuery, found: sqlite3.Cursor) -> Iterator[Any]:
+        """Yield the rows of those found, which have all words, that have the phrases, too."""
+        phrases = [term for term in query.terms if " " in term.words]
+        while some := found.fetchmany(MATCHES_AT_ONCE):
+            for row in self._rows(projection, some):
+                if all(term.count_in(row.words) for term in phrases):
+                    yield row
+
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
-        sql = FIND.format(table=self.sql.table(projection), columns=searched_columns(projection))
-        phrases = " AND ".join(map(_phrase, query.terms))
+        sql = FIND.format(table=self.sql.table(projection), columns=columns(projection, "r."))
+        terms = " AND ".join(map(_indexed, query.terms))
         streams = None if query.streams is None else json.dumps(list(query.streams.items()))
-        return Statement(sql, (streams, phrases, query.kind, query.kind, streams, candidates_max(query)))
+        return Statement(sql, (streams, terms, query.kind, query.kind, streams))
 
     def index_fault(self, projection: Projection) -> str | None:
         """
@@ -248,7 +315,8 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         with self._reading(projection) as connection:
             if self._moment(connection, projection) == BEGINNING:
                 return None
-            wrong = _wrong_in_index(connection, self.sql.table(projection))
+            table, expand = self.sql.table(projection), partial(_expanded, self._compression, projection)
+            wrong = _wrong_in_index(connection, table, expand)
             return f"{wrong:,} rows are not in its index as they are" if wrong else None
 
 
@@ -314,30 +382,30 @@ def _scratching() -> Iterator[None]:
         raise StorageUnavailableError(f"{error}: {remedy}") from error
 
 
-def _wrong_in_index(connection: sqlite3.Connection, table: str) -> int:
+def _wrong_in_index(connection: sqlite3.Connection, table: str, expand: Callable[[Any], Any]) -> int:
     """
-    Return the number of rows that differ from the index of their table, by the number of their words.
+    Return the number of rows that differ from the index of their table; at least 1 if any do.
 
-    SQLite compares, so that neither rows nor words are held here. Words that were replaced by as many others are not
-    noticed.
+    Each row must have as many words as it is indexed with, and each word must be indexed as often as rows have it, of
+    which sums of hashes are compared. So neither rows nor words are held here. If two rows have as many words, and the
+    index has these in place of each other, that is not noticed.
     """
     words = 0
 
-    def size(text: str) -> bytes:
+    def size(stored: object) -> bytes:
         nonlocal words
-        count = sum(map(bool, text.translate(BORDERS).split(" ")))
-        words += count
-        return _varint(count)
+        found = [one for one in expand(stored).translate(BORDERS).split(" ") if one]
+        words += sum(map(hash, set(found)))
+        return _varint(len(found))
 
     connection.create_function("index_size", 1, size)
     differing = f"SELECT count(*) FROM {table} LEFT JOIN {table}_words_docsize ON id = number WHERE sz IS NOT"
     missing = f"SELECT count(*) FROM {table}_words_docsize WHERE id NOT IN (SELECT number FROM {table})"
     wrong = sum(connection.execute(sql).fetchone()[0] for sql in (f"{differing} index_size({table}.words)", missing))
-    # The index counts the places of each word: this reads all of it.
     made = f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table}_found"
     connection.execute(f"{made} USING fts5vocab(main, {table}_words, row)")
-    found = connection.execute(f"SELECT coalesce(sum(cnt), 0) FROM temp.{table}_found").fetchone()[0]
-    return int(wrong) or int(found != words)
+    indexed = sum(hash(word) * rows for word, rows in connection.execute(f"SELECT term, doc FROM temp.{table}_found"))
+    return int(wrong) or int(indexed != words)
 
 
 def _varint(count: int) -> bytes:
@@ -360,34 +428,40 @@ def _making(sql: Dialect, table: str, row: type[msgspec.Struct], is_indexed: boo
     # The index refers to rows by number. The number is a column, because VACUUM changes implicit row numbers.
     rows = f"CREATE TABLE {table} (number INTEGER PRIMARY KEY, {types}, UNIQUE (key))"
     # The index has no content of its own and no link to the table, so that it can be renamed.
-    index = f"CREATE VIRTUAL TABLE {table}_words USING fts5(words, content='', tokenize='ascii')"
-    return (*drops, Statement(rows), Statement(index), *_triggers(table))
+    index = f"CREATE VIRTUAL TABLE {table}_words USING fts5(words, content='', detail=none, tokenize='ascii')"
+    option = f"INSERT INTO {table}_words ({table}_words, rank) VALUES (?, ?)"
+    return (*drops, Statement(rows), Statement(index), *(Statement(option, one) for one in INDEX_OPTIONS.items()))
 
 
 def _dropping(table: str) -> Sequence[Statement]:
     """Return the statements that drop a table of rows and its index."""
-    drops = [Statement(f"DROP TABLE IF EXISTS {name}") for name in (f"{table}_words", table)]
-    return [*_drop_triggers(table), *drops]
+    return [Statement(f"DROP TABLE IF EXISTS {name}") for name in (f"{table}_words", table)]
 
 
-def _triggers(table: str) -> list[Statement]:
-    """Return the statements that make the triggers that keep the index of a table up to date."""
-    add = f"INSERT INTO {table}_words (rowid, words) VALUES (new.number, new.words);"
-    # To delete a row from an index without content, its words must be given once more.
-    forget = f"INSERT INTO {table}_words ({table}_words, rowid, words) VALUES ('delete', old.number, old.words);"
-    return [
-        Statement(f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN {add} END"),
-        Statement(f"CREATE TRIGGER {table}_changed AFTER UPDATE ON {table} BEGIN {forget} {add} END"),
-    ]
+def _with_words(projection: Projection, values: Values, change: Callable[[Any], Any]) -> Values:
+    """Return the values of a searched row with its words changed."""
+    place = projection.row.__struct_fields__.index("words")
+    return (*values[:place], change(values[place]), *values[place + 1 :])
 
 
-def _drop_triggers(table: str) -> list[Statement]:
-    return [Statement(f"DROP TRIGGER IF EXISTS {table}_{trigger}") for trigger in ("added", "changed")]
+def _shrunk(compression: Compression, words: str) -> bytes:
+    return compression.shrink(words.encode())
 
 
-def _phrase(term: Term) -> str:
+def _expanded(compression: Compression, projection: Projection, stored: Any) -> Any:
+    """Return the words of a row as they were before they were stored; those of earlier releases are not compressed."""
+    if not isinstance(stored, bytes):
+        return stored
+    return compression.expand(stored, f"the words of a row of {projection.name}").decode()
+
+
+def _indexed(term: Term) -> str:
     # No escaping is needed: words contain no quotation marks.
-    return f'"{term.words}"' + " *" * term.is_prefix
+    return " AND ".join(f'"{word}"' for word in term.words.split()) + " *" * term.is_prefix
+
+
+def _no_dictionary(number: int) -> bytes:
+    raise DamagedError(f"dictionary {number}", "there are none for words", remedy=REBUILD)
 
 
 def _has_table(connection: sqlite3.Connection, table: str) -> bool:

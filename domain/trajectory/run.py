@@ -636,8 +636,7 @@ class Run(Context[RunState]):
 
     def nodes(self, node_type: str | None = None) -> list[str]:
         """Return the names of all nodes of the graph, or of those of a type, in the order of registration."""
-        graph = self._graph
-        return [graph.name_of(ref) for ref in graph.vertices() if node_type is None or graph.type_of(ref) == node_type]
+        return list(self._graph.names(node_type))
 
     def __contains__(self, name: object) -> bool:
         try:

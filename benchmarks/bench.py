@@ -37,6 +37,7 @@ class Scale:
     writer_appends: int = 64
     processes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     process_appends: int = 1_024
+    subscribers: int = 4
     many: int = 500
     batch: int = 100
     tail: int = 50
@@ -72,6 +73,7 @@ QUICK = Scale(
     writer_appends=8,
     processes=(1, 2),
     process_appends=16,
+    subscribers=1,
     many=3,
     batch=20,
     deltas=500,

@@ -14,6 +14,7 @@ from .containers import containers
 from .converting import convert
 from .depth import depth
 from .editing import edit
+from .following import following
 from .forking import fork
 from .graphs import graph
 from .large import large
@@ -50,6 +51,7 @@ CASES: dict[str, Case] = {
     "threads": threads,
     "processes": processes,
     "rebuild": rebuild,
+    "following": following,
     "audit": audit,
     "graph": graph,
     "travel": travel,

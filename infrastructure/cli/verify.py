@@ -21,10 +21,15 @@ FAILED = 1
 
 @click.command("verify")
 @click.option("--repair", is_flag=True, help="Make projections anew that are wrong; no event is touched.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    help="How many processes look at a large store at most; one for each core, up to 3, if it is not given.",
+)
 @app
 @database
 @as_json
-def command(repair: bool, own: Own, location: str, as_json: bool) -> int:
+def command(repair: bool, processes: int | None, own: Own, location: str, as_json: bool) -> int:
     """
     Look at everything: the versions, positions and digests of the events, what they refer to, large texts, keys, and
     whether the projections are what the events give, with the index of what is searched.
@@ -35,7 +40,7 @@ def command(repair: bool, own: Own, location: str, as_json: bool) -> int:
     With --json: {database, is_whole, streams, events, projections, problems: [{kind, where, reason, repairable,
     is_repaired}], left_out}: the last are projections that could not be compared, as the database cannot be written.
     """
-    report = _report(location, repair, own)
+    report = _report(location, repair, processes, own)
     if as_json:
         print_json(_shape(report, location))
     else:
@@ -46,10 +51,10 @@ def command(repair: bool, own: Own, location: str, as_json: bool) -> int:
     return 0 if report.is_whole else FAILED
 
 
-def _report(location: str, repair: bool, own: Own) -> Report:
+def _report(location: str, repair: bool, processes: int | None, own: Own) -> Report:
     try:
         with keeping(location, own) as store, projection_progress("checking") as progress:
-            return store.verify(repair=repair, progress=progress)
+            return store.verify(repair=repair, progress=progress, processes=processes)
     except StorageReadOnlyError:
         if repair:
             raise
@@ -58,7 +63,7 @@ def _report(location: str, repair: bool, own: Own) -> Report:
         problem = Problem("database", shown(location), error.reason)
         return Report(streams=0, events=0, projections=0, problems=(problem,))
     with reading(location, own) as store, projection_progress("checking") as progress:
-        return store.verify(progress=progress)
+        return store.verify(progress=progress, processes=processes)
 
 
 def _shape(report: Report, location: str) -> dict[str, Any]:

@@ -94,6 +94,10 @@ class Comparison:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the rows that were made."""
         self._scratch.close()
 
     def read(self, look: Callable[[Sequence[RecordedEvent]], None] | None = None, stop: Stop = lambda: False) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from ...domain.chat.rules.decide import CHAT
@@ -15,12 +16,12 @@ from ...domain.pool.rules import POOLS, QUEUES
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
-from ..projecting.comparison import Comparison
 from ..projecting.rebuild import rebuild
 from ..projecting.runner import ProjectionRunner, contradictions, keep_trace, traces
 from ..projecting.shadow import Progress
 from ..projecting.store import ProjectionStore, kept_by
 from .event_check import PAGE_EVENTS, EventCheck, Problem, Report, damage_of
+from .shares import SharedComparison
 
 T = TypeVar("T")
 # The kinds of contexts that have snapshots.
@@ -34,6 +35,7 @@ def verify(
     *,
     repair: bool = False,
     progress: Progress | None = None,
+    processes: int | None = None,
 ) -> Report:
     """
     Return what is wrong with a store; with `repair`, wrong projections are rebuilt, unless the file itself is broken.
@@ -41,11 +43,12 @@ def verify(
     Rows of a projection may be the only sign of lost events, so that sign is stored permanently before a rebuild.
 
     Raises:
+        InvalidInputError: fewer than one of `processes` are asked for.
         StorageReadOnlyError: `repair` was asked for in a store that was opened for reading only.
     """
     if repair and kept_by(store) is not store:
         raise StorageReadOnlyError("nothing can be repaired in a store that was opened for reading only")
-    with Comparison(log, kept_by(store), projections, progress=progress) as comparison:
+    with SharedComparison(log, kept_by(store), projections, progress=progress, processes=processes) as comparison:
         return _verified(log, store, projections, comparison, repair, progress)
 
 
@@ -53,7 +56,7 @@ def _verified(
     log: LiveLog,
     store: ProjectionStore,
     projections: Collection[Projection],
-    comparison: Comparison,
+    comparison: SharedComparison,
     repair: bool,
     progress: Progress | None,
 ) -> Report:
@@ -72,15 +75,19 @@ def _verified(
             # After a rebuild the rows no longer show that there were more events.
             for problem in (*gone, *behind):
                 keep_trace(store, problem.where, problem.reason)
-        for projection in projections:
+        snapshots = list(_wrong_snapshots(log, repair=repair))
+        of_each = {one.name: list[Problem]() for one in projections}
+        # Helpers are waited for last.
+        for projection in sorted(projections, key=comparison.is_mine, reverse=True):
             try:
                 found = _ProjectionCheck(log, store, projection, comparison, progress)
-                problems += found.wrong(repair)
-                problems += found.set_aside(repair)
+                of_each[projection.name] += found.wrong(repair)
+                of_each[projection.name] += found.set_aside(repair)
             except StorageReadOnlyError:
                 left_out.append(projection.name)
+        problems += chain.from_iterable(of_each.values())
         problems += behind
-        problems += _wrong_snapshots(log, repair=repair)
+        problems += snapshots
     else:
         reason = f"none was compared, as the log cannot be read: {events.damage.what}: {events.damage.reason}"
         problems.append(Problem("projection", "all", reason))
@@ -208,7 +215,7 @@ class _ProjectionCheck(NamedTuple):
     log: LiveLog
     store: ProjectionStore
     projection: Projection
-    comparison: Comparison
+    comparison: SharedComparison
     progress: Progress | None
 
     def wrong(self, repair: bool) -> list[Problem]:
@@ -256,7 +263,7 @@ class _ProjectionCheck(NamedTuple):
         if report.differing:
             keys = ", ".join(difference.key for difference in report.differences[:3])
             return _Fault(f"{report.differing:,} rows are not what the events give: {keys}")
-        return self._index_fault(kept) if issubclass(self.projection.row, SearchedRow) else None
+        return self._index_fault() if issubclass(self.projection.row, SearchedRow) else None
 
     def _standstill(self) -> _Fault | None:
         """Return the fault that keeps rows from being stored: only storing some shows it, as in a changed column."""
@@ -268,9 +275,9 @@ class _ProjectionCheck(NamedTuple):
             return _unreadable(error, "its rows")
         return None
 
-    def _index_fault(self, kept: ProjectionStore) -> _Fault | None:
+    def _index_fault(self) -> _Fault | None:
         try:
-            reason = kept.index_fault(self.projection)
+            reason = self.comparison.index_fault(self.projection)
         except StorageReadOnlyError:
             raise
         except Exception as error:

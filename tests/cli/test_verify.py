@@ -174,7 +174,7 @@ def test_what_could_not_be_compared_is_counted(database: Path, monkeypatch: pyte
 
     @contextmanager
     def read(location: str, own: object) -> Iterator[Any]:
-        yield SimpleNamespace(verify=lambda progress: report)
+        yield SimpleNamespace(verify=lambda **_: report)
 
     monkeypatch.setattr(command, "keeping", refused)
     monkeypatch.setattr(command, "reading", read)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -218,3 +219,23 @@ def test_a_time_that_falls() -> None:
 
     assert told(store.verify()) == ["position chat:a@2"]
     assert log.now() == Moment(((-1, 4),))
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events and rows of four times as many pages take as much memory as those of one."""
+    monkeypatch.setattr(comparison, "PAGE_EVENTS", 32)
+    monkeypatch.setattr(database, "WALKED_ROWS", 32)
+    peaks = list[int]()
+    for count in (4, 4, 16):
+        with refold.open(tmp_path / f"{len(peaks)}.db") as store:
+            for _ in range(count):
+                texts = tuple(said(number, ("text " * 200,)) for number in range(32))
+                append(store.log, "chat:a", *texts)
+            store._runner.catch_up(*store._runner.projections.values())
+            tracemalloc.start()
+            assert store.verify().events == 32 * count
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+
+    # The first one has what is loaded once.
+    assert peaks[2] < 1.2 * peaks[1]

@@ -1,0 +1,335 @@
+"""
+Comparing projections of a large store in several processes, each of which reads the log for itself.
+
+A helper only ever says that rows are right. All others are compared again in this process, so the report of a wrong
+store does not depend on the number of processes, nor on a helper that fails.
+
+Helpers are started as `python -c`. `multiprocessing` would import the main module of the user's program again, which
+may do anything when it is imported, and starts nothing in a daemon process. A helper ends when its input is closed, so
+also if this process is killed; its rows are in a temporary file without a name.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, suppress
+from typing import IO, Any
+
+from ...domain.clock import REAL_SYSTEM, Stopwatch
+from ...domain.errors import InvalidInputError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog
+from ...domain.positions import Moment
+from ...projections.contract import Projection, SearchedRow
+from ..databases import open_database
+from ..projecting.builtin import PROJECTIONS
+from ..projecting.comparison import Compared, Comparison
+from ..projecting.shadow import Progress, RebuildProgress, progress_after
+from ..projecting.store import ProjectionStore, SetAside, kept_by
+
+# Of fewer events, starting a process is not worth it.
+SHARED_EVENTS_MIN = 100_000
+# One projection is folded by one process, and `search` takes a third of all work.
+PROCESSES_MAX = 3
+# The time that a projection takes, in hundredths of the whole; others take OTHER.
+WEIGHTS = {"search": 34, "validity": 11, "usage": 5, "steps": 5, "rollup": 4, "growth": 3, "entries": 4, "catalogue": 2}
+OTHER = 1
+# What reading the log takes, and what the checks of events take besides.
+READING, CHECKING = 8, 14
+LOOK_SECONDS = 0.2
+# A program that is not Python after all, and does not end, is not waited for.
+BEGIN_SECONDS = 30.0
+BEGIN = """
+import json, sys
+sys.path[:] = json.loads(sys.stdin.buffer.readline())
+from refold.infrastructure.verifying.shares import help_out
+help_out()
+"""
+log = logging.getLogger("refold.verify")
+
+
+def shares_of(projections: Collection[Projection], processes: int) -> list[list[Projection]]:
+    """
+    Return which projections each process compares; the first is this one, which also checks the events.
+
+    It keeps those that are not Refold's own: another process may be unable to import them.
+    """
+    shares: list[list[Projection]] = [[] for _ in range(processes)]
+    loads = [READING + CHECKING, *[READING] * (processes - 1)]
+    ordered = sorted(projections, key=lambda one: (_is_own(one), -WEIGHTS.get(one.name, OTHER)))
+    for projection in ordered:
+        number = loads.index(min(loads)) if _is_own(projection) else 0
+        shares[number].append(projection)
+        loads[number] += WEIGHTS.get(projection.name, OTHER)
+    return shares
+
+
+def _is_own(projection: Projection) -> bool:
+    return any(projection is one for one in PROJECTIONS)
+
+
+def processes_for(events: int, wanted: int | None) -> int:
+    """
+    Return how many processes verify a store of so many events: those that are wanted, else one for each core.
+
+    Raises:
+        InvalidInputError: fewer than one are wanted.
+    """
+    if wanted is not None and wanted < 1:
+        raise InvalidInputError(f"processes is {wanted}: take 1 or more")
+    # In a program that embeds Python, or is frozen, this may be any program.
+    is_python = os.path.basename(sys.executable or "").lower().startswith(("python", "pypy"))
+    if events < SHARED_EVENTS_MIN or not is_python or getattr(sys, "frozen", False):
+        return 1
+    return min(PROCESSES_MAX, _cores() if wanted is None else wanted)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class SharedComparison:
+    """The comparison of projections by this process and helpers; they end with the `with` block."""
+
+    def __init__(
+        self,
+        events: LiveLog,
+        store: ProjectionStore,
+        projections: Collection[Projection],
+        *,
+        processes: int | None = None,
+        progress: Progress | None = None,
+        watch: Stopwatch = REAL_SYSTEM,
+    ) -> None:
+        self._log, self._store, self._progress, self._watch = events, store, progress, watch
+        self._end, self._began = events.now(), watch.monotonic()
+        self._helpers: list[Helper] = []
+        self._right: dict[str, list[SetAside]] | None = None
+        self._again: Comparison | None = None
+        mine, *others = shares_of(projections, processes_for(self._end.events, processes))
+        try:
+            for share in others:
+                helper = _started(events, self._end, share)
+                if helper is None:
+                    mine += share
+                else:
+                    self._helpers.append(helper)
+            self._mine = {one.name for one in mine}
+            self._own = Comparison(events, store, mine, progress=None if progress is None else self._tell)
+        except BaseException:
+            self._end_helpers()
+            raise
+
+    def __enter__(self) -> SharedComparison:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_helpers()
+        for one in (self._own, self._again):
+            if one is not None:
+                one.close()
+
+    def _end_helpers(self) -> None:
+        for helper in self._helpers:
+            helper.end()
+
+    def read(self, look: Callable[[Sequence[RecordedEvent]], None]) -> None:
+        """
+        Read the log once, and fold the projections of this process; `look` is called with the events of each page.
+
+        Raises:
+            DamagedError: an event is missing or was changed.
+        """
+        self._own.read(look)
+
+    def is_mine(self, projection: Projection) -> bool:
+        """Return whether this process compares a projection, so that nobody has to be waited for."""
+        return projection.name in self._mine
+
+    def compared(self, projection: Projection) -> Compared:
+        """Return what `Comparison.compared` returns."""
+        comparison = self._by(projection)
+        return Compared() if comparison is None else comparison.compared(projection)
+
+    def set_aside(self, projection: Projection) -> list[SetAside]:
+        """Return the events that the fold went on without."""
+        comparison = self._by(projection)
+        return self._waited()[projection.name] if comparison is None else comparison.set_aside(projection)
+
+    def index_fault(self, projection: Projection) -> str | None:
+        """Return how the index of searched rows differs from the rows; None if it does not."""
+        return None if self._by(projection) is None else self._store.index_fault(projection)
+
+    def _by(self, projection: Projection) -> Comparison | None:
+        """Return the comparison of this process that has a projection; None if a helper found its rows right."""
+        if self.is_mine(projection):
+            return self._own
+        return None if projection.name in self._waited() else self._again
+
+    def _waited(self) -> dict[str, list[SetAside]]:
+        """Return the projections whose rows are right, after waiting for all helpers, and compare the others here."""
+        if self._right is None:
+            for helper in self._helpers:
+                while not helper.is_done(LOOK_SECONDS):
+                    self._tell_of(self._end.events)
+                helper.end()
+            self._right = {name: aside for helper in self._helpers for name, aside in helper.right.items()}
+            left = [one for helper in self._helpers for one in helper.share if one.name not in self._right]
+            if left:
+                log.info("this process compares %s again", ", ".join(one.name for one in left))
+                self._again = Comparison(self._log, self._store, left, progress=self._progress)
+                self._again.read()
+        return self._right
+
+    def _tell(self, progress: RebuildProgress) -> None:
+        self._tell_of(progress.done)
+
+    def _tell_of(self, own: int) -> None:
+        if self._progress is not None:
+            done, total = min([own, *(helper.done for helper in self._helpers)]), self._end.events
+            self._progress(progress_after("events", done, total, done, self._watch.monotonic() - self._began))
+
+
+class Helper:
+    """A process that compares some projections, as this process sees it."""
+
+    def __init__(self, share: Sequence[Projection], task: dict[str, Any]) -> None:
+        self.share = share
+        # How many events it has read, and the projections whose rows are right, with the events that were set aside.
+        self.done, self.right = 0, dict[str, list[SetAside]]()
+        self._begun = threading.Event()
+        # A group of its own: Ctrl-C is for this process, which ends it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", BEGIN],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            process_group=0 if os.name == "posix" else None,
+        )
+        self._reading = threading.Thread(target=self._read, name="refold verify", daemon=True)
+        try:
+            stdin = self._stream(self._process.stdin)
+            stdin.write(f"{json.dumps(sys.path)}\n{json.dumps(task)}\n".encode())
+            stdin.flush()
+            self._reading.start()
+        except BaseException:
+            self.end()
+            raise
+
+    @staticmethod
+    def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+        assert stream is not None
+        return stream
+
+    def _read(self) -> None:
+        try:
+            for line in self._stream(self._process.stdout):
+                said = json.loads(line)
+                self._begun.set()
+                self.done = said.get("done", self.done)
+                if "right" in said:
+                    self.right = {name: [SetAside(*one) for one in aside] for name, aside in said["right"].items()}
+        except (ValueError, AttributeError, TypeError, OSError) as error:
+            log.info("a helper says what nobody understands: %r", error)
+        finally:
+            self._begun.set()
+
+    def is_done(self, timeout_seconds: float) -> bool:
+        """
+        Return whether it has said all that it will say, after waiting for this at most so long.
+
+        One that says nothing at all, not even that it has begun, is not waited for.
+        """
+        if not self._begun.wait(BEGIN_SECONDS):
+            return True
+        self._reading.join(timeout_seconds)
+        return not self._reading.is_alive()
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+        if self._reading.ident is not None:
+            self._reading.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                self._stream(stream).close()
+
+
+def _started(events: LiveLog, end: Moment, share: Sequence[Projection]) -> Helper | None:
+    """Return a helper for a share of projections; None if no other process can open this log."""
+    location = _location_of(events)
+    if location is None or not share:
+        return None
+    task = {"location": location, "end": str(end), "projections": [one.name for one in share]}
+    try:
+        return Helper(share, task | {"digest": _last_digest(events, end)})
+    except Exception as error:
+        # If the log is damaged, the reading says so.
+        log.info("no other process helps (%r)", error)
+        return None
+
+
+def _location_of(events: LiveLog) -> str | None:
+    # The path that SQLite opened is absolute: the folder of this process may have changed since.
+    file = next(iter(events.files()), None)
+    location: str = getattr(events, "location", "")
+    return file or (location if location.startswith("postgresql://") else None)
+
+
+def _last_digest(events: LiveLog, end: Moment) -> str:
+    """Return the digest of an event at the end: at the same location there may be another log by now."""
+    (lane, number), heads = end.heads[-1], dict(end.heads)
+    page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=1, until=end)
+    return page.events[-1].digest.hex()
+
+
+# In the process of a helper
+
+
+def help_out() -> None:
+    """Read a task from the input, and say which of its projections have the rows that the events give."""
+    task = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _say(done=0)
+    events, store = open_database(task["location"], create=False, read_only=True)
+    known = {one.name: one for one in PROJECTIONS}
+    share = [known[name] for name in task["projections"]]
+    with closing(events):
+        end = Moment.parse(task["end"])
+        if not events.now().includes(end) or _last_digest(events, end) != task["digest"]:
+            return
+        kept = kept_by(store)
+        with Comparison(events, kept, share, progress=lambda progress: _say(done=progress.done)) as comparison:
+            comparison.read()
+            right = {one.name: comparison.set_aside(one) for one in _right_ones(comparison, kept, share)}
+    _say(right=right)
+
+
+def _right_ones(comparison: Comparison, store: ProjectionStore, share: Sequence[Projection]) -> Iterator[Projection]:
+    for projection in share:
+        # The process that started this one meets the error, too, and knows what to say.
+        with suppress(Exception):
+            found = comparison.compared(projection)
+            is_right = found.is_met and not found.differing
+            if is_right and issubclass(projection.row, SearchedRow):
+                is_right = store.index_fault(projection) is None
+            if is_right:
+                yield projection
+
+
+def _say(**said: Any) -> None:
+    sys.stdout.buffer.write(json.dumps(said).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _end_with_parent() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(1)

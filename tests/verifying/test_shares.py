@@ -1,0 +1,211 @@
+"""Several processes verify one store: with the same report as one, and none stays behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.errors import InvalidInputError
+from refold.infrastructure.projecting.builtin import PROJECTIONS
+from refold.infrastructure.verifying import Report, shares
+from refold.infrastructure.verifying.shares import Helper, processes_for, shares_of
+from refold.projections.search import SEARCH
+from tests.projecting.counts import Counts
+from tests.support.every_kind import fill
+
+from .damaging import sql, view_of, written
+
+PATIENCE_SECONDS = 60
+HARM = {
+    "nothing": "",
+    "a row": "UPDATE {search} SET words = 'other words here' WHERE version = 2",
+    "a row too few": "DELETE FROM {search} WHERE version = 3",
+    "an event": "UPDATE event SET payload = '\\x00c1' WHERE version = 2",
+}
+
+
+@pytest.fixture
+def helpers(monkeypatch: pytest.MonkeyPatch) -> list[Helper]:
+    """The helpers that a store of any size gets."""
+    started: list[Helper] = []
+    start = shares._started
+
+    def noted(*arguments: Any) -> Helper | None:
+        helper = start(*arguments)
+        started.extend([helper] if helper else [])
+        return helper
+
+    monkeypatch.setattr(shares, "SHARED_EVENTS_MIN", 1)
+    monkeypatch.setattr(shares, "_started", noted)
+    return started
+
+
+def verified(location: str, processes: int) -> Report:
+    """Return the report of so many processes."""
+    with refold.open(location) as store:
+        return store.verify(processes=processes)
+
+
+async def test_all_kinds_are_found_right_by_helpers(location: str, helpers: list[Helper]) -> None:
+    """Between them, the processes compare each projection once; no process is left when it ends."""
+    with refold.open(location) as store:
+        await fill(store)
+        store._runner.catch_up(*PROJECTIONS)
+        alone, together = store.verify(processes=1), store.verify(processes=3)
+
+    assert alone.problems == ()
+    assert together == alone
+    assert len(helpers) == (0 if location == ":memory:" else 2)
+    assert all(set(helper.right) == {one.name for one in helper.share} for helper in helpers)
+    assert [helper.done for helper in helpers] == [alone.events] * len(helpers)
+    assert all(helper._process.returncode is not None for helper in helpers)
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_the_report_is_that_of_one_process(place: str, helpers: list[Helper], harm: str) -> None:
+    """Whatever is wrong: what a helper does not find right is looked at again."""
+    written(place)
+    statement = HARM[harm].format(search=view_of(place, SEARCH))
+    if not place.startswith("postgresql"):
+        statement = statement.replace("'\\x00c1'", "x'00c1'")
+    if statement:
+        sql(place, statement)
+
+    alone, together = verified(place, 1), verified(place, 2)
+
+    assert together == alone
+    assert bool(alone.problems) == (harm != "nothing")
+    assert len(helpers) == 1
+
+
+@pytest.mark.parametrize("fault", ["killed", "another log", "no such projection", "not started"])
+def test_a_helper_that_fails_changes_nothing(
+    tmp_path: Path, helpers: list[Helper], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Its projections are compared here."""
+    place = str(tmp_path / "store.db")
+    written(place)
+    if fault == "killed":
+        begin = Helper.__init__
+
+        def killed(helper: Helper, *arguments: Any) -> None:
+            begin(helper, *arguments)
+            helper._process.kill()
+
+        monkeypatch.setattr(Helper, "__init__", killed)
+    elif fault == "another log":
+        monkeypatch.setattr(shares, "_last_digest", lambda *_: "00")
+    elif fault == "no such projection":
+        monkeypatch.setattr(shares, "BEGIN", shares.BEGIN.replace("help_out()", "1 / 0"))
+    else:
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+    report = verified(place, 2)
+
+    assert (report.problems, report.projections) == ((), len(PROJECTIONS))
+    assert [helper.right for helper in helpers] == ([] if fault == "not started" else [{}])
+
+
+def test_an_interrupt_ends_the_helpers(tmp_path: Path, helpers: list[Helper]) -> None:
+    """Ctrl-C in this process is enough."""
+    place = str(tmp_path / "store.db")
+    written(place)
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with refold.open(place) as store, pytest.raises(KeyboardInterrupt):
+        store.verify(processes=2, progress=interrupt)
+
+    assert [helper._process.returncode is None for helper in helpers] == [False]
+
+
+KILLED = """
+import os, signal, sys
+from refold.infrastructure.verifying import shares
+# The helper waits for ever: nobody writes into this pipe.
+helper = shares.Helper([], {"location": sys.argv[1], "end": "1", "digest": "", "projections": []})
+helper._begun.wait()
+print(helper._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_helper_ends_with_the_process_that_is_killed(tmp_path: Path) -> None:
+    """Even if it hangs."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(pipe)], capture_output=True, check=False)
+
+    try:
+        helper = os.pidfd_open(int(killed.stdout))
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([helper], [], [], PATIENCE_SECONDS)[0] == [helper]
+    finally:
+        os.close(helper)
+
+
+UNGUARDED = """
+import multiprocessing, sys
+import refold
+from refold.infrastructure.verifying import shares
+shares.SHARED_EVENTS_MIN = 1
+print("begun", flush=True)
+
+def verify():
+    ends = shares.Helper.end
+    shares.Helper.end = lambda helper: (print(sorted(helper.right) != [], flush=True), ends(helper))
+    with refold.open(sys.argv[1]) as store:
+        print(store.verify(processes=2).problems, flush=True)
+
+if sys.argv[2] == "daemon":
+    process = multiprocessing.get_context("fork").Process(target=verify, daemon=True)
+    process.start()
+    process.join()
+else:
+    verify()
+"""
+
+
+@pytest.mark.parametrize("way", ["main", "daemon"])
+def test_programs_without_a_guard_and_daemons(tmp_path: Path, way: str) -> None:
+    """A helper does not import the program that it helps, and a daemon process may have one."""
+    place = str(tmp_path / "store.db")
+    written(place)
+    program = tmp_path / "program.py"
+    program.write_text(UNGUARDED)
+
+    ended = subprocess.run([sys.executable, program, place, way], capture_output=True, text=True, check=True)
+
+    assert ended.stdout.splitlines()[:2] == ["begun", "True"]
+    assert ended.stdout.splitlines()[-1] == "()"
+    assert ended.stdout.count("begun") == 1
+
+
+def test_who_compares_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each projection once; those of users here; and as many processes as serve a purpose."""
+    own = Counts()
+    mine, *others = shares_of([*PROJECTIONS, own], 3)
+
+    assert sorted(one.name for share in (mine, *others) for one in share) == sorted(
+        one.name for one in (*PROJECTIONS, own)
+    )
+    assert own in mine
+    assert all(others)
+    assert (processes_for(shares.SHARED_EVENTS_MIN - 1, 8), processes_for(10**6, 8), processes_for(10**6, 1)) == (
+        1, shares.PROCESSES_MAX, 1,
+    )  # fmt: skip
+    monkeypatch.setattr(sys, "executable", "/usr/bin/uwsgi")
+    assert processes_for(10**6, 2) == 1
+    with pytest.raises(InvalidInputError, match="processes is 0"):
+        processes_for(1, 0)

@@ -28,7 +28,7 @@ from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, ProjectionStore, Values, best_of, candidates_max, in_lots, twice_made
+from ..store import Checkpoint, ProjectionStore, Values, best_of, candidates_max, in_lots, rows_of, twice_made
 from .checkpoints import CHECKPOINT, DELETE_NOTE, NOTE, PUT_NOTE, Stored, moment_of, text_noted
 from .database import (
     DatabaseProjectionStore,
@@ -295,10 +295,11 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     def _matching(self, projection: Projection, query: SearchQuery, found: sqlite3.Cursor) -> Iterator[Any]:
         """Yield the rows of those found, which have all words, that have the phrases, too."""
         phrases = [term for term in query.terms if " " in term.words]
+        place = projection.row.__struct_fields__.index("words")
         while some := found.fetchmany(MATCHES_AT_ONCE):
-            for row in self._rows(projection, some):
-                if all(term.count_in(row.words) for term in phrases):
-                    yield row
+            values = self._values(projection, some)
+            matching = [one for one in values if all(term.count_in(one[place]) for term in phrases)]
+            yield from rows_of(projection.row, matching)
 
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
         sql = FIND.format(table=self.sql.table(projection), columns=columns(projection, "r."))

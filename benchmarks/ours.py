@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import refold
+from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import ProjectionStore
@@ -146,7 +148,11 @@ class Ours:
 
     def bytes_used(self) -> int:
         """Return the bytes on disk."""
-        return postgres_bytes(self.location) if "://" in self.location else sqlite_bytes(Path(self.location))
+        if "://" not in self.location:
+            return sqlite_bytes(Path(self.location))
+        with closing(PostgresLog(self.location)) as log:
+            sum(log.sealing())
+        return postgres_bytes(self.location)
 
 
 def add(chat: refold.ChatContext, item: Item) -> object:

@@ -1,8 +1,8 @@
 """
 How many bytes does a store take at rest, for each byte of text that was appended item by item?
 
-On SQLite this is the closed file (its WAL is gone); on PostgreSQL all tables with their indexes and TOAST tables
-after a plain VACUUM, without WAL and system catalogues. Text is contents, arguments and outputs.
+On SQLite this is the closed file (its WAL is gone); on PostgreSQL all tables with their indexes and TOAST tables after
+`refold seal` and a VACUUM FULL, without WAL and system catalogues. Text is contents, arguments and outputs.
 """
 
 from __future__ import annotations

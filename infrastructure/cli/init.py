@@ -1,4 +1,4 @@
-"""`refold init`: the tables of a database, before a program uses it."""
+"""`refold init` makes the tables of a database before a program uses it; `refold seal` packs old events."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from contextlib import closing
 
 import click
 
+from ...domain.context.description import counted
 from ..databases import location_of, open_database
 from ..projecting.builtin import PROJECTIONS
 from .args import database, shown
@@ -39,3 +40,22 @@ def command(reopen: bool, citus: bool, location: str) -> None:
                 rows.distribute()
             rows.prepare(PROJECTIONS)
     click.echo(f"{shown(location)} is ready")
+
+
+@click.command("seal")
+@database
+def seal(location: str) -> None:
+    """
+    Pack the old events of a database on PostgreSQL: they take about half of the room then, and are read as before.
+
+    Programs may write and read meanwhile. A file packs its events by itself.
+    """
+    found = location_of(location)
+    if not found.startswith("postgresql://"):
+        raise click.UsageError("a file packs its events by itself: give postgresql://...", click.get_current_context())
+    # Imported here: its driver need not be installed for a file.
+    from ..log.postgres.log import PostgresLog
+
+    with closing(PostgresLog(found, create=False)) as log:
+        packed = sum(log.sealing())
+    click.echo(f"{shown(location)}: packed {counted(packed, 'event')}")

@@ -50,6 +50,7 @@ COMMANDS = {
     "verify": ("verify", "Find out whether anything in the store is damaged."),
     "export": ("import_export:export", "Write contexts with their past, or all, into a file."),
     "init": ("init", "Make the tables of a database, or bring older ones forward."),
+    "seal": ("init:seal", "Pack old events on PostgreSQL, so that they take less room."),
     "copy": ("import_export:copy", "Copy the whole store into another database, or move it there."),
     "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context."),
     "stats": ("contexts:stats", "Count contexts, events and bytes."),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import click
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import counted
-from ...domain.errors import StorageError
+from ...domain.errors import DamagedError, StorageError
 from ...domain.positions import Moment
 from ..projecting.status import ProjectionStatus
 from ..store import Store
@@ -23,6 +23,7 @@ from .render import clock, duration, one_line
 
 Standing = Mapping[str, ProjectionStatus]
 SAID_EVERY_SECONDS = 10.0
+SEALED_EVERY_SECONDS = 60.0
 
 
 class WorkerLog:
@@ -85,9 +86,10 @@ def _events(status: ProjectionStatus) -> int:
     type=ADDRESS,
     help="Serve /metrics for Prometheus and /health there.  [default host: 127.0.0.1]",
 )
+@click.option("--seal", is_flag=True, help="Pack old events meanwhile, as `refold seal` does (PostgreSQL).")
 @app
 @database
-def command(names: tuple[str, ...], address: tuple[str, int] | None, own: Own, location: str) -> None:
+def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool, own: Own, location: str) -> None:
     """
     Keep projections up to date, all or those named, until Ctrl-C or SIGTERM.
 
@@ -105,18 +107,36 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, own: Own, l
         with metrics_served(store, chosen, address) as url:
             if url is not None:
                 _say(f"metrics at {url}")
-            _keep(store, chosen, worker_log, stop)
+            _keep(store, chosen, worker_log, stop, seal=seal)
         _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {worker_log.sums()}")
 
 
-def _keep(store: Store, names: Sequence[str], worker_log: WorkerLog, stop: threading.Event) -> None:
-    printer = threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)
-    printer.start()
+def _keep(store: Store, names: Sequence[str], worker_log: WorkerLog, stop: threading.Event, *, seal: bool) -> None:
+    beside = [threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)]
+    if seal and hasattr(store.log, "sealing"):
+        beside.append(threading.Thread(target=_seal, args=(store.log.sealing, stop), name="refold-seal", daemon=True))
+    for thread in beside:
+        thread.start()
     try:
         store.run_projections(stop, names)
     finally:
         stop.set()
-        printer.join()
+        for thread in beside:
+            thread.join()
+
+
+def _seal(sealing: Callable[[], Iterator[int]], stop: threading.Event) -> None:
+    """Pack old events until `stop` is set, resting as long as it worked."""
+    while not stop.is_set():
+        began = REAL_SYSTEM.monotonic()
+        try:
+            for _ in sealing():
+                if stop.wait(REAL_SYSTEM.monotonic() - began):
+                    return
+                began = REAL_SYSTEM.monotonic()
+        except (StorageError, DamagedError) as error:
+            _say(f"old events could not be packed, which is tried again: {error}")
+        stop.wait(SEALED_EVERY_SECONDS)
 
 
 def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:

@@ -1,10 +1,13 @@
 """The contract on PostgreSQL."""
 
+import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
 from refold.domain.log.ports import LiveLog
+from tests.postgres.sealing import sealed_at_once
 
 from .agents import AgentsContract
 from .agents_shared import SharedAgentsContract
@@ -27,13 +30,17 @@ from .snapshots import KeptSnapshotsContract, SnapshotsContract
 from .stores import Store, store_at
 from .windows import WindowContract
 
+# With REFOLD_TEST_SEALED=1 all of these tests have their events packed as soon as they are recorded.
+SEALED = os.environ.get("REFOLD_TEST_SEALED") == "1"
+
 
 @pytest.fixture
 def store(ready_pg_url: str) -> Iterator[Store]:
     """An empty database."""
     store = store_at(ready_pg_url)
-    yield store
-    store.close()
+    with sealed_at_once() if SEALED else nullcontext():
+        yield store
+        store.close()
 
 
 @pytest.fixture
@@ -44,6 +51,18 @@ def log(store: Store) -> LiveLog:
 
 class TestPostgresLog(LogContract):
     """A log in a database."""
+
+
+class TestPackedPostgresLog(LogContract, DurableContract):
+    """A log in a database whose events are in blocks, all but the last of a slice."""
+
+    @pytest.fixture
+    def store(self, ready_pg_url: str) -> Iterator[Store]:
+        """An empty database, and each append of this process packs what it can."""
+        store = store_at(ready_pg_url)
+        with sealed_at_once():
+            yield store
+            store.close()
 
 
 class TestPostgresLogOnDisk(DurableContract, ProcessesContract):

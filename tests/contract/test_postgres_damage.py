@@ -71,7 +71,7 @@ def two_streams(store: Store, count: int) -> LiveLog:
 def rows_of(store: Store, stream: str) -> str:
     """Return the condition that finds a stream's rows."""
     [(lane, key)] = sql(store, "SELECT slice, key FROM stream WHERE id = %s", stream)
-    return f"slice = {lane} AND stream = {key}"
+    return f"slice = {lane} AND stream_key = {key}"
 
 
 @pytest.mark.parametrize("column", ["payload", "digest", "meta"])

@@ -14,7 +14,7 @@ from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Meta, chain_digests
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.log.sqlite.blocks import block_checksum
+from refold.infrastructure.log.block_body import block_checksum
 
 from .damage import (
     BOMBS,
@@ -420,7 +420,7 @@ def test_a_bomb_in_a_block(store: Store, says: str) -> None:
     log = sealed(store)
     body = b"\x01" + bombs()[says]
     [(segment, digests)] = sql(store, "SELECT segment, digests FROM block WHERE key = 1")
-    checksum = block_checksum(segment, digests, body)
+    checksum = block_checksum(segment.to_bytes(8, "big"), digests, body)
     sql(store, "UPDATE block SET body = ?, checksum = ? WHERE key = 1", body, checksum)
 
     require_little_memory(log, "block 1|chat:a@", ways=["read_events", "read_all"])

@@ -25,9 +25,17 @@ from typing import Any, NamedTuple
 
 import refold
 from refold.domain.chat.events import MessageAdded
-from refold.domain.errors import ConcurrencyError, LogWentBackError, StorageError, StorageUnavailableError
+from refold.domain.errors import (
+    ConcurrencyError,
+    DamagedError,
+    LogWentBackError,
+    StorageError,
+    StorageUnavailableError,
+)
+from refold.infrastructure.log.postgres.log import PostgresLog
 
 from ..contract.writing import new
+from ..postgres.sealing import small_blocks
 
 HANDS = 3
 # The large one is a single word: what looks at the search index afterwards is not to take the most time of all.
@@ -79,7 +87,8 @@ class Hand:
         self.begin(f"{task.name}.{number}", book)
         append, enqueue, transact = self.append, self.enqueue, self.transact
         others = (transact, transact, self.flush, self.in_bulk, self.edit, self.look)
-        self.calls: Sequence[Callable[[], object]] = (*[append] * 6, *[enqueue] * 4, *others)
+        packs = [self.pack] if isinstance(store.log, PostgresLog) else []
+        self.calls: Sequence[Callable[[], object]] = (*[append] * 6, *[enqueue] * 4, *others, *packs)
 
     def begin(self, name: str, book: Book) -> None:
         """Write under a name; what was queued before is the parent's."""
@@ -152,6 +161,12 @@ class Hand:
     def look(self) -> None:
         """Bring a projection up to date."""
         self.store.contexts()
+
+    def pack(self) -> None:
+        """Pack all but the last events into blocks; rows that are put back meanwhile may seem damaged."""
+        assert isinstance(self.store.log, PostgresLog)
+        with suppress(DamagedError), small_blocks(kept=2):
+            sum(self.store.log.sealing())
 
     def pause(self) -> None:
         """Let others write."""

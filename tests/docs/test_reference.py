@@ -23,7 +23,7 @@ LIMITS = ROOT / "docs" / "reference" / "limits.md"
 LAYERS = [package for package in PACKAGES if package != "refold"]
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 STRUCTS = [*get_args(CODEC.events), events.Image, events.Origin, Content]
-TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{p\}(\w+) \((.*?)\n\)", re.DOTALL)
+TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(?:\{p\})?(\w+) \((.*?)\n\)", re.DOTALL)
 
 
 def definitions(body: list[ast.stmt]) -> dict[str, Definition]:
@@ -140,9 +140,15 @@ def test_events_have_the_documented_fields(struct: type[msgspec.Struct]) -> None
     assert tag is None or text.strip().startswith(f"`{tag}`.")
 
 
+RENAMED = re.compile(r"ALTER TABLE (\w+) RENAME COLUMN (\w+) TO (\w+)")
+
+
 def schema(database: str) -> dict[str, list[str]]:
     """Return the columns of each table of a database's schema."""
-    text = (PACKAGES["refold.infrastructure"] / "log" / database / "schema.sql").read_text(encoding="utf-8")
+    folder = PACKAGES["refold.infrastructure"] / "log" / database
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql")))
+    for table, old, new in RENAMED.findall(text):
+        text = re.sub(rf"(CREATE TABLE {{p}}{table} \(.*?\n    ){old} ", rf"\g<1>{new} ", text, flags=re.DOTALL)
     return {name: re.findall(r"^ {4}([a-z]\w*) ", body, re.MULTILINE) for name, body in TABLE.findall(text)}
 
 

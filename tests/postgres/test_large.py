@@ -5,8 +5,8 @@ import os
 import pytest
 
 from refold.domain.chat.events import FunctionCalled
-from refold.infrastructure.log.postgres.append import TRIP_BYTES_MAX
 from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.postgres.wire import TRIP_BYTES_MAX
 from tests.contract.writing import append, check_chain, new, said
 
 from .tables import count

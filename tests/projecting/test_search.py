@@ -23,8 +23,7 @@ from refold.domain.spans import Ref
 from refold.domain.totals import Totals
 from refold.domain.window.events import WindowAdded, WindowOpened
 from refold.domain.words import WORDS_BYTES_MAX, parse_query, words_of
-from refold.infrastructure.log.postgres.append import TRIP_BYTES_MAX
-from refold.infrastructure.log.postgres.wire import Call
+from refold.infrastructure.log.postgres.wire import TRIP_BYTES_MAX, Call
 from refold.infrastructure.projecting import store as rows
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.rows.postgres import TRIP_ROWS_MAX, _trips

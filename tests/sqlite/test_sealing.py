@@ -13,8 +13,8 @@ import pytest
 
 from refold.infrastructure.log import background
 from refold.infrastructure.log.background import BackgroundWork
+from refold.infrastructure.log.block_body import BLOCK_EVENTS
 from refold.infrastructure.log.sqlite import log as sqlite_log
-from refold.infrastructure.log.sqlite.blocks import SLICE_EVENTS
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.read import WINDOW_MAX, _next_window
 
@@ -238,9 +238,9 @@ def test_a_partition_looks_at_about_a_page(window: int, found: int, limit: int, 
 def test_events_of_another_stream_between_those_of_a_slice_stay(tmp_path: Path, others: int) -> None:
     """Only the rows that are in the block are removed, however many positions lie between them."""
     with closing(SqliteLog(tmp_path / "log.db")) as log:
-        write(log, 0, SLICE_EVENTS // 2)
+        write(log, 0, BLOCK_EVENTS // 2)
         append(log, "chat:b", *map(said, range(others)))
-        write(log, SLICE_EVENTS // 2, SLICE_EVENTS // 2 + SEGMENT)
+        write(log, BLOCK_EVENTS // 2, BLOCK_EVENTS // 2 + SEGMENT)
         with log.database.reading() as connection:
             first = log._sealer.next_slice(connection)
         assert first is not None

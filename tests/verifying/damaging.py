@@ -49,7 +49,7 @@ def rows_of(place: str, stream: str) -> str:
     """Return the condition that finds the rows of a stream's events."""
     if place.startswith("postgresql"):
         [(lane, key)] = sql(place, "SELECT slice, key FROM stream WHERE id = ?", stream)
-        return f"slice = {lane} AND stream = {key}"
+        return f"slice = {lane} AND stream_key = {key}"
     [(key,)] = sql(place, "SELECT key FROM stream WHERE id = ?", stream)
     return f"stream = {key}"
 

@@ -19,9 +19,14 @@ from tests.verifying.damaging import bytes_of_log, sql, told, verified
 
 READ_VERSION = {True: "SELECT value FROM refold_meta WHERE name = 'schema_version'", False: "PRAGMA user_version"}
 MAKE_OLD = {
-    True: "UPDATE refold_meta SET value = '1' WHERE name = 'schema_version'",
-    False: "PRAGMA user_version = 1",
+    True: (
+        "UPDATE refold_meta SET value = '1' WHERE name = 'schema_version'",
+        "ALTER TABLE event RENAME COLUMN stream_key TO stream",
+        "DROP TABLE block, part",
+    ),
+    False: ("PRAGMA user_version = 1",),
 }
+NEWEST = {True: postgres_schema.SCHEMA_VERSION, False: sqlite_schema.SCHEMA_VERSION}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -32,8 +37,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     append(log, "chat:a", Opened(), root="a")
     append(log, "chat:a", said(1, ("pay 10",)), key="k")
     log.close()
-    sql(place, MAKE_OLD[is_postgres(place)])
+    make_old(place)
     return place
+
+
+def make_old(place: str) -> None:
+    """Give a store the tables of version 1."""
+    for statement in MAKE_OLD[is_postgres(place)]:
+        sql(place, statement)
 
 
 def is_postgres(place: str) -> bool:
@@ -53,7 +64,7 @@ def test_an_older_store_is_brought_forward(place: str) -> None:
     with refold.open(place) as store:
         store.chat("a").add_message("user", "pay 20", idempotency_key="new")
 
-    assert version(place) == 2
+    assert version(place) == NEWEST[is_postgres(place)]
     assert bytes_of_log(place)["event"][: len(before["event"])] == before["event"]
     with refold.open(place) as store, pytest.raises(refold.IdempotencyError):
         store.chat("a").add_message("user", "pay 30", idempotency_key="new")
@@ -79,7 +90,7 @@ def test_an_older_file_that_is_only_read(tmp_path: Path) -> None:
     append(log, "chat:a", Opened(), root="a")
     append(log, "chat:a", said(1), key="k")
     log.close()
-    sql(place, MAKE_OLD[False])
+    make_old(place)
     before = Path(place).read_bytes()
 
     with refold.open(place, read_only=True) as store:
@@ -90,11 +101,12 @@ def test_an_older_file_that_is_only_read(tmp_path: Path) -> None:
 
 
 def test_an_older_log_that_may_not_be_written(pg_url: str) -> None:
-    """On a server that takes no writing, such as a standby, it is read as it is."""
+    """On a server that takes no writing, such as a standby, it is refused: the tables cannot be made there."""
     log_at(pg_url).close()
-    sql(pg_url, MAKE_OLD[True])
+    make_old(pg_url)
 
-    log_at(f"{pg_url}&options=-cdefault_transaction_read_only%3Don").close()
+    with pytest.raises(StorageUnavailableError, match="let their owner run `refold init`"):
+        log_at(f"{pg_url}&options=-cdefault_transaction_read_only%3Don")
 
     assert version(pg_url) == 1
 
@@ -118,8 +130,9 @@ STEP = ("CREATE TABLE added (one int)", "INSERT INTO added VALUES (3)")
 def test_steps_to_a_newer_version(place: str, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them are taken in one transaction, by one process; where one fails, the store is what it was."""
     for module in (postgres_schema, sqlite_schema):
-        monkeypatch.setattr(module, "SCHEMA_VERSION", 3)
-        monkeypatch.setitem(module.STEPS, 3, (*STEP, *(["INSERT INTO nowhere VALUES (1)"] * fails)))
+        newer = NEWEST[module is postgres_schema] + 1
+        monkeypatch.setattr(module, "SCHEMA_VERSION", newer)
+        monkeypatch.setitem(module.STEPS, newer, (*STEP, *(["INSERT INTO nowhere VALUES (1)"] * fails)))
     if fails:
         with pytest.raises(StorageUnavailableError, match="nowhere"):
             refold.open(place)
@@ -131,5 +144,5 @@ def test_steps_to_a_newer_version(place: str, fails: bool, monkeypatch: pytest.M
     refold.open(place).close()
     refold.open(place).close()
 
-    assert version(place) == 3
+    assert version(place) == NEWEST[is_postgres(place)] + 1
     assert sql(place, "SELECT one FROM added") == [(3,)]

@@ -18,15 +18,15 @@ from ....domain.errors import StorageBusyError, StorageUnavailableError
 from ....domain.log.ports import NewEvents, Receipt
 from ..compression import Compression
 from ..records import Request
+from .blocks import Blocks
 from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready, received, rows_of, stream_rows_of
 from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, pause_before, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
-from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
+from .wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Wire, int4
 
 TAG_ATTEMPTS_MAX = 10
 ATTEMPTS_MAX = 6
-TRIP_BYTES_MAX = 4 << 20
 # SQLSTATE division_by_zero: the `look` statement raises it if the slice has another end than remembered.
 STALE = "22012"
 # Also deadlock_detected and serialization_failure.
@@ -78,7 +78,9 @@ class Appender:
         system: System,
         compression: Compression,
         guard: Guard | None = None,
+        blocks: Blocks | None = None,
     ) -> None:
+        self._blocks = blocks
         self._database = database
         self._prefix = prefix
         self._system = system
@@ -100,7 +102,7 @@ class Appender:
         # Another thread may have been changing it. And ids that continue the parent's would be given out twice.
         self._memory = Memory()
         self._ids = EventIds()
-        self._inquiry = Inquiry(self._memory, self._prefix, self._lock, self._guard)
+        self._inquiry = Inquiry(self._memory, self._prefix, self._lock, self._guard, self._blocks)
         # The connection that the memory was read on: another connection may lead to another copy of the database.
         self._wire: Wire | None = None
 
@@ -361,19 +363,7 @@ class Appender:
         if plan.size < TRIP_BYTES_MAX:
             wire.dispatch(*plan.calls(self._prefix), COMMIT)
             return
-        trip: list[Call] = []
-        size = 0
-        for call in plan.calls(self._prefix):
-            size += call.size
-            if size > TRIP_BYTES_MAX:
-                wire.finish(*trip)
-                trip, size = [], call.size
-            if size > TRIP_BYTES_MAX:
-                wire.run_apart(call)
-                size = 0
-            else:
-                trip.append(call)
-        wire.dispatch(*trip, COMMIT)
+        wire.dispatch_all(chain(plan.calls(self._prefix), (COMMIT,)))
 
     def _orders(self, requests: Sequence[Request], interrupted: Interrupted | None) -> list[Order]:
         counts = [sum(len(part.drafts) for part in request.parts) for request in requests]

@@ -15,10 +15,13 @@ from ....domain.errors import DamagedError
 from ..acknowledged import Witness
 from ..records import Known, Part, Placed
 from ..row_faults import digest_of_row, whole
+from .blocks import BLOCKS_SINCE, STREAM_END, Blocks, digest_of
 from .planning import Found, Memory, Order, SliceEnd, StreamTip
 from .wire import BEGIN, Call, Rows, Wire, int4, int8
 
 INT_MAX = (1 << 31) - 1
+# A day, in microseconds.
+CLOCK_SET_BACK_MAX = 24 * 60 * 60 * 1_000_000
 
 
 class StreamMovedError(Exception):
@@ -83,19 +86,31 @@ class _Statements(NamedTuple):
     recorded: str = "SELECT version, position, recorded_at, digest FROM {p}event WHERE slice = $1 AND event_id = $2"
 
 
+_KEY = "(SELECT key FROM stream WHERE id = $2 AND slice = $1)"
+# In Refold's own log an event may be in a block.
+_OWN = _Statements()._replace(
+    stream_end=f"SELECT s.slice, s.key, {STREAM_END.format(streams='stream')} WHERE s.id = $2",
+    digest=f"SELECT {digest_of(_KEY, '$3')}",
+)
+
+
 class Inquiry:
     """
     Runs the queries for one log and puts the results about slices and streams into `memory`. `lock` is the statement
     that locks a slice.
 
-    With a `guard` it also checks slices whose end is not remembered: they must still hold the acknowledged events.
+    With a `guard` it also checks slices whose end is not remembered: they must still hold the acknowledged events. With
+    `blocks` the log is Refold's own, and events may be in blocks.
     """
 
-    def __init__(self, memory: Memory, prefix: str, lock: str, guard: Guard | None = None) -> None:
+    def __init__(
+        self, memory: Memory, prefix: str, lock: str, guard: Guard | None = None, blocks: Blocks | None = None
+    ) -> None:
         self._memory = memory
         self._lock = lock
         self._guard = guard
-        self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
+        self._blocks = blocks
+        self._sql = _Statements(*[one.format(p=prefix) for one in (_OWN if blocks else _Statements())])
 
     def run(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> Found:
         """
@@ -226,6 +241,9 @@ class Inquiry:
             if look_for_ids:
                 for one in range(event_id, event_id + len(part.drafts)):
                     yield self._about_id(one, number, found)
+                if self._blocks:
+                    # Asked after the rows: an event that was sealed between the two questions is found.
+                    yield self._about_blocks(self._blocks, part.stream, event_id, number, found)
             event_id += len(part.drafts)
 
     def _about_part(self, part: Part, number: int, found: Found) -> Iterator[_Question]:
@@ -256,6 +274,16 @@ class Inquiry:
                 found.recorded[event_id] = Placed(version, number, position, recorded_at, digest)
 
         return _Question(Call(self._sql.recorded, (int4(number), event_id.to_bytes(16, "big"))), take)
+
+    def _about_blocks(self, blocks: Blocks, stream: str, event_id: int, number: int, found: Found) -> _Question:
+        def take(rows: Rows) -> None:
+            for block in rows:
+                for one, (_, _, version, position, recorded_at, *_, digest) in blocks.ids(block):
+                    found.recorded[one] = Placed(version, number, position, recorded_at, digest)
+
+        # An id begins with the time in milliseconds at which it was drawn; a clock may have been set back since.
+        since = max(0, (event_id >> 80) * 1000 - CLOCK_SET_BACK_MAX)
+        return _Question(Call(BLOCKS_SINCE, (int4(number), stream.encode(), int8(since))), take)
 
 
 def _requires_row(number: int) -> Callable[[Rows], None]:

@@ -21,46 +21,22 @@ from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Witness, is_small
 from ..background import WaitingSnapshots
 from ..codec import CODEC, Codec
-from ..compression import DICTIONARY_EVENTS, Compression
+from ..compression import DICTIONARY_EVENTS
 from ..group_commit import GroupCommitter, Ticket
-from ..large_texts import damage_of
 from ..records import ANY, Draft, Part, Request, draft_of, drafts_of, receipts_of
-from ..row_faults import RETIRED, empty_key, nameless_type
+from ..row_faults import RETIRED
 from .append import Appender, Begun, Interrupted
+from .blocks import Blocks, OvertakenError, Sealer
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
 from .ends import Ends
 from .page import Pager
 from .planning import Answer
 from .read import VERSION_MAX, PostgresPartition, Reader
-from .schema import distribute, prepare_schema
-from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire, int4, int8
+from .schema import WAIT_BRIEFLY, distribute, prepare_schema
+from .verify import damaged_rows, damaged_texts, doubtful_streams, key_rows, stream_ids
+from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire, int4
 
-PAGE_ROWS = 256
-STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
-LAST = "\U0010ffff"
-ROWS_TOLD = 100
-NAMELESS = f"""
-    SELECT s.id, e.slice, e.stream, e.version, e.tag
-    FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag
-    LEFT JOIN stream AS s ON s.slice = e.slice AND s.key = e.stream
-    WHERE t.key IS NULL ORDER BY e.slice, e.position LIMIT {ROWS_TOLD}
-"""
-# Versions have no holes, so the last version implies all others.
-KEYS = f"""
-    SELECT id, slice, stream, key, first_version, last_version, head FROM (
-        SELECT s.id, i.slice, i.stream, i.key, i.first_version, i.last_version,
-            coalesce((SELECT max(e.version) FROM event AS e WHERE e.slice = i.slice AND e.stream = i.stream), 0) AS head
-        FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream) AS keyed
-    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
-"""
-TEXTS = f"SELECT slice, key, hash, data FROM blob WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT {PAGE_ROWS}"
-
-KEY_ROWS = """
-    SELECT i.slice, i.stream, i.key, s.id, i.first_version, i.last_version
-    FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream
-    WHERE (i.slice, i.stream, i.key) > ($1, $2, $3) ORDER BY i.slice, i.stream, i.key LIMIT 10000
-"""
 # The table is made with the first snapshot: a schema without it is whole.
 MAKE_SNAPSHOTS = """
     CREATE TABLE IF NOT EXISTS snapshot (
@@ -77,48 +53,7 @@ WITH_SNAPSHOT = "SELECT s.id FROM snapshot AS p JOIN stream AS s ON s.slice = p.
 # A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
 RETIRE = f"ALTER TABLE event ADD CONSTRAINT {RETIRED} CHECK (false) NOT VALID"
 REOPEN = f"ALTER TABLE event DROP CONSTRAINT IF EXISTS {RETIRED}"
-# Whoever waits for the lock on a table makes all others wait.
-WAIT_BRIEFLY = Call("SET LOCAL lock_timeout = '5s'")
 T = TypeVar("T")
-
-
-def stream_ids(database: PostgresDatabase, prefix: str, limit: int | None) -> list[str]:
-    """Return the ids of the streams that begin with `prefix`, in order; at most `limit`."""
-    found: list[str] = []
-    end = (prefix + LAST).encode()
-    while rows := database.ask(Call(STREAMS, ((found[-1] if found else "").encode(), prefix.encode(), end)))[0]:
-        found += [row[0] for row in rows]
-        if limit is not None and len(found) >= limit:
-            break
-    return found[:limit]
-
-
-def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
-    """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""
-    for stream, number, key, *rest in database.ask(Call(NAMELESS))[0]:
-        yield nameless_type(stream or f"stream {number}.{key}", *rest)
-    for stream, number, key, *rest in database.ask(Call(KEYS))[0]:
-        yield empty_key(stream or f"stream {number}.{key}", *rest)
-
-
-def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:
-    """Yield the row of every idempotency key."""
-    place = (-1, 0, "")
-    while rows := database.ask(Call(KEY_ROWS, (int4(place[0]), int4(place[1]), place[2].encode())))[0]:
-        for number, stream, key, name, first, last in rows:
-            yield KeyRow(name or f"stream {number}.{stream}", key, first, last)
-            place = (number, stream, key)
-
-
-def damaged_texts(database: PostgresDatabase, compression: Compression) -> Iterator[DamagedError]:
-    """Yield an error for each large text that does not match its hash."""
-    place = (-1, 0)
-    while rows := database.ask(Call(TEXTS, (int4(place[0]), int8(place[1]))))[0]:
-        for number, key, digest, data in rows:
-            damage = damage_of(compression, data, digest, f"blob {number}.{key}")
-            if damage is not None:
-                yield damage
-        place = (rows[-1][0], rows[-1][1])
 
 
 Batch = Sequence[NewEvents]
@@ -151,10 +86,12 @@ class PostgresLog:
         self._dictionaries = Dictionaries(self.database, "")
         self._compression = self._dictionaries.compression
         self._acknowledged = Acknowledged()
-        self._appender = Appender(self.database, "", system, self._compression, self)
-        self._reader = Reader(self.database, "", codec, self._compression, self._went_back)
+        self._blocks = Blocks(self._compression)
+        self._appender = Appender(self.database, "", system, self._compression, self, self._blocks)
+        self._reader = Reader(self.database, codec, self._compression, self._went_back)
         self._ends = Ends(self.database)
-        self._pager = Pager(self.database, self._ends)
+        self._pager = Pager(self.database, self._ends, self._blocks)
+        self._sealer = Sealer(self.database, self._compression, self._reader.check_rows)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self.news = News()
         self._snapshots = _Snapshots(self.database)
@@ -314,6 +251,30 @@ class PostgresLog:
         """Take events again after `retire`."""
         self.database.ask(BEGIN, WAIT_BRIEFLY, Call(REOPEN), COMMIT)
 
+    def sealing(self) -> Iterator[int]:
+        """
+        Pack old events into blocks, which take less room, step by step; yield how many events each step packed.
+
+        Others may write and read meanwhile, and any number of processes may do the same. Whoever goes no further leaves
+        the rest for the next time.
+
+        Raises:
+            DamagedError: events cannot be read. Those of the other slices are packed before it is raised.
+        """
+        sealed, damage = self._sealer.sealed(), list[DamagedError]()
+        for number, end in self._pager.ends().items():
+            after = sealed.get(number, 0)
+            try:
+                while (until := self._sealer.seal(number, after, end)) > after:
+                    yield until - after
+                    after = until
+            except OvertakenError:
+                continue
+            except DamagedError as error:
+                damage.append(error)
+        if damage:
+            raise damage[0]
+
     # When the log went back
 
     def witness(self, number: int) -> Witness | None:
@@ -367,7 +328,7 @@ class PostgresLog:
         """Do nothing: every key begins with the slice."""
 
     def partition(self, partition: Partition) -> PostgresPartition:
-        return PostgresPartition(Pager(self.database, self._ends, partition), self._reader)
+        return PostgresPartition(Pager(self.database, self._ends, self._blocks, partition), self._reader)
 
     def head(self, stream: str) -> int:
         return self._reader.last_version(stream)
@@ -400,7 +361,7 @@ class PostgresLog:
         return damaged_rows(self.database)
 
     def doubtful_streams(self) -> Iterable[str]:
-        return ()
+        return doubtful_streams(self.database, self._blocks, self._sealer.sealed())
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
         return key_rows(self.database)

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from ....domain.errors import DamagedError
 from ....domain.positions import Moment, Partition
 from ..row_faults import opening
+from .blocks import ROWS_OF_POSITIONS, Blocks
 from .connection import PostgresDatabase
 from .ends import Ends
-from .stored_events import COLUMNS, Row
+from .stored_events import Row
 from .wire import Call, int4, int8
 
 CHUNK_MIN = 16
@@ -47,12 +48,12 @@ class _Lane:
 class Pager:
     """Fetches pages of one log, or of a partition of it."""
 
-    def __init__(self, database: PostgresDatabase, ends: Ends, partition: Partition | None = None) -> None:
+    def __init__(
+        self, database: PostgresDatabase, ends: Ends, blocks: Blocks, partition: Partition | None = None
+    ) -> None:
         self._database = database
         self._ends = ends
-        self._rows = (
-            f"SELECT {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
-        )
+        self._blocks = blocks
         self._partition = partition
 
     def ends(self) -> Mapping[int, int]:
@@ -136,7 +137,9 @@ class Pager:
             some = lanes[start : start + LANES_MAX]
             calls = [self._call(lane, wanted) for lane in some]
             answers = self._database.ask(*calls)
-            for lane, rows in zip(some, answers, strict=True):
+            for lane, found in zip(some, answers, strict=True):
+                # An opened block may have more than was asked for: it is not opened again in this page.
+                rows = self._blocks.rows_of_positions(found, lane.taken, lane.end)
                 self._check(lane, rows, min(lane.end, lane.taken + min(lane.chunk, wanted)))
                 lane.rows.extend(rows)
                 lane.chunk *= 2
@@ -147,22 +150,22 @@ class Pager:
             if row[3] != last + 1:
                 break
             last += 1
-        if last != until:
+        if last < until or last != lane.taken + len(rows):
             self._ends.forget()
             raise DamagedError(f"position {lane.number}.{last + 1}", "there is no event at it")
 
     def _call(self, lane: _Lane, wanted: int) -> Call:
         until = min(lane.end, lane.taken + min(lane.chunk, wanted))
-        return Call(self._rows, (int4(lane.number), int8(lane.taken), int8(until)))
+        return Call(ROWS_OF_POSITIONS, (int4(lane.number), int8(lane.taken), int8(until)))
 
 
 def _merge(lanes: list[_Lane], rows: list[Row], limit: int) -> None:
     """Take rows in order of time until the page is full, or a lane must be filled again to know its next row."""
     if len(lanes) == 1:
         (lane,) = lanes
-        lane.taken += len(lane.rows)
-        rows.extend(lane.rows)
-        lane.rows.clear()
+        count = min(len(lane.rows), limit - len(rows))
+        lane.taken += count
+        rows.extend(lane.rows.popleft() for _ in range(count))
         return
     heap = [(lane.rows[0][4], lane.number, lane) for lane in lanes]
     heapq.heapify(heap)

@@ -9,9 +9,11 @@ The log as a whole is read page by page; `page.py` says which rows are in a page
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from operator import itemgetter
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_DIGEST, Event, RecordedEvent
@@ -22,9 +24,10 @@ from ..compression import Compression
 from ..large_texts import text_of
 from ..records import Batch, batches
 from ..row_faults import digest_of_row, opening
+from .blocks import HEAD, PART_OF_VERSION, ROWS_OF_STREAM, STREAM_END, Blocks, digest_of
 from .connection import PostgresDatabase
 from .page import Pager
-from .stored_events import COLUMNS, Opener, Origin, Place, Row
+from .stored_events import Opener, Origin, Place, Row
 from .wire import Call, Rows, int4, int8
 
 T = TypeVar("T")
@@ -40,17 +43,25 @@ WentBack = Callable[[str, StreamEnd], Exception]
 
 
 # Positions and times rise with the versions of a stream, so the last version of a moment is found by binary search. A
-# scan from the end would take time for all events since then.
-HALVING = """
+# scan from the end would take time for all events since then. Of a part of a block only the first event is compared: if
+# the result is the last version of a part, the third column has its first one, and the search must go on there.
+HALVING = f"""
     WITH RECURSIVE halves (low, high) AS (
-        SELECT 0, coalesce((SELECT max(version) FROM {p}event WHERE slice = $1 AND stream = $2), 0)
+        SELECT 0, {HEAD}
         UNION ALL
-        SELECT CASE WHEN one.{column} <= $3 THEN one.version ELSE low END,
-            CASE WHEN one.{column} <= $3 THEN high ELSE one.version - 1 END
-        FROM halves JOIN {p}event one ON one.slice = $1 AND one.stream = $2 AND one.version = (low + high + 1) / 2
+        SELECT CASE WHEN one.is_in THEN one.last ELSE low END, CASE WHEN one.is_in THEN high ELSE one.first - 1 END
+        FROM halves CROSS JOIN LATERAL (
+            SELECT version AS first, version AS last, {{column}} <= $3 AS is_in FROM event
+            WHERE slice = $1 AND stream_key = $2 AND version = (low + high + 1) / 2
+            UNION ALL
+            SELECT p.first_version, p.last_version, p.{{column}} <= $3 FROM part AS p
+            WHERE p.slice = $1 AND {PART_OF_VERSION.format(stream="$2", version="((low + high + 1) / 2)")}
+        ) AS one
         WHERE low < high
     )
-    SELECT low, high FROM halves ORDER BY high - low LIMIT 1
+    SELECT low, high, (SELECT p.first_version FROM part AS p WHERE p.slice = $1 AND p.stream = $2 AND
+        p.last_version = low)
+    FROM halves ORDER BY high - low LIMIT 1
 """
 
 
@@ -73,19 +84,15 @@ def _read_again(read: Callable[Concatenate[Reader, Given], T]) -> Callable[Conca
     return read_again
 
 
-class _Statements(NamedTuple):
-    place: str = "SELECT slice, key FROM {p}stream WHERE id = $1"
-    name: str = "SELECT id FROM {p}stream WHERE slice = $1 AND key = $2"
-    rows: str = (
-        "SELECT {columns} FROM {p}event WHERE slice = $1 AND stream = $2 AND version BETWEEN $3 AND $4 ORDER BY version"
-    )
-    head: str = "SELECT max(version) FROM {p}event WHERE slice = $1 AND stream = $2"
-    end: str = "SELECT version, digest FROM {p}event WHERE slice = $1 AND stream = $2 ORDER BY version DESC LIMIT 1"
-    at_time: str = HALVING.replace("{column}", "recorded_at")
-    at_position: str = HALVING.replace("{column}", "position")
-    under: str = "SELECT first_version, last_version FROM {p}idempotency WHERE slice = $1 AND stream = $2 AND key = $3"
-    digest: str = "SELECT digest FROM {p}event WHERE slice = $1 AND stream = $2 AND version = $3"
-    text: str = "SELECT hash, data FROM {p}blob WHERE slice = $1 AND key = $2"
+PLACE = "SELECT slice, key FROM stream WHERE id = $1"
+NAME = "SELECT id FROM stream WHERE slice = $1 AND key = $2"
+VERSION = f"SELECT {HEAD}"
+END = f"SELECT {STREAM_END.format(streams='(SELECT $1::int AS slice, $2::int AS key)')}"
+AT_TIME = HALVING.replace("{column}", "recorded_at")
+AT_POSITION = HALVING.replace("{column}", "position")
+UNDER = "SELECT first_version, last_version FROM idempotency WHERE slice = $1 AND stream = $2 AND key = $3"
+DIGEST = f"SELECT {digest_of('$2', '$3')}"
+TEXT = "SELECT hash, data FROM blob WHERE slice = $1 AND key = $2"
 
 
 class Reader:
@@ -94,7 +101,6 @@ class Reader:
     def __init__(
         self,
         database: PostgresDatabase,
-        prefix: str,
         codec: Codec,
         compression: Compression,
         went_back: WentBack | None = None,
@@ -103,7 +109,7 @@ class Reader:
         self._compression = compression
         self._opener = Opener(codec, compression, self._texts)
         self._marking_opener = Opener(codec.marking(), compression, self._texts)
-        self._sql = _Statements(*[one.format(p=prefix, columns=COLUMNS) for one in _Statements()])
+        self._blocks = Blocks(compression)
         self._went_back = went_back
         self._places: dict[str, Place] = {}
         self._names: dict[Place, str] = {}
@@ -112,7 +118,7 @@ class Reader:
         """Return the places of those streams that exist."""
         places = {stream: self._places.get(stream) for stream in streams}
         unknown = [stream for stream, place in places.items() if place is None]
-        answers = self._ask([Call(self._sql.place, (stream.encode(),)) for stream in unknown])
+        answers = self._ask([Call(PLACE, (stream.encode(),)) for stream in unknown])
         for stream, rows in zip(unknown, answers, strict=True):
             for row in rows:
                 places[stream] = place = Place(*row)
@@ -133,15 +139,19 @@ class Reader:
     def _last_version(self, stream: str, place: Place, moment: Moment | int | None) -> int:
         where = (int4(place.slice), int4(place.key))
         if moment is None:
-            return int(self._ask([Call(self._sql.head, where)])[0][0][0] or 0)
+            return int(self._ask([Call(VERSION, where)])[0][0][0] or 0)
         if isinstance(moment, int):
-            call = Call(self._sql.at_time, (*where, int8(min(max(moment, 0), NUMBER_MAX))))
+            call = Call(AT_TIME, (*where, int8(min(max(moment, 0), NUMBER_MAX))))
         else:
-            call = Call(self._sql.at_position, (*where, int8(min(moment.head(place.slice), NUMBER_MAX))))
-        low, high = self._ask([call])[0][0]
+            call = Call(AT_POSITION, (*where, int8(min(moment.head(place.slice), NUMBER_MAX))))
+        low, high, first = self._ask([call])[0][0]
         if low < high:
             raise DamagedError(f"event {stream}@{(low + high + 1) // 2}", "it is missing")
-        return int(low)
+        if first is None:
+            return int(low)
+        rows = self._rows([(place, first, low)])[0]
+        bound = int.from_bytes(call.values[2] or b"", "big")
+        return int(first) - 1 + bisect.bisect_right(rows, bound, key=itemgetter(4 if call.sql == AT_TIME else 3))
 
     def end(self, stream: str) -> StreamEnd:
         """Return the last version of a stream and its digest; the place of the stream is read again."""
@@ -149,17 +159,17 @@ class Reader:
         self._places.pop(stream, None)
         with opening(f"stream {stream}"):
             place = self._places_of([stream]).get(stream)
-            rows = self._ask([Call(self._sql.end, (int4(place.slice), int4(place.key)))])[0] if place else []
-        if not rows:
+            rows = self._ask([Call(END, (int4(place.slice), int4(place.key)))])[0] if place else []
+        if not rows or rows[0][0] is None:
             return StreamEnd(0)
         version, digest = rows[0]
         return StreamEnd(version, digest_of_row(f"event {stream}@{version}", digest))
 
     def heads(self, streams: Sequence[str]) -> list[int]:
-        return [end or 0 for end in self._of_places([(one, ()) for one in streams], self._sql.head)]
+        return [end or 0 for end in self._of_places([(one, ()) for one in streams], VERSION)]
 
     def digests(self, wanted: Sequence[tuple[str, int]]) -> list[bytes | None]:
-        return self._of_places([(stream, (int4(version),)) for stream, version in wanted], self._sql.digest)
+        return self._of_places([(stream, (int4(version),)) for stream, version in wanted], DIGEST)
 
     def _of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
         """
@@ -225,7 +235,7 @@ class Reader:
             place = self._places_of([stream]).get(stream)
             if place is None:
                 return []
-            spans = self._ask([Call(self._sql.under, (int4(place.slice), int4(place.key), key.encode()))])[0]
+            spans = self._ask([Call(UNDER, (int4(place.slice), int4(place.key), key.encode()))])[0]
             return self.read_stream(Range(stream, spans[0][0] - 1, spans[0][1])) if spans else []
 
     @_read_again
@@ -249,13 +259,30 @@ class Reader:
         places = self._places_of({batch.stream for batch in asked})
         there = [one for one in asked if one.stream in places and not one.is_empty and one.after < VERSION_MAX]
         # One event more than asked for: the first one's digest needs the digest before it.
-        rows = [_between(self._sql.rows, places[one.stream], max(1, one.after), one.until) for one in there]
-        fetched = dict(zip(there, self._ask(rows), strict=True))
+        spans = [(places[one.stream], max(1, one.after), one.until) for one in there]
+        fetched = dict(zip(there, self._rows(spans), strict=True))
         found: list[tuple[list[Row], Origin]] = []
         for one in asked:
             lot: list[Row] = fetched.get(one, [])
             found.append((lot, Origin(one.stream, _taken_off(lot, one.stream, one.after))))
         return found
+
+    def _rows(self, spans: Sequence[tuple[Place, int, int]]) -> list[list[Row]]:
+        """Return the rows of streams from a version to another, also of those events that are in blocks."""
+        found = self._ask([_between(ROWS_OF_STREAM, *span) for span in spans])
+        return [
+            self._blocks.rows_of_stream(rows, place.key, first, last)
+            for rows, (place, first, last) in zip(found, spans, strict=True)
+        ]
+
+    def check_rows(self, rows: Sequence[Row]) -> None:
+        """
+        Check rows; those of one stream are consecutive versions.
+
+        Raises:
+            DamagedError: an event was changed, or the one before is missing.
+        """
+        self._opener.check(rows, self._origins(rows))
 
     @_read_again
     def read_page(
@@ -269,10 +296,12 @@ class Reader:
         """
         rows, moment = pager.page(after, limit) if until is None else pager.page_until(until, after, limit)
         with opening("a row of the log"):
-            events = self._open_page(rows, self._marking_opener if undecodable else self._opener)
+            opener = self._marking_opener if undecodable else self._opener
+            events = opener.recorded(rows, self._origins(rows))
         return Page(events, moment)
 
-    def _open_page(self, rows: Sequence[Row], opener: Opener) -> list[RecordedEvent]:
+    def _origins(self, rows: Sequence[Row]) -> dict[Place, Origin]:
+        """Return the origin of each stream that rows belong to; those of one stream must be consecutive versions."""
         ends: dict[tuple[int, int], list[int]] = {}
         for row in rows:
             end = ends.get(row[:2])
@@ -286,15 +315,14 @@ class Reader:
         spans = {Place(*key): (first, last) for key, (first, last) in ends.items()}
         names = self._names_of(spans)
         befores = self._digests_before(spans, names)
-        origins = {place: Origin(names[place], befores[place]) for place in spans}
-        return opener.recorded(rows, origins)
+        return {place: Origin(names[place], befores[place]) for place in spans}
 
     def _digests_before(self, spans: Spans, names: Mapping[Place, str]) -> dict[Place, bytes]:
         digests = {place: NO_DIGEST for place, (first, _) in spans.items() if first <= 1}
         asked = [(place, first - 1) for place, (first, _) in spans.items() if first > 1]
-        calls = [Call(self._sql.digest, (int4(place.slice), int4(place.key), int4(last))) for place, last in asked]
+        calls = [Call(DIGEST, (int4(place.slice), int4(place.key), int4(last))) for place, last in asked]
         for (place, version), found in zip(asked, self._ask(calls), strict=True):
-            if not found:
+            if found[0][0] is None:
                 raise DamagedError(f"event {names[place]}@{version}", "it is missing")
             digests[place] = found[0][0]
         return digests
@@ -302,7 +330,7 @@ class Reader:
     def _names_of(self, places: Iterable[Place]) -> dict[Place, str]:
         known = {place: self._names.get(place, "") for place in places}
         unknown = [place for place, name in known.items() if not name]
-        answers = self._ask([Call(self._sql.name, (int4(place.slice), int4(place.key))) for place in unknown])
+        answers = self._ask([Call(NAME, (int4(place.slice), int4(place.key))) for place in unknown])
         for place, found in zip(unknown, answers, strict=True):
             if not found:
                 raise DamagedError(f"stream {place.slice}.{place.key}", "its row is missing, and events belong to it")
@@ -312,7 +340,7 @@ class Reader:
 
     def _texts(self, wanted: set[tuple[int, int]]) -> Mapping[int, Mapping[int, str]]:
         asked = sorted(wanted)
-        answers = self._ask([Call(self._sql.text, (int4(number), int8(key))) for number, key in asked])
+        answers = self._ask([Call(TEXT, (int4(number), int8(key))) for number, key in asked])
         texts: dict[int, dict[int, str]] = {number: {} for number, _ in asked}
         for (number, key), found in zip(asked, answers, strict=True):
             what = f"blob {number}.{key}"

@@ -27,15 +27,26 @@ NOT_YET = " WHERE NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid =
 
 # 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
 # are those of version 1.
-SCHEMA_VERSION = 2
-# The statements that bring tables to a version from the one before it.
-STEPS: dict[int, Sequence[str]] = {2: ()}
+# 3: old events may be in blocks.
+SCHEMA_VERSION = 3
 LOCKED_VERSION = Call("SELECT value FROM refold_meta WHERE name = 'schema_version' FOR UPDATE")
+# Whoever waits for the lock on a table makes all others wait.
+WAIT_BRIEFLY = Call("SET LOCAL lock_timeout = '5s'")
 CREATE_ATTEMPTS_MAX = 5
 # SQLSTATEs for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
 TAKEN = ("42P07", "42710", "23505")
-# A process that may not write here, or reads a standby, does not write fingerprints either.
+# Whoever may make no tables, or reads a standby.
 MAY_NOT_WRITE = ("25006", "42501")
+
+
+def _statements(name: str) -> list[str]:
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    return [part.strip() for part in "\n".join(lines).split(";") if part.strip()]
+
+
+# The statements that bring tables to a version from the one before it.
+STEPS: dict[int, Sequence[str]] = {2: (), 3: _statements("blocks.sql")}
 
 
 def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
@@ -46,7 +57,7 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
 
     Raises:
         StorageUnavailableError: there is no log and `create` is false, it is from a newer Refold, or tables of another
-            program have its names.
+            program have its names; or it is from an older one, and this user may not make tables.
     """
     taken = ""
     for _ in range(CREATE_ATTEMPTS_MAX):
@@ -55,7 +66,7 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
             if version > SCHEMA_VERSION:
                 raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
             if version < SCHEMA_VERSION:
-                _bring_forward(wire)
+                _bring_forward(wire, where, is_distributed=is_distributed)
             return is_distributed
         if not create:
             raise StorageUnavailableError(f"there is no log in {where}: check the name, or import into it")
@@ -73,10 +84,11 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
 
 
 def schema_statements(prefix: str = "") -> list[str]:
-    """Return the statements that create a log's tables, each name with `prefix`."""
-    text = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
-    return [part.strip().format(p=prefix) for part in "\n".join(lines).split(";") if part.strip()]
+    """
+    Return the statements that create a log's tables, each name with `prefix`; only Refold's own has none, and blocks.
+    """
+    names = ["schema.sql"] if prefix else ["schema.sql", "blocks.sql"]
+    return [statement.format(p=prefix) for name in names for statement in _statements(name)]
 
 
 def _creation() -> list[Call]:
@@ -89,17 +101,21 @@ def _creation() -> list[Call]:
     return [Call(statement) for statement in statements]
 
 
-def _bring_forward(wire: Wire) -> None:
+def _bring_forward(wire: Wire, where: str, *, is_distributed: bool) -> None:
     """Take all steps from the present version in one transaction; another process may come first."""
     try:
-        ((version,),) = wire.run(BEGIN, LOCKED_VERSION)[1]
+        ((version,),) = wire.run(BEGIN, WAIT_BRIEFLY, LOCKED_VERSION)[2]
         steps = [Call(step) for number in range(int(version) + 1, SCHEMA_VERSION + 1) for step in STEPS[number]]
         reached = f"UPDATE refold_meta SET value = '{max(int(version), SCHEMA_VERSION)}' WHERE name = 'schema_version'"
-        wire.run(*steps, Call(reached), COMMIT)
+        cluster = [SEQUENTIAL, *_distribution()] if is_distributed else []
+        wire.run(*cluster[:1], *steps, *cluster[1:], Call(reached), COMMIT)
     except psycopg.Error as error:
         if error.sqlstate not in MAY_NOT_WRITE:
             raise
         wire.settle()
+        raise StorageUnavailableError(
+            f"the tables of {where} are those of an older Refold: let their owner run `refold init` on it once"
+        ) from error
 
 
 def _version(wire: Wire) -> tuple[int | None, bool]:

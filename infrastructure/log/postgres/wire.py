@@ -10,7 +10,7 @@ and come back in PostgreSQL's binary form.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from struct import Struct
 from time import monotonic
@@ -29,6 +29,8 @@ from ....domain.concurrency.locks import keep_for_ever, renew_in_child
 PATIENCE_SECONDS = 30.0
 CANCEL_SECONDS = 5.0
 PREPARED_MAX = 200
+# A trip with more bytes of values is divided.
+TRIP_BYTES_MAX = 4 << 20
 FINE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 Rows = list[tuple[Any, ...]]
 int4 = Struct("!i").pack
@@ -127,6 +129,22 @@ class Wire:
         except BaseException:
             self.close()
             raise
+
+    def dispatch_all(self, calls: Iterable[Call]) -> None:
+        """Send statements like `dispatch`; if they have many bytes, the first in trips that are finished before."""
+        trip: list[Call] = []
+        size = 0
+        for call in calls:
+            size += call.size
+            if size > TRIP_BYTES_MAX:
+                self.finish(*trip)
+                trip, size = [], call.size
+            if size > TRIP_BYTES_MAX:
+                self.run_apart(call)
+                size = 0
+            else:
+                trip.append(call)
+        self.dispatch(*trip)
 
     def conclude(self) -> None:
         """Wait for the end of a trip whose rows are not needed."""

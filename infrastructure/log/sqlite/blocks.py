@@ -26,24 +26,29 @@ import msgspec
 from ....domain.errors import DamagedError, RefoldError
 from ....domain.log.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
 from ....domain.positions import Position
+from ..block_body import (
+    BLOCK_EVENTS,
+    DIGEST_BYTES,
+    block_checksum,
+    bounded,
+    packed,
+    require_one_size,
+    runs,
+)
 from ..codec import Codec, decode_meta
-from ..compression import Compression, expanded_size, has_references, mark_references
+from ..compression import Compression, has_references, mark_references
 from ..large_texts import resolve_references, text_of
 from ..row_faults import VALUE_FAULTS, CheckedBefore, require_digests, unreadable
 
 ONE_SEQUENCE = -1
-DIGEST_BYTES = 32
 ALL = slice(None)
 BLOCKS_KEPT = 4
 # In a block of short parts the other events are likely to be wanted soon. If less than this share of a long part is
 # wanted, the rest of it is not decoded.
 SMALL_SHARE = 4
 SEGMENT = 512
-SLICE_EVENTS = 64
-BLOCK_BYTES_MAX = 1 << 20
 # In a single SELECT of both, SQLite would scan every row for them.
 FIRST_AND_LAST = "SELECT (SELECT min(position) FROM event), (SELECT max(position) FROM event)"
-_ENCODER = msgspec.msgpack.Encoder()
 Row = tuple[int, int, int, int, bytes | None, bytes, bytes]
 Span = tuple[int, tuple[int, int, int, int, int]]
 
@@ -118,9 +123,9 @@ class Sealer:
         rows: list[Row] = connection.execute(
             "SELECT position, stream, version, recorded_at, meta, payload, digest FROM event"
             " WHERE position BETWEEN ? AND ? ORDER BY stream, version LIMIT ?",
-            (segment * SEGMENT + 1, (segment + 1) * SEGMENT, SLICE_EVENTS),
+            (segment * SEGMENT + 1, (segment + 1) * SEGMENT, BLOCK_EVENTS),
         ).fetchall()
-        rows = _bounded(rows)
+        rows = [*bounded(rows, lambda row: (row[5], row[4]))]
         names = {key: _name(connection, key) for key in {row[1] for row in rows}}
         # Damage must not be sealed: under the checksum of the block it would look sound.
         self._reader.check_rows(connection, [(row[1], names[row[1]], (*row[2:3], row[0], *row[3:])) for row in rows])
@@ -145,7 +150,7 @@ class Sealer:
             "INSERT INTO block (segment, checksum, digests, body) VALUES (?, ?, ?, ?)",
             (
                 sealed.segment,
-                block_checksum(sealed.segment, sealed.digests, sealed.body),
+                block_checksum(sealed.segment.to_bytes(8, "big"), sealed.digests, sealed.body),
                 sealed.digests,
                 sealed.body,
             ),
@@ -165,8 +170,8 @@ class Sealer:
             metas=[_checked_meta(row[4]) for row in rows],
             payloads=[msgspec.Raw(self._payload(names[row[1]], row)) for row in rows],
         )
-        packed = self._compression.shrink_block(_ENCODER.encode(body))
-        return mark_references(packed) if any(has_references(row[5]) for row in rows) else packed
+        stored = packed(self._compression, body)
+        return mark_references(stored) if any(has_references(row[5]) for row in rows) else stored
 
     def _payload(self, stream: str, row: Row) -> bytes:
         return self._compression.expand(row[5], f"event {stream}@{row[2]}")
@@ -178,38 +183,20 @@ def _checked_meta(stored: bytes | None) -> msgspec.Raw | None:
     return None if stored is None else msgspec.Raw(stored)
 
 
-def _bounded(rows: list[Row]) -> list[Row]:
-    """Return as many of the first rows as fit into BLOCK_BYTES_MAX, but at least one."""
-    size = 0
-    for count, row in enumerate(rows):
-        size += expanded_size(row[5]) + len(row[4] or b"")
-        if count and size > BLOCK_BYTES_MAX:
-            return rows[:count]
-    return rows
-
-
 def _spans(rows: list[Row]) -> list[Span]:
     """
     Return, for each run of consecutive versions of one stream, its start among the rows, and its stream, last and first
     version, first time and first position.
     """
     spans: list[Span] = []
-    for index, (position, stream, version, recorded_at, *_) in enumerate(rows):
-        if spans and spans[-1][1][:2] == (stream, version - 1):
-            start, (_, _, *first) = spans[-1]
-            spans[-1] = (start, (stream, version, first[0], first[1], first[2]))
-        else:
-            spans.append((index, (stream, version, version, recorded_at, position)))
+    for start, end in runs([row[1:3] for row in rows]):
+        position, stream, version, recorded_at, *_ = rows[start]
+        spans.append((start, (stream, rows[end - 1][2], version, recorded_at, position)))
     return spans
 
 
 def _name(connection: sqlite3.Connection, key: int) -> str:
     return str(connection.execute("SELECT id FROM stream WHERE key = ?", (key,)).fetchone()[0])
-
-
-def block_checksum(segment: int, digests: bytes, body: bytes) -> bytes:
-    """Return the checksum that a block must have: blake2b-256 over its segment, its digests and its body."""
-    return hashlib.blake2b(segment.to_bytes(8, "big") + digests + body, digest_size=32).digest()
 
 
 def checked_body(compression: Compression, block: Block) -> bytes:
@@ -221,7 +208,7 @@ def checked_body(compression: Compression, block: Block) -> bytes:
     """
     first = block.segment * SEGMENT + 1
     what = f"block {block.key} (of positions {first} to {first + SEGMENT - 1})"
-    if block_checksum(block.segment, block.digests, block.body) != block.checksum:
+    if block_checksum(block.segment.to_bytes(8, "big"), block.digests, block.body) != block.checksum:
         raise DamagedError(what, "its bytes do not match its checksum")
     return compression.expand(block.body, what)
 
@@ -375,9 +362,8 @@ class BlockReader:
 
 
 def _of_one_size(block: Block, opened: _Opened) -> _Opened:
-    sizes = {len(opened.positions), len(opened.times), len(opened.metas), len(opened.events)}
-    if sizes | {sum(part.size for part in opened.parts)} != {len(block.digests) // DIGEST_BYTES}:
-        raise DamagedError(f"block {block.key}", "its columns are of different lengths")
+    columns = (opened.positions, opened.times, opened.metas, opened.events)
+    require_one_size(f"block {block.key}", block.digests, opened.parts, *columns)
     return opened
 
 

@@ -16,16 +16,15 @@ from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_DIGEST, NO_META, Event, Meta, RecordedEvent, chain_digest
 from ....domain.log.ports import Page, Range
 from ....domain.positions import Moment, Partition, Position
+from ..block_body import BLOCK_EVENTS, DIGEST_BYTES
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
 from ..records import Batch, batches
 from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
 from .blocks import (
     ALL,
-    DIGEST_BYTES,
     ONE_SEQUENCE,
     SEGMENT,
-    SLICE_EVENTS,
     Block,
     BlockPart,
     BlockReader,
@@ -43,7 +42,7 @@ PARTS_OF_STREAM = (
     # LEFT JOIN: a part whose block is missing is reported, not left out.
     " FROM part LEFT JOIN block ON block.key = part.block"
     # No part is longer than a block, so later parts of the stream need not be read.
-    f" WHERE stream = ? AND last_version BETWEEN ? AND ? + {SLICE_EVENTS} AND first_version <= ?"
+    f" WHERE stream = ? AND last_version BETWEEN ? AND ? + {BLOCK_EVENTS} AND first_version <= ?"
     " ORDER BY last_version"
 )
 ROWS_OF_STREAM = (

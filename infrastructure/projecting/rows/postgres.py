@@ -27,11 +27,11 @@ from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
-from ...log.postgres.append import TRIP_BYTES_MAX
+from ...log.postgres.blocks import digest_of
 from ...log.postgres.connection import first_line
 from ...log.postgres.log import MAKE_SNAPSHOTS, PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
-from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
+from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
 from ..store import Checkpoint, Save, Values, candidates_max, columns_of, in_lots
 from .checkpoints import (
@@ -82,7 +82,7 @@ VIEWS = (
     "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname ~ '^view_'"
     " AND relnamespace = current_schema()::regnamespace"
 )
-DIGEST = "SELECT digest FROM event WHERE slice = $1 AND position = $2"
+DIGEST = f"SELECT {digest_of('(SELECT key FROM stream WHERE slice = $1 AND id = $2)', '$3')}"
 ADD_NOTE = "INSERT INTO note VALUES (0, $1, $2) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $3 WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
 DELETE_NOTE = "DELETE FROM note WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
@@ -392,7 +392,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
 def _has_all(transaction: Transaction, events: Sequence[RecordedEvent]) -> bool:
     """Return whether the log still has these events."""
-    digests = (Statement(DIGEST, (int4(one.position.slice), one.position.number)) for one in events)
+    digests = (Statement(DIGEST, (int4(one.position.slice), one.stream, int4(one.version))) for one in events)
     there = [[*map(tuple, rows)] for rows in transaction.ask(*digests)]
     return there == [[(one.digest,)] for one in events]
 

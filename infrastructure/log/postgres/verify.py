@@ -1,0 +1,96 @@
+"""The rows of a log on PostgreSQL beside its events: names of streams, keys, large texts, and parts of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ....domain.errors import DamagedError
+from ....domain.log.ports import KeyRow
+from ..compression import Compression
+from ..large_texts import damage_of
+from ..row_faults import empty_key, nameless_type
+from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks
+from .connection import PostgresDatabase
+from .read import NAME
+from .wire import Call, int4, int8
+
+PAGE_ROWS = 256
+STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
+LAST = "\U0010ffff"
+ROWS_TOLD = 100
+NAMELESS = f"""
+    SELECT s.id, e.slice, e.stream_key, e.version, e.tag
+    FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag
+    LEFT JOIN stream AS s ON s.slice = e.slice AND s.key = e.stream_key
+    WHERE t.key IS NULL ORDER BY e.slice, e.position LIMIT {ROWS_TOLD}
+"""
+# Versions have no holes, so the last version implies all others.
+KEYS = f"""
+    SELECT id, slice, stream, key, first_version, last_version, head FROM (
+        SELECT s.id, i.slice, i.stream, i.key, i.first_version, i.last_version,
+            coalesce(
+                (SELECT max(e.version) FROM event AS e WHERE e.slice = i.slice AND e.stream_key = i.stream),
+                (SELECT max(p.last_version) FROM part AS p WHERE p.slice = i.slice AND p.stream = i.stream), 0) AS head
+        FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream) AS keyed
+    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
+"""
+TEXTS = f"SELECT slice, key, hash, data FROM blob WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT {PAGE_ROWS}"
+
+KEY_ROWS = """
+    SELECT i.slice, i.stream, i.key, s.id, i.first_version, i.last_version
+    FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream
+    WHERE (i.slice, i.stream, i.key) > ($1, $2, $3) ORDER BY i.slice, i.stream, i.key LIMIT 10000
+"""
+
+
+def stream_ids(database: PostgresDatabase, prefix: str, limit: int | None) -> list[str]:
+    """Return the ids of the streams that begin with `prefix`, in order; at most `limit`."""
+    found: list[str] = []
+    end = (prefix + LAST).encode()
+    while rows := database.ask(Call(STREAMS, ((found[-1] if found else "").encode(), prefix.encode(), end)))[0]:
+        found += [row[0] for row in rows]
+        if limit is not None and len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
+    """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""
+    for stream, number, key, *rest in database.ask(Call(NAMELESS))[0]:
+        yield nameless_type(stream or f"stream {number}.{key}", *rest)
+    for stream, number, key, *rest in database.ask(Call(KEYS))[0]:
+        yield empty_key(stream or f"stream {number}.{key}", *rest)
+
+
+def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:
+    """Yield the row of every idempotency key."""
+    place = (-1, 0, "")
+    while rows := database.ask(Call(KEY_ROWS, (int4(place[0]), int4(place[1]), place[2].encode())))[0]:
+        for number, stream, key, name, first, last in rows:
+            yield KeyRow(name or f"stream {number}.{stream}", key, first, last)
+            place = (number, stream, key)
+
+
+def damaged_texts(database: PostgresDatabase, compression: Compression) -> Iterator[DamagedError]:
+    """Yield an error for each large text that does not match its hash."""
+    place = (-1, 0)
+    while rows := database.ask(Call(TEXTS, (int4(place[0]), int8(place[1]))))[0]:
+        for number, key, digest, data in rows:
+            damage = damage_of(compression, data, digest, f"blob {number}.{key}")
+            if damage is not None:
+                yield damage
+        place = (rows[-1][0], rows[-1][1])
+
+
+def doubtful_streams(database: PostgresDatabase, blocks: Blocks, slices: Iterable[int]) -> set[str]:
+    """Return the streams whose parts are not where the blocks have their events."""
+    found: set[tuple[int, int]] = set()
+    for number in slices:
+        parts = {tuple(row) for row in database.ask(Call(PARTS_OF_SLICE, (int4(number),)))[0]}
+        place = (0, 0)
+        while rows := database.ask(Call(BLOCKS_OF_SLICE, (int4(number), int8(place[0]), int4(place[1]))))[0]:
+            parts ^= {part for block in rows for part in blocks.parts(block)}
+            place = (rows[-1][3], rows[-1][2])
+        found |= {(number, part[2]) for part in parts}
+    names = [database.ask(Call(NAME, (int4(number), int4(key))))[0] for number, key in found]
+    return {rows[0][0] for rows in names if rows}

@@ -295,7 +295,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def recorded_items(self) -> Items:
         """Return the items as they were recorded: frozen Structs, the form that is fastest to read."""
-        return self._state.items
+        # All are read: the caller may look at them when the store is closed, or in an event loop.
+        return self._state.items.read()
 
     def _end_of(self, target: str | int | None, items: Items) -> int:
         if target is None:

@@ -297,6 +297,10 @@ class SnapshotsContract:
         assert again.restore("m7")
         assert sum(map(len, read)) <= 2 * WINDOW_MIN
         assert [item.id for item in again.tail(2)] == ["m399", again.items[-1].id]
+        held = store.chat("c").recorded_items()
+        read.clear()
+        assert [item.id for item in held][:7] == [f"m{number}" for number in range(7)]
+        assert read == []
         assert chat.rebase(lambda one: one.items) == again.items == store.chat("c").items
 
     async def test_a_message_written_in_a_parent(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:

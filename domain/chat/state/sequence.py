@@ -79,6 +79,11 @@ class Items(Sequence[ChatItemEvent]):
         known = [(ordinal, until[ordinal] or getattr(self.item(ordinal), "until", 0)) for ordinal in sorted(until)]
         return [one for one in known if one[1]]
 
+    def read(self) -> Items:
+        """Return these items after reading those that are in the log only; nothing is left to be read later."""
+        iter(self.arena.items)
+        return self
+
     def item(self, ordinal: int) -> ChatItemEvent:
         """Return one item in its present form."""
         grown = self._grown

@@ -234,6 +234,16 @@ def test_a_missing_block(store: Store, table: str) -> None:
         require_damage(log, "position 1|event chat:a@64", ways=["read_all"])
 
 
+def test_events_after_a_missing_block(store: Store) -> None:
+    """The last event of the block is named: its digest is needed for the next one."""
+    log = sealed(store)
+    sql(store, "DELETE FROM part WHERE stream = 1 AND first_version = 1")
+    [(first,)] = sql(store, "SELECT min(first_version) FROM part WHERE stream = 1")
+
+    with pytest.raises(DamagedError, match=f"event chat:a@{first - 1} is damaged"):
+        log.read(A, after=first - 1, until=first)
+
+
 @pytest.mark.parametrize("is_read_before", [False, True])
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_block(store: Store, forgery: str, is_read_before: bool) -> None:
@@ -302,9 +312,11 @@ def damaged_before_sealing(store: Store, change: str) -> LiveLog:
     ],
 )
 def test_damage_is_not_sealed_in(store: Store, change: str) -> None:
-    """A row that was damaged before its segment was sealed is told afterwards too; appending goes on."""
+    """A row that was damaged before its segment was sealed stays one, and is told afterwards; appending goes on."""
     log = damaged_before_sealing(store, change)
     log.close()
+
+    assert sql(store, "SELECT count(*) FROM block") == [(0,)]
 
     require_damage(store.open(), r"event chat:a@5|event chat:a@6|block 1")
 

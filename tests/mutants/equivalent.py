@@ -16,6 +16,13 @@ EQUIVALENT = {
     ("infrastructure/log/compression.py", 'says = f"{size:,} bytes" if (size > 0) else "no size"'): (
         "an empty content is small enough, and this is said of too large ones and of unknown ones"
     ),
+    ("infrastructure/log/compression.py", 'says = f"{size:,} bytes" if size >= 1 else "no size"'): (
+        "an empty content is small enough, and this is said of too large ones and of unknown ones"
+    ),
+    ("infrastructure/log/sqlite/append.py", "self._is_alone = False"): (
+        "before anything is remembered of the log nobody reads it, and what reads the log sets it"
+    ),
+    ("infrastructure/log/postgres/ends.py", "REST_FACTOR = 5"): "a thread rests a little longer from what may wait",
     ("infrastructure/log/postgres/planning.py", 'chance = int.from_bytes(os.urandom(11), "big")'): (
         "the number of random bits beyond those that are used does not matter"
     ),

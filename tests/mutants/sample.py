@@ -82,7 +82,7 @@ class Records:
                 old = [place] if kind == "equal" else range(min(first, last - 1), last)
                 self._lines[file][line + 1].update(chain.from_iterable(ran.get(one + 1, ()) for one in old))
 
-    def tests_of(self, place: Place, source: str) -> list[str]:
+    def tests_of(self, place: Place, source: str, seconds_max: float = TESTS_SECONDS_MAX) -> list[str]:
         """Return tests that may notice a defect: those that run its line first, as many as their time allows."""
         lines = self._lines.get(place.file, {})
         at_import = _runs_at_import(source, place.mutant.line)
@@ -102,10 +102,8 @@ class Records:
             # No test runs the line itself; a process that one starts may, as it forks, ends or is killed.
             tests |= {test for test in self._seconds if STARTS_PROCESSES.search(test)}
             named = [test for test in tests if STARTS_PROCESSES.search(test)] + named
-        chosen = self._within(TESTS_SECONDS_MAX / 2, self._fastest(named))
-        chosen = self._within(
-            TESTS_SECONDS_MAX, dict.fromkeys([*chosen, *self._fastest(tests), *self._fastest(others)])
-        )
+        chosen = self._within(seconds_max / 2, self._fastest(named))
+        chosen = self._within(seconds_max, dict.fromkeys([*chosen, *self._fastest(tests), *self._fastest(others)]))
         # A server takes seconds to start: where its own code is not meant, tests that need none come first.
         chosen.sort(key=lambda test: "postgres" in test and "postgres" not in place.file)
         documented = [DOCUMENTED, *([DOCUMENTED_COMMANDS] if is_command else [])]
@@ -238,6 +236,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--in", dest="only", default="")
     parser.add_argument("--kind", default="")
     parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--seconds", type=float, default=TESTS_SECONDS_MAX)
     parser.add_argument("--records", type=Path, default=KEPT)
     given = parser.parse_args(arguments)
     if given.record is not None:
@@ -255,7 +254,8 @@ def main(arguments: Sequence[str]) -> int:
             if time.monotonic() > end:
                 break
             source = (copy / place.file).read_text()
-            tests = [one for one in records.tests_of(place, source) if one in existing or one.startswith("tests/docs/")]
+            chosen = records.tests_of(place, source, given.seconds)
+            tests = [one for one in chosen if one in existing or one.startswith("tests/docs/")]
             outcome = outcome_of(place, tests, copy)
             if outcome == "survived" and (reason := EQUIVALENT.get((place.file, changed(place, source)[1]))):
                 outcome = f"equivalent, {reason}"

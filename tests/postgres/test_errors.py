@@ -19,6 +19,7 @@ from refold.domain.errors import (
     StorageUnavailableError,
 )
 from refold.domain.ids import slice_of
+from refold.infrastructure.log.postgres import connection
 from refold.infrastructure.log.postgres.connection import PostgresDatabase, translate
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Wire
@@ -82,6 +83,20 @@ def test_a_reader_that_cannot_connect_tries_once(log: PostgresLog) -> None:
     with pytest.raises(StorageUnavailableError, match="there is no server"):
         log.database.reading(refuse)
     assert len(tries) == 1
+
+
+def test_a_reader_pauses_before_it_reads_again(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a connection broke: a server that starts again needs some time, and all attempts in one moment are one."""
+    pauses, tries = list[int](), list[Wire]()
+
+    def break_off(wire: Wire) -> NoReturn:
+        tries.append(wire)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(connection, "pause_before", pauses.append)
+    with pytest.raises(StorageUnavailableError):
+        log.database.reading(break_off)
+    assert (len(tries), pauses) == (3, [0, 1])
 
 
 def test_no_such_database(pg_server: Server) -> None:

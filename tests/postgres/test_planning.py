@@ -111,7 +111,7 @@ def test_a_new_stream_gets_the_next_key() -> None:
     plan.answers([Order(Request([part("new", 1)]), 100)])
 
     assert tables(plan) == ["stream", "event"]
-    assert memory.lanes[3].tips["new"].key == 3
+    assert (memory.lanes[3].tips["new"].key, memory.slices["new"]) == (3, 3)
 
 
 def test_a_new_stream_goes_on_in_the_same_plan() -> None:

@@ -5,6 +5,7 @@ from typing import NoReturn
 
 import pytest
 
+import refold
 from refold.domain.chat.context import ChatContext
 from refold.domain.errors import ConcurrencyError
 from refold.domain.log.ports import NewEvents, Range
@@ -38,8 +39,10 @@ def test_an_append_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None
     append(watched, "chat:a", said(3), expected=3)
     append(watched, "chat:a", *[said(number) for number in range(100)], expected=4)
     append(watched, "chat:a", said(4), key="once")
+    # The slice of a stream is remembered, not taken from its root again.
+    append(watched, "chat:a", said(5), key="twice", root="")
 
-    assert proxy.trips - before == 3
+    assert proxy.trips - before == 4
 
 
 def test_small_events_of_known_streams_are_not_planned(watched: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,3 +287,15 @@ def test_an_end_is_only_guessed_while_its_rows_are_there(
 
     assert any("stream AS s" in sql for sql in asked)
     check_order(everything(log))
+
+
+def test_rows_of_a_projection_are_three_round_trips(proxy: Proxy) -> None:
+    """The end of the log, how far the rows go, and the rows: a process looks for its tables once."""
+    with refold.open(proxy.url) as store:
+        store.chat("a").add_message("user", "Hello.")
+        store.contexts()
+        before = proxy.trips
+
+        store.contexts()
+
+        assert proxy.trips - before <= 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -119,6 +120,26 @@ def test_released(store: refold.Store) -> None:
     first.release()
     assert not first.hold()
     assert second.hold()
+
+
+FORK = """
+import os
+from refold.domain.clock import REAL_SYSTEM
+from refold.infrastructure.projecting.leases import Crew, Lease
+from refold.infrastructure.projecting.store import MemoryProjectionStore
+store = MemoryProjectionStore()
+lease, crew = Lease(store, "catalogue", REAL_SYSTEM), Crew(store, ["catalogue"], REAL_SYSTEM)
+assert lease.hold() and crew.hold()
+if child := os.fork():
+    assert os.waitpid(child, 0)[1] == 0 and lease.hold() and len(crew.members) == 1
+else:
+    os._exit(0 if not lease.hold() and crew.hold() and len(crew.members) == 2 else 1)
+"""
+
+
+def test_a_child_is_another_worker() -> None:
+    """It does not hold the lease of its parent, and comes behind it."""
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)
 
 
 def test_one_beat_in_a_while(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:

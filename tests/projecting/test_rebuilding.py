@@ -128,6 +128,17 @@ def test_rows_never_go_back(store: refold.Store, monkeypatch: pytest.MonkeyPatch
     assert stored_rows(store)["rollup"] == folded_rows(store)["rollup"]
 
 
+def test_stopped_while_it_catches_up(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, and the rows stay the live ones."""
+    talk_at_length(store, 3)
+    store.rows("rollup")
+    run, runs = shadow.Build.run, iter((True, False))
+    monkeypatch.setattr(shadow.Build, "run", lambda build, stop: run(build, stop) and next(runs))
+
+    assert not store.rebuild("rollup").is_done
+    assert {one.name: one.rebuilt for one in store.projections()}["rollup"] == recorded(store)
+
+
 def test_progress(store: refold.Store) -> None:
     """It rises to the end and never beyond it, also where more is written meanwhile."""
     talk_at_length(store, 5 * SMALL_PAGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,6 +98,22 @@ def test_tried_again_with_pauses(store: refold.Store, caplog: pytest.LogCaptureF
     warned = [one.getMessage() for one in caplog.records if one.name == "refold.projections"]
     assert len(warned) == 6
     assert warned[0] == "the projection counts: it is not there; trying again in 0.1 s"
+
+
+def test_pauses_of_a_log_that_fails(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is the shortest, each is longer than the one before, and after a success they are short again."""
+    worker = ProjectionWorker(store.log, store._projections, [Counts()])
+    are_failures, pauses = iter([True, True, False, True]), list[float]()
+    stop: Any = SimpleNamespace(is_set=lambda: len(pauses) == 3, wait=pauses.append)
+
+    def work(stop: threading.Event) -> None:
+        if next(are_failures):
+            raise StorageUnavailableError("it is not there")
+
+    monkeypatch.setattr(worker, "_work_and_wait", work)
+    worker.run(stop)
+
+    assert pauses == [PAUSES_SECONDS[0], PAUSES_SECONDS[1], PAUSES_SECONDS[0]]
 
 
 def test_after_a_success_pauses_are_short_again(store: refold.Store) -> None:

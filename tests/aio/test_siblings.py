@@ -93,6 +93,18 @@ async def test_a_class_of_ones_own() -> None:
         _ = chat.subtitle
 
 
+async def test_two_of_one_are_equal() -> None:
+    """They stand for one object; of another class or another object, they are others."""
+    chat = refold.ChatContext()
+    one, same, other = (refold.to_async(of) for of in (chat, chat, refold.ChatContext()))
+
+    assert (one == same, hash(one) == hash(same)) == (True, True)
+    assert one != other
+    assert one != chat
+    with pytest.raises(AttributeError, match="AsyncChat has no attribute '_private'"):
+        _ = one._private  # type: ignore[attr-defined]
+
+
 async def test_anything_else() -> None:
     """Of another object, methods and properties are awaited, without types."""
     moment: Any = refold.to_async(refold.Moment.parse("5"))  # type: ignore[call-overload]

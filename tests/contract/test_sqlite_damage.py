@@ -234,6 +234,29 @@ def test_a_missing_block(store: Store, table: str) -> None:
         require_damage(log, "position 1|event chat:a@64", ways=["read_all"])
 
 
+@pytest.mark.parametrize("value", ["5", "'text'"])
+def test_a_block_that_is_no_bytes(store: Store, value: str) -> None:
+    """It is named like one whose bytes are wrong."""
+    log = sealed(store)
+    sql(store, f"UPDATE block SET body = {value} WHERE key = 1")
+
+    with pytest.raises(DamagedError, match=r"block 1 is damaged|block 1 \(of positions"):
+        log.read_events(A)
+
+
+@pytest.mark.parametrize("block", ["min(key)", "max(key)"])
+def test_streams_whose_block_is_gone_are_doubtful(store: Store, block: str) -> None:
+    """Wherever it was among the others."""
+    log: Any = sealed(store)
+    [(key,)] = sql(store, f"SELECT {block} FROM block")
+    streams = {one for (one,) in sql(store, f"SELECT id FROM part JOIN stream ON key = stream WHERE block = {key}")}
+
+    sql(store, f"DELETE FROM block WHERE key = {key}")
+
+    assert streams
+    assert log.doubtful_streams() == streams
+
+
 def test_events_after_a_missing_block(store: Store) -> None:
     """The last event of the block is named: its digest is needed for the next one."""
     log = sealed(store)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.errors import DamagedError
+from refold.domain.errors import DamagedError, InvalidInputError
+from refold.domain.ids import VERSION_MAX
 from refold.domain.spans import OWN, Ref, Span, refs_of, spans_of
 
 from .strategies import PROPERTY
@@ -24,6 +25,14 @@ def test_what_is_named_comes_back_in_its_order(refs: list[Ref]) -> None:
 def test_a_span_has_its_versions(versions: set[int]) -> None:
     """Ascending, whatever the gaps between them."""
     assert list(Span.of("chat:a", sorted(versions)).versions()) == sorted(versions)
+
+
+def test_a_version_that_no_stream_has_is_not_admissible() -> None:
+    """The last one that a stream may have is."""
+    Span.of("chat:a", [1, VERSION_MAX]).require_admissible()
+
+    with pytest.raises(InvalidInputError, match=f"it names version {VERSION_MAX + 1:,}, and versions go up to"):
+        Span.of("chat:a", [1, VERSION_MAX + 1]).require_admissible()
 
 
 def test_nothing_is_named_by_nothing() -> None:

@@ -13,9 +13,11 @@ from eventsourcing.persistence import (
     NotSupportedError,
     OperationalError,
     ProgrammingError,
+    StoredEvent,
     Tracking,
 )
 
+from refold.domain.ids import VERSION_MAX
 from tests.eventsourcing.opening import NewFactory, event, events
 
 LONG = "L" * 300
@@ -36,6 +38,26 @@ def test_no_hole_is_recorded(factory: NewFactory, versions: tuple[int, ...]) -> 
 
     with pytest.raises(IntegrityError):
         recorder.insert_events(events("a", *versions))
+
+    assert recorder.max_notification_id() is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        StoredEvent("a", "1", "shop:Sold", b"{}"),  # type: ignore[arg-type]  # as a caller without types may
+        StoredEvent("a", VERSION_MAX + 1, "shop:Sold", b"{}"),
+        StoredEvent("a", 1, b"shop:Sold", b"{}"),  # type: ignore[arg-type]
+        StoredEvent("a", 1, "shop:Sold", "{}"),  # type: ignore[arg-type]
+    ],
+    ids=["a text as version", "a version too high", "bytes as topic", "a text as state"],
+)
+def test_events_that_no_recorder_takes(factory: NewFactory, wrong: StoredEvent) -> None:
+    """They are refused as such, with the whole batch."""
+    recorder = factory().application_recorder()
+
+    with pytest.raises(DataError):
+        recorder.insert_events([event("b", 1), wrong])
 
     assert recorder.max_notification_id() is None
 

@@ -9,12 +9,14 @@ from hypothesis import given
 
 import refold
 from examples.transcripts import transcript
+from refold.domain.chat.events import FunctionReturned
 from refold.domain.chat.pairing import pair_calls
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.openai.receive import shape_messages
 from refold.domain.trajectory.events import MessageRecorded
 from refold.domain.trajectory.identity import run_id_of
 from refold.infrastructure.importing import import_as_runs, read_runs, record_transcript
+from refold.infrastructure.importing.trajectories import is_failure
 from refold.trajectory import Run
 from tests.domain.strategies import PROPERTY
 from tests.importing.openai_strategies import CONVERSATION
@@ -55,6 +57,21 @@ def actions_in(run: Run) -> list[tuple[str, str | None]]:
     """Return the actions of all rounds that a run goes back over, each with its output."""
     nodes = [node for node in run.graph().nodes.values() if node.type == "Action"]
     return [(node.attributes["action"], node.attributes["output"]) for node in nodes]
+
+
+@pytest.mark.parametrize(
+    ("output", "is_error"),
+    [
+        ('{"error": "none"}', True),
+        ('{"error": ""}', False),
+        ('["error"]', False),
+        ('{"at": 1}', False),
+        ("fine", False),
+    ],
+)
+def test_a_failure_is_read_from_the_output(output: str, is_error: bool) -> None:
+    """A field `error` that is not empty says so, since these messages have no place for it."""
+    assert is_failure(FunctionReturned(id="r", created_at=0.0, call_id="a", name="f", output=output)) is is_error
 
 
 def messages_in(run: Run) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Optional
 
 import msgspec
@@ -13,6 +14,7 @@ import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError, ProjectionError
 from refold.domain.log.envelope import RecordedEvent
+from refold.infrastructure.projecting.folding import KEY_BYTES_MAX, require_keys, require_storable
 from refold.infrastructure.projecting.shape import require_projection
 from refold.infrastructure.store import Store
 from tests.verifying.damaging import sql
@@ -134,6 +136,18 @@ def test_a_newer_version(store: refold.Store) -> None:
 
 def _row(**fields: Any) -> Any:
     return msgspec.defstruct("Row", list(fields.items()))
+
+
+def test_keys_and_numbers_that_cannot_be_looked_up() -> None:
+    """A key may have so many bytes and no more; a number that is not itself comes back from no database."""
+    require_keys(["ü" * (KEY_BYTES_MAX // 2)])
+    with pytest.raises(ValueError, match="has more than KEY_BYTES_MAX"):
+        require_keys(["ü" * (KEY_BYTES_MAX // 2) + "x"])
+
+    numbers: Any = SimpleNamespace(row=_row(key=str, cost=float))
+    require_storable(numbers, {"a": numbers.row("a", 1.5)})
+    with pytest.raises(ValueError, match="a number of the row 'a' is NaN"):
+        require_storable(numbers, {"a": numbers.row("a", float("nan"))})
 
 
 @pytest.mark.parametrize(

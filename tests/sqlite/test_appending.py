@@ -242,3 +242,16 @@ def test_a_new_stream_has_the_slice_of_its_root(tmp_path: Path, root: str) -> No
             append(log, stream, said(0), expected=0, root=root)
 
             assert log.slice_of_stream(stream) == slice_of(root or stream)
+
+
+def test_a_transaction_that_an_interrupt_left_is_rolled_back(tmp_path: Path) -> None:
+    """The next append that needs a transaction of its own does not go on with it."""
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        append(log, "chat:a", said(0))
+        log.database.writer.execute("BEGIN IMMEDIATE")
+        log.database.writer.execute("INSERT INTO tag (name) VALUES ('left')")
+
+        append(log, "chat:a", said(1), key="k")
+
+        assert log.database.writer.execute("SELECT count(*) FROM tag WHERE name = 'left'").fetchone() == (0,)
+        assert len(log.read("chat:a")) == 2

@@ -14,6 +14,7 @@ import pytest
 
 import refold as package
 from refold.domain.words import words_of
+from refold.infrastructure.cli import progress
 from refold.infrastructure.cli.progress import projection_progress
 from refold.infrastructure.cli.projections import SHOWN_MAX, _notes, is_fine, print_report
 from refold.infrastructure.cli.render import duration
@@ -23,6 +24,7 @@ from refold.infrastructure.projecting.shadow import RebuildProgress
 from refold.infrastructure.projecting.status import ProjectionStatus
 from refold.infrastructure.projecting.store import SetAside
 from tests.cli.running import refold, started
+from tests.projecting.watches import HandMoved
 
 
 def changed(database: Path, statement: str) -> None:
@@ -283,3 +285,17 @@ def test_the_first_events_that_were_set_aside_are_shown(count: int) -> None:
 
     more = ["and 1 event more: --json has all"] if count > SHOWN_MAX else []
     assert [text for text, _ in _notes(status)] == shown + more
+
+
+def test_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there is no terminal: none before the time, one at it, and the next that much later."""
+    watch = HandMoved()
+    tell = progress._Lines("checking", watch)
+
+    def lines_after(seconds: float) -> int:
+        watch.seconds += seconds
+        tell(RebuildProgress("rollup", 1, 2, 1.0, 1.0))
+        return capsys.readouterr().err.count("checking rollup: 1 of 2 events")
+
+    step = progress.LINES_EVERY_SECONDS
+    assert [lines_after(seconds) for seconds in (step - 1, 1, step - 1, 1)] == [0, 1, 0, 1]

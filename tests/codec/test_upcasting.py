@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import DamagedError
-from refold.domain.log.envelope import Meta, encode_payload
+from refold.domain.log.envelope import Meta, Undecodable, encode_payload
 from refold.domain.log.ports import ANY_VERSION, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.codec import Codec, Upcaster
@@ -144,6 +144,25 @@ def test_upcasters_that_go_in_circles() -> None:
 
     with pytest.raises(DamagedError, match="its tag is"):
         codec.decode(b"\x81\xa1t\xa1a", "it")
+
+
+def test_an_upcaster_that_fails_is_marked() -> None:
+    """A reader of the whole log goes on, and learns why one event cannot be read; a second attempt may succeed."""
+    tried: list[object] = []
+
+    def fail(fields: dict[str, Any]) -> dict[str, Any]:
+        tried.append(fields)
+        raise KeyError("author")
+
+    def fail_once(fields: dict[str, Any]) -> dict[str, Any]:
+        tried.append(fields)
+        return {"reason": "x"} if len(tried) > 1 else fail(fields)
+
+    marking = Codec(Closed, {"old": Upcaster("test.closed.v1", fail)}).marking()
+    assert marking.decode(b"\x81\xa1t\xa3old", "it") == Undecodable("it cannot be upcast: KeyError('author')")
+    tried.clear()
+    marking = Codec(Closed, {"old": Upcaster("test.closed.v1", fail_once)}).marking()
+    assert marking.decode(b"\x81\xa1t\xa3old", "it") == Closed(reason="x")
 
 
 def test_an_upcaster_sees_no_tag() -> None:

@@ -58,6 +58,17 @@ def test_a_piece_a_quarter_of_a_second() -> None:
     assert pieces(chat) == ["It is on its ", "way"]
 
 
+def test_a_first_piece_of_one_letter() -> None:
+    """The message begins with whatever comes first."""
+    chat = ChatContext(system=Clock())
+    with chat.stream() as out:
+        out.write("")
+        assert len(chat.items) == 0
+        out.write("A")
+
+        assert len(chat.items) == 1
+
+
 def test_a_clock_that_is_set_back() -> None:
     """Then text is recorded at once, and not when the old time comes again."""
     clock = Clock()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.events import ChatItemEvent
+from refold.domain.chat.events import PIECES, ChatItemEvent, MessageAdded
+from refold.domain.chat.replay import _whole
 from refold.domain.chat.tokens import estimate_tokens
 from refold.domain.errors import InvalidInputError, NotFoundError
 from tests.contract.chat_checking import Teller, message
@@ -311,3 +312,18 @@ def test_events_that_bring_nothing() -> None:
 
     assert [call.version for call in chat.replay("all").calls] == [3, 7]
     assert seen(chat.replay("items:1"), 7) == "u9"
+
+
+def test_a_message_of_pieces_says_where_it_ends() -> None:
+    """At the version of its last piece, as in the context itself; in a fork versions begin again."""
+    chat = ChatContext()
+    chat.add_message("user", "Hello.")
+    with chat.stream() as out:
+        for piece in ("It ", "is ", "on."):
+            out.write(piece)
+            out.flush()
+    chat.add_message("user", "Thanks.")
+    events = [one.event for one in chat.history()]
+
+    [whole] = [one for one in _whole(events) if isinstance(one, MessageAdded) and one.until]
+    assert whole.until == 1 + max(place for place, one in enumerate(events) if isinstance(one, PIECES))

@@ -288,3 +288,13 @@ def test_what_versions_share_is_made_under_a_lock(look: Callable[[Any], object])
 
     look(arena)
     assert lock.taken > 0
+
+
+def test_reformed_items_are_found_under_what_was_not_looked_for_before() -> None:
+    """A copy shares what is known of ids; it knows all of its items, though nobody asked the first for one."""
+    arena = fold(EMPTY, [OPENED, said("m1"), called("f1"), returned("o1", call_id="f1")]).items.arena
+
+    copy = arena.reformed({0: said("m1")}, 3)
+
+    assert [copy.find(name, 3) for name in ("m1", "f1", "o1")] == [0, 1, 2]
+    assert copy.with_call_id("f1", 3) == arena.with_call_id("f1", 3) == [1, 2]

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import refold
 from refold.domain.errors import ConcurrencyError, InvalidInputError
 from refold.infrastructure.importing import ImportReport, import_file, import_runs, read_runs
+from refold.infrastructure.importing.claude_sessions import Line
 from tests.domain.strategies import PROPERTY
 from tests.importing.sessions import SESSION, Writing, forked_at, kept_words, result, use
 
@@ -280,3 +282,11 @@ def test_outputs_that_were_cleared_leave_the_view(store: refold.Store, path: Pat
     assert {context.outcome for context in import_file(store, session.save(path)).contexts} == {"unchanged"}
     session.user(session.line("system", said, subtype="microcompact_boundary", microcompactMetadata=7), "on")
     assert [context.outcome for context in import_file(store, session.save(path)).contexts] == ["unchanged", "added"]
+
+
+def test_ids_of_blocks() -> None:
+    """Those of one kind that are texts."""
+    blocks: list[Any] = [use("a"), {"type": "tool_use", "id": 5}, {"type": "other", "id": "b"}, "text"]
+    line = Line(number=1, uuid="u", parent=None, agent=None, session=None, created_at=0.0, message={}, beside={})
+
+    assert msgspec.structs.replace(line, message={"content": blocks}).ids_of("tool_use", "id") == ["a"]

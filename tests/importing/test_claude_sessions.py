@@ -4,7 +4,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +13,6 @@ from refold.domain.chat.events import Opened
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.send import NO_OUTPUT
 from refold.infrastructure.importing import ImportReport, import_file, import_runs, read_runs
-from refold.infrastructure.importing.claude_sessions import Line
 from tests.domain.strategies import PROPERTY
 from tests.importing.sessions import SESSION, Writing, forked_at, kept_words, result, text, use
 from tests.support.provider_rules.anthropic import faults
@@ -494,11 +492,3 @@ def test_lone_surrogates_can_be_replaced(store: refold.Store, path: Path) -> Non
     brought_in(store, path, session, replace_surrogates=True)
 
     assert kept_words(store) == {SESSION: "a\ufffdb"}
-
-
-def test_ids_of_blocks() -> None:
-    """Those of one kind that are texts."""
-    blocks: list[Any] = [use("a"), {"type": "tool_use", "id": 5}, {"type": "other", "id": "b"}, "text"]
-    line = Line(number=1, uuid="u", parent=None, agent=None, session=None, created_at=0.0, message={}, beside={})
-
-    assert msgspec.structs.replace(line, message={"content": blocks}).ids_of("tool_use", "id") == ["a"]

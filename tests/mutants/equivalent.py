@@ -14,6 +14,13 @@ EQUIVALENT = {
     ("domain/trajectory/state.py", "return waiting.first(2)[0] if waiting else None"): (
         "the first of one is the first of two"
     ),
+    ("infrastructure/log/postgres/append.py", "last = max((key for _, key in rows), default=1)"): (
+        "the numbers of types of events need only differ"
+    ),
+    (
+        "infrastructure/log/postgres/cached_append.py",
+        "return ends if len(ends) == 1 or len({end.slice for end in ends}) == len(ends) > 1 else None",
+    ): "one end alone is looked at first",
     ("infrastructure/log/compression.py", 'says = f"{size:,} bytes" if (size > 0) else "no size"'): (
         "an empty content is small enough, and this is said of too large ones and of unknown ones"
     ),

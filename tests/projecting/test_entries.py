@@ -113,6 +113,16 @@ def stays_of(store: refold.Store, context: str, entry: str) -> list[tuple[int, i
     return [(stay.v0, stay.v1, stay.how, stay.reason) for stay in stays if stay.item == entry]
 
 
+def test_a_description_that_just_fits(store: refold.Store) -> None:
+    """One of 200 characters is whole; a longer one has 200 with the mark that it goes on."""
+    for length in (199, 200, 201):
+        run(store.pool("a").add(ContextItem("x", "x" * length, f"{length}")))
+
+    shown = {stay.item: stay.description for stay in store.entries("pool:a")}
+
+    assert shown == {"199": "x" * 199, "200": "x" * 200, "201": "x" * 199 + "…"}
+
+
 def test_what_a_stay_tells(store: refold.Store) -> None:
     """The entry, how much it is, where it came from, and how its stay ended."""
     pool = store.pool("a", limit=1)

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 import refold
+from refold.domain.canonical import canonical_json
 from refold.domain.content import Content
 from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import NewEvents
@@ -21,6 +22,7 @@ from refold.domain.pool.events import PoolAdded, PoolOpened, PoolReplaced, Queue
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Ref
 from refold.domain.totals import Totals
+from refold.domain.trajectory.events import MessageRecorded
 from refold.domain.window.events import WindowAdded, WindowOpened
 from refold.domain.words import WORDS_BYTES_MAX, parse_query, words_of
 from refold.infrastructure.log.postgres.wire import TRIP_BYTES_MAX, Call
@@ -30,6 +32,7 @@ from refold.infrastructure.projecting.rows.postgres import TRIP_ROWS_MAX, _trips
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import RANKED_CHARACTERS, MemoryProjectionStore
 from refold.projections.contract import SearchedRow, SearchQuery
+from refold.projections.json_texts import texts_of_run_event
 from refold.projections.search import SEARCH, Search, SearchHit, passage_of
 
 from .telling import ALL, FINDS, TEXTS, found, told
@@ -377,3 +380,12 @@ def test_a_message_of_many_pieces(store: refold.Store, monkeypatch: pytest.Monke
 
     assert hit.snippet == "The parcel left Köln on Monday."
     assert versions == list(range(2, chat.version))
+
+
+def test_a_message_of_a_run_has_its_id() -> None:
+    """By it a search says which message it found; one without an id has none."""
+    record = {"id": "m1", "content": ["Hello.", {"type": "image"}, {"type": "text", "text": "Look."}]}
+    recorded = MessageRecorded(record=canonical_json(record, what="it"))
+
+    assert texts_of_run_event(recorded) == ("m1", ("Hello.", "Look."))
+    assert texts_of_run_event(MessageRecorded(record=b'{"content":"x"}')) == ("", ("x",))

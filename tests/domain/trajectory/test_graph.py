@@ -107,6 +107,7 @@ def test_names_over_rounds() -> None:
     done = ["State(done)#1", "State(done)#2", "State(done)"]
     assert run.nodes("State") == done
     assert [run.node(name).run_id for name in (*done, "State(done)#3")] == [0, 1, 2, 2]
+    assert [run.get_IR_from_node(name) for name in done] == [run.node(name) for name in done]
     run.remove_node("State(done)")
 
     assert run.nodes("State") == ["State(done)#1", "State(done)"]

@@ -8,6 +8,7 @@ from refold.domain.errors import ConcurrencyError
 from refold.domain.log.envelope import NO_DIGEST, NO_META
 from refold.infrastructure.log.compression import Compression
 from refold.infrastructure.log.postgres.planning import (
+    IDS_MAX,
     Answer,
     EventIds,
     Found,
@@ -214,3 +215,12 @@ def test_ids_rise_with_time() -> None:
 
     assert all(later - earlier >= 300 for earlier, later in pairwise(ids))
     assert {(one >> 76 & 15, one >> 62 & 3, one >> 61 & 1) for one in ids} == {(7, 2, 0)}
+
+
+def test_ids_begin_anew_from_time_to_time() -> None:
+    """So that the numbers that are left after a random one suffice, and time shows in them."""
+    source = EventIds()
+    first = source.take(IDS_MAX - 1, NOW)
+
+    assert source.take(1, NOW) == first + IDS_MAX - 1
+    assert source.take(1, NOW) != first + IDS_MAX

@@ -57,6 +57,32 @@ def test_an_error_of_the_database_goes_on_to_who_asked(store: refold.Store, call
     assert runner.rows(Counts()) == [Count("chat:long", 4)]
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_one_checkpoint_that_cannot_be_read(
+    store: refold.Store, is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The projection that it is of fails, and the other is brought up to date."""
+    talk_at_length(store, 3)
+    counts, catalogue = Counts(), projections_of(store)["catalogue"]
+    runner, checkpoints = (
+        ProjectionRunner(store.log, store._projections, [counts, catalogue]),
+        store._projections.checkpoints,
+    )
+
+    def damaged(*projections: Any) -> Any:
+        if counts in projections:
+            raise DamagedError("the checkpoint of counts", "it cannot be read")
+        return checkpoints(*projections)
+
+    monkeypatch.setattr(store._projections, "checkpoints", damaged)
+    failed: dict[str, Exception] = {}
+    for _ in runner.pages(*((counts, catalogue) if is_first else (catalogue, counts)), failed=failed):
+        pass
+
+    assert failed.keys() == {"counts"}
+    assert store._projections.checkpoint(catalogue) == store.now()
+
+
 def test_a_database_that_fails_while_a_fault_is_looked_for(store: refold.Store) -> None:
     """The event that could not be folded is not taken for another one."""
     store.chat("a").add_message("user", "poison")

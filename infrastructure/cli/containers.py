@@ -30,6 +30,7 @@ from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
 from ..queries.origins import first_events
 from ..store import Store
+from ..views.shapes import named_shape
 from .args import (
     Reference,
     actor,
@@ -50,9 +51,8 @@ from .args import (
 from .args import reference as parse_reference
 from .changes import PLACE, items, report
 from .completion import at_moment, named_contexts, offered_items
-from .context_views import items_seen
-from .item_list import print_shown, shown_of
-from .render import named_shape, one_line
+from .item_list import items_seen, print_shown, shown_of
+from .render import one_line
 from .search import search_command
 
 NO_REASON = "evict"

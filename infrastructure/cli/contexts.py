@@ -19,20 +19,10 @@ from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ...projections.usage import NAMES, USAGE, UsageRow, summed_by
 from ..times import day_named, exact
+from ..views.shapes import context_shape
 from .args import address, as_json, database, shown, summed_up
 from .readable import rows_of
-from .render import (
-    aligned,
-    context_shape,
-    cut,
-    is_cut_short,
-    one_line,
-    print_json,
-    print_json_list,
-    print_table,
-    terminal_width,
-    told,
-)
+from .render import aligned, cut, is_cut_short, one_line, print_json, print_json_list, print_table, terminal_width, told
 
 HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE", "FORKED FROM")
 NUMBERS = (2, 3, 4)

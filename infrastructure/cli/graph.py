@@ -9,9 +9,9 @@ import click
 from ...domain.context.description import counted, joined
 from ...domain.spans import Ref
 from ...domain.trajectory.trajectory import Trajectory
+from ..views.contexts import SeenRun
 from .args import address, as_json, database, optional_text, reading, required_text
 from .changes import note
-from .context_views import SeenRun
 from .item_list import print_head
 from .render import aligned, cut, display_width, is_cut_short, one_line, paint, print_json, terminal_width, wrapped
 from .runs import Wanted, run_at, wanted_runs

@@ -16,18 +16,20 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import Departure, counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
+from ...domain.kinds import KINDS
 from ...domain.pool.events import BranchedEvent
 from ..queries.origins import Item, event_at, id_of
+from ..store import Store
 from ..times import exact
-from .context_views import Seen, View
+from ..views.contexts import Seen, SeenRun, View, view_of
+from ..views.shapes import Entry, item_shape
+from .args import Reference, stream_of
 from .lines import Row, about, body_of, print_rows, speaker_of
 from .render import (
-    Entry,
     absolute,
     display_width,
     escaped,
     is_cut_short,
-    item_shape,
     one_line,
     paint,
     print_json,
@@ -35,6 +37,31 @@ from .render import (
     told,
     wrapped,
 )
+
+
+def seen(
+    store: Store, reference: Reference, moment: str | None = None, kinds: tuple[str, ...] = KINDS
+) -> Seen | SeenRun:
+    """
+    Return the context of a reference, at the moment in the reference or else at `moment`.
+
+    Raises:
+        NotFoundError: there is no such context, version or name.
+        InvalidInputError: several contexts match, or the context is of another kind.
+    """
+    return view_of(store, stream_of(store, reference.context, kinds), next(iter(reference.moments), moment))
+
+
+def items_seen(store: Store, reference: Reference, moment: str | None, kind: str) -> Seen:
+    """
+    Return the context of a kind that holds items, as `seen` does.
+
+    Raises:
+        NotFoundError, InvalidInputError: as for `seen`.
+    """
+    view = seen(store, reference, moment, (kind,))
+    assert not isinstance(view, SeenRun), f"a {kind} holds items"
+    return view
 
 
 class Shown(NamedTuple):

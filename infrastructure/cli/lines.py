@@ -19,9 +19,9 @@ from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
 from ..queries.audit import describe
 from ..queries.origins import Item, id_of
+from ..views.shapes import Entry
 from .render import (
     TEXT_WIDTH_MIN,
-    Entry,
     absolute,
     clock,
     cut,

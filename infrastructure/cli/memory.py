@@ -16,6 +16,7 @@ from ...domain.memory.records import MemoryKind, MemoryRecord
 from ...domain.spans import Ref, refs_of
 from ..queries.origins import Item, first_events
 from ..store import Store
+from ..views.shapes import named_shape
 from .args import (
     Reference,
     actor,
@@ -36,9 +37,8 @@ from .args import (
 from .args import reference as parse_reference
 from .changes import items, note, report, texts
 from .completion import at_moment, named_contexts
-from .context_views import items_seen
-from .item_list import print_shown, shown_of
-from .render import named_shape, one_line
+from .item_list import items_seen, print_shown, shown_of
+from .render import one_line
 from .search import search_command
 
 

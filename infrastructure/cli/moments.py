@@ -15,9 +15,10 @@ from ...projections.catalogue import CatalogueRow
 from ..queries.at import ContextDifference
 from ..store import Store
 from ..times import exact
+from ..views.shapes import context_shape
 from .args import actor, address, as_json, changing, checked_text, database, optional_text, reading, summed_up
 from .changes import note
-from .render import context_shape, one_line, print_json, print_json_list, print_table, told
+from .render import one_line, print_json, print_json_list, print_table, told
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 BARE_POSITION = re.compile(r"[0-9.]+")

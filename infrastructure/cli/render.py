@@ -1,9 +1,4 @@
-"""
-Output for people and for programs: names, times, tables and colours, and the shapes of `--json`.
-
-The shapes are stable. A field may be added; none changes its meaning or is removed. Times are UTC with microseconds.
-Positions are text, which may only be compared for equality. An unknown value is null.
-"""
+"""Output for people and for programs: names, times, tables and colours, and JSON."""
 
 from __future__ import annotations
 
@@ -14,27 +9,15 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
-import msgspec
 
-from ...domain.chat.events import ChatItemEvent, FunctionCalled
-from ...domain.chat.pairing import Approval
-from ...domain.context.description import place_of
-from ...domain.log.envelope import RecordedEvent
-from ...domain.spans import Ref
-from ...projections.catalogue import CatalogueRow
-from ..log.codec import tag_of
-from ..plain_data import plain_fields, plain_item
-from ..queries.origins import Item
-from ..times import exact, time_of
+from ..times import time_of
 
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
 JUST_NOW_SECONDS = 5
-# In microseconds: an item that is older than its record by more than this has two times.
-OLDER = 60 * 1_000_000
 FEW_SECONDS = 10
 # Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text. Joiners are
 # allowed, because the spelling of some words and emoji needs them.
@@ -98,37 +81,6 @@ def duration(seconds: float) -> str:
 def told(microseconds: int, now: float) -> str:
     """Return a time as a date, and relative to `now`."""
     return f"{absolute(microseconds)} ({relative(microseconds, now)})"
-
-
-class Entry(NamedTuple):
-    """
-    An item as it is shown, the event that added it, the context that shows it (a stream), whether it is pinned, and
-    whether it is a call without an output. `approval` is that of a call.
-    """
-
-    item: Item
-    recorded: RecordedEvent
-    shown_in: str
-    is_pinned: bool = False
-    is_pending: bool = False
-    approval: Approval | None = None
-
-    @property
-    def happened_at(self) -> int:
-        """The time of an item of a chat, or else the time when it was recorded, in microseconds since 1970, UTC."""
-        if isinstance(self.item, ChatItemEvent):
-            return int(self.item.created_at * 1_000_000)
-        return self.recorded.recorded_at
-
-    @property
-    def is_older(self) -> bool:
-        """Whether an item happened long before it was recorded, as items of an import did."""
-        return self.recorded.recorded_at - self.happened_at > OLDER
-
-    @property
-    def place(self) -> str:
-        """The place where it was added, in the form of an address: `@3`, or `other@3` for another context."""
-        return place_of(Ref(self.recorded.version, self.recorded.stream), self.shown_in)
 
 
 def escaped(text: str) -> str:
@@ -232,82 +184,6 @@ def paint(text: str, style: str) -> str:
     if not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
         return text
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
-
-
-Shape = dict[str, Any]
-
-
-def context_shape(row: CatalogueRow) -> Shape:
-    """Return a context of the list for JSON: its owner, its length, and its last change."""
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "version": row.version,
-        "items": row.items,
-        "turns": row.turns,
-        "tokens": row.tokens,
-        "user": row.user or None,
-        "session": row.session or None,
-        "agent": row.agent or None,
-        "source": row.source or None,
-        "parent": row.parent or None,
-        "opened_at": exact(row.opened_at),
-        "changed_at": exact(row.changed_at),
-        "changed_by": row.changed_by or None,
-    }
-
-
-def item_shape(entry: Entry) -> Shape:
-    """
-    Return an item for JSON, with the stream and version where it was added.
-
-    The stream differs from that of the shown context if the item came with a fork or a merge.
-    """
-    recorded = entry.recorded
-    return {
-        "version": recorded.version,
-        "stream": recorded.stream,
-        "position": str(recorded.position),
-        "recorded_at": exact(recorded.recorded_at),
-        "actor": recorded.meta.actor,
-        # Only items of a chat can be pinned.
-        **({"pinned": entry.is_pinned} if isinstance(entry.item, ChatItemEvent) else {}),
-        **(_call_shape(entry) if isinstance(entry.item, FunctionCalled) else {}),
-        "item": plain_item(entry.item),
-    }
-
-
-def _call_shape(entry: Entry) -> Shape:
-    return {"pending": entry.is_pending, "approval": approval_shape(entry.approval)}
-
-
-def approval_shape(approval: Approval | None) -> Shape | None:
-    """Return the approval of a call for JSON: its state, by whom, why, and the version of the event."""
-    return None if approval is None else msgspec.structs.asdict(approval)
-
-
-def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:
-    """Return the name of an item of the context `stream` for JSON: stream and version of its origin, and its id."""
-    full = ref.within(stream)
-    return {"stream": full.stream, "version": full.version, "id": item_id}
-
-
-def event_shape(recorded: RecordedEvent) -> Shape:
-    """Return an event with its envelope; `type` is its stored tag, `event` has its fields, defaults left out."""
-    meta = recorded.meta
-    return {
-        "position": str(recorded.position),
-        "stream": recorded.stream,
-        "version": recorded.version,
-        "recorded_at": exact(recorded.recorded_at),
-        "actor": meta.actor,
-        "correlation_id": meta.correlation_id,
-        "causation": meta.causation,
-        "idempotency_key": meta.idempotency_key,
-        "type": tag_of(recorded.event),
-        "event": plain_fields(recorded.event, recorded.stream),
-        "digest": recorded.digest.hex(),
-    }
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:

@@ -11,12 +11,13 @@ from ...domain.chat.items import ChatItem
 from ...domain.chat.replay import Replay, policy_of
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
+from ..views.contexts import SeenChat
+from ..views.shapes import item_shape
 from .args import as_json, database, existing, opened, reading, required_text
 from .changes import note
 from .completion import named_contexts
-from .context_views import SeenChat
 from .lines import Row, body_of, print_rows
-from .render import aligned, item_shape, one_line, paint, print_json
+from .render import aligned, one_line, paint, print_json
 
 HEADINGS = ("VERSION", "TOKENS THEN", "NOW", "CACHED THEN", "NOW")
 FIELDS = ("tokens_then", "tokens_now", "cached_then", "cached_now")

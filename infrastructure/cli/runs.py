@@ -20,8 +20,8 @@ from ...domain.trajectory.identity import KIND, RunId, run_id_of
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
+from ..views.contexts import SeenRun, view_of
 from .args import address, reading, summed_up
-from .context_views import SeenRun, view_of
 from .item_list import head_shape, print_head
 from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
 

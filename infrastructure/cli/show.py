@@ -8,11 +8,11 @@ import click
 
 from ...domain.chat.context import ReadOnlyChatContext
 from ...domain.chat.pairing import PendingRule
+from ..views.contexts import SeenChat, SeenRun
 from .args import Reference, as_json, database, reading
 from .args import reference as parse_reference
 from .completion import at_moment, named_contexts
-from .context_views import SeenChat, SeenRun, seen
-from .item_list import print_shown, shown_of
+from .item_list import print_shown, seen, shown_of
 from .render import print_json, print_json_list
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")

@@ -19,7 +19,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ..log.codec import tag_of
-from ..plain_data import plain_fields
+from ..views.shapes import plain_fields
 from .event_files import Progress, pages_up_to, writing_file
 
 PAGE_EVENTS = 2_048

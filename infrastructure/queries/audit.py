@@ -46,7 +46,7 @@ from ...domain.trajectory.events import (
 from ...domain.trajectory.nodes import DESCRIPTION
 from ...projections.intervals import STILL_THERE
 from ..log.codec import tag_of
-from ..plain_data import plain_fields, plain_item
+from ..views.shapes import plain_fields, plain_item
 from .intervals import Interval
 from .origins import Item, causes_of, first_events, id_of, named_so
 

@@ -10,7 +10,7 @@ import pytest
 import refold as package
 from refold.domain.pool.items import ContextItem
 from refold.infrastructure.cli.args import Reference
-from refold.infrastructure.cli.context_views import items_seen
+from refold.infrastructure.cli.item_list import items_seen
 from tests.cli.running import refold
 
 Place = tuple[str, int]

@@ -12,7 +12,7 @@ import pytest
 import refold as package
 from refold.domain.chat.events import FunctionCalled, FunctionReturned
 from refold.infrastructure.cli.lines import Row, style_of_row
-from refold.infrastructure.cli.render import Entry
+from refold.infrastructure.views.shapes import Entry
 from tests.cli.running import refold
 from tests.importing.transcripts import TALK
 

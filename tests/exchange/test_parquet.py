@@ -17,7 +17,7 @@ from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.infrastructure.exchange import parquet as exporting
 from refold.infrastructure.exchange.parquet import COLUMNS, export_parquet
 from refold.infrastructure.log.codec import tag_of
-from refold.infrastructure.plain_data import plain_fields
+from refold.infrastructure.views.shapes import plain_fields
 from tests.contract.writing import everything
 from tests.support.every_kind import LARGE, fill
 

@@ -18,7 +18,7 @@ from refold.domain.errors import RefoldError
 from refold.domain.trajectory.identity import run_id_of
 from refold.infrastructure.cli.contexts import _counted as counted
 from refold.infrastructure.exchange import export_events, take_in_events
-from refold.infrastructure.plain_data import plain_fields
+from refold.infrastructure.views.shapes import plain_fields
 
 from .every_kind import opened, told
 

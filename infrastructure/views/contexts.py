@@ -1,8 +1,8 @@
 """
-Contexts at one version, for the reading commands.
+Contexts at one version, for the reading commands and the page.
 
 Queues, pools, windows and memories are folded here from their events. The context classes would make contents instances
-of their classes, and these belong to programs that the command line does not load.
+of their classes, and these belong to programs that a reader of the store does not load.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from ...domain.chat.state.sequence import Items
 from ...domain.context.address import resolve_version
 from ...domain.context.description import Departure
 from ...domain.ids import split_stream_id
-from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.pool import state as containers
@@ -27,8 +26,7 @@ from ...domain.totals import Totals
 from ...domain.trajectory.identity import run_id_of
 from ..queries.origins import Item, first_events
 from ..store import Store
-from .args import Reference, stream_of
-from .render import Entry
+from .shapes import Entry
 
 if TYPE_CHECKING:
     from ...domain.memory import state as memories
@@ -322,31 +320,6 @@ class Seen(View, Protocol):
 
     def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left and are not back, the first to leave first, each with how it left."""
-
-
-def seen(
-    store: Store, reference: Reference, moment: str | None = None, kinds: tuple[str, ...] = KINDS
-) -> Seen | SeenRun:
-    """
-    Return the context of a reference, at the moment in the reference or else at `moment`.
-
-    Raises:
-        NotFoundError: there is no such context, version or name.
-        InvalidInputError: several contexts match, or the context is of another kind.
-    """
-    return view_of(store, stream_of(store, reference.context, kinds), next(iter(reference.moments), moment))
-
-
-def items_seen(store: Store, reference: Reference, moment: str | None, kind: str) -> Seen:
-    """
-    Return the context of a kind that holds items, as `seen` does.
-
-    Raises:
-        NotFoundError, InvalidInputError: as for `seen`.
-    """
-    view = seen(store, reference, moment, (kind,))
-    assert not isinstance(view, SeenRun), f"a {kind} holds items"
-    return view
 
 
 def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:

@@ -11,7 +11,7 @@ from ...domain.chat.approvals import Approvals
 from ...domain.chat.pairing import Approval
 from ...domain.clock import REAL_SYSTEM
 from ..queries.approvals import PendingApproval
-from ..times import exact
+from ..views.answers import waiting_shape
 from ..views.shapes import approval_shape
 from .args import OrderedGroup, as_json, changing, database, existing, opened, reason, required_text, summed_up
 from .changes import note, report
@@ -44,25 +44,11 @@ def approvals(context: click.Context, location: str, as_json: bool) -> None:
         return
     found = summed_up(location, lambda store: store.pending_approvals())
     if as_json:
-        print_json_list(map(_shape, found))
+        print_json_list(map(waiting_shape, found))
     elif found:
         _print_table(found)
     else:
         note("no call waits for a decision")
-
-
-def _shape(waiting: PendingApproval) -> dict[str, Any]:
-    asked = waiting.call
-    return {
-        "context": waiting.context,
-        "call_id": asked.call_id,
-        "item_id": asked.item_id,
-        "name": asked.name,
-        "arguments": asked.arguments,
-        "agent": asked.agent_id,
-        "requested_at": exact(waiting.requested_at),
-        "approval": approval_shape(asked.approval),
-    }
 
 
 def _print_table(found: Sequence[PendingApproval]) -> None:

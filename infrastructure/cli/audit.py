@@ -14,14 +14,12 @@ from ...domain.ids import split_stream_id
 from ...domain.trajectory.events import MessageRecorded
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import DATA, parse_node_name
-from ..log.codec import tag_of
-from ..queries.audit import AuditEntry, context_changes, of_attribute, of_item, plain_value, run_changes
+from ..queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
 from ..queries.node_audit import is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
-from ..times import exact
+from ..views.answers import change_shape
 from ..views.contexts import Seen, SeenRun
-from ..views.shapes import named_shape
 from .args import Reference, as_json, checked_text, database, optional_text, reading, summed_up
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
@@ -167,7 +165,7 @@ def _check(subject: Reference | str, item: str | None, where: Mapping[str, Any])
 
 def _print(changes: Iterator[AuditEntry], as_json: bool) -> None:
     if as_json:
-        print_json_list(map(_shape, changes))
+        print_json_list(map(change_shape, changes))
     else:
         print_events(((change.recorded, _told(change)) for change in changes), LINES_AT_ONCE)
 
@@ -176,32 +174,6 @@ def _changes(view: Seen | SeenRun) -> Iterator[AuditEntry]:
     if isinstance(view, SeenRun):
         return run_changes(view.log, view.run, view.version)
     return context_changes(view.log, view.stream, view.version)
-
-
-def _shape(change: AuditEntry) -> dict[str, Any]:
-    recorded, meta = change.recorded, change.recorded.meta
-    is_item = change.ref is not None or change.name is not None
-    return {
-        "position": str(recorded.position),
-        "stream": recorded.stream,
-        "version": recorded.version,
-        "recorded_at": exact(recorded.recorded_at),
-        "actor": meta.actor,
-        "correlation_id": meta.correlation_id,
-        "causation": meta.causation,
-        "type": tag_of(recorded.event),
-        "item": _item_shape(change) if is_item else None,
-        "attribute": change.attribute,
-        "old": plain_value(change.old),
-        "new": plain_value(change.new),
-        "reason": change.reason,
-    }
-
-
-def _item_shape(change: AuditEntry) -> dict[str, Any]:
-    if change.ref is None:
-        return {"stream": None, "version": None, "id": change.name}
-    return named_shape(change.ref, change.recorded.stream, change.name)
 
 
 def _told(change: AuditEntry) -> str:

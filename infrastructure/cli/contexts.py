@@ -19,6 +19,7 @@ from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ...projections.usage import NAMES, USAGE, UsageRow, summed_by
 from ..times import day_named, exact
+from ..views.answers import usage_shape
 from ..views.shapes import context_shape
 from .args import address, as_json, database, shown, summed_up
 from .readable import rows_of
@@ -131,19 +132,13 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, location: s
     [rows], readable = rows_of(location, [USAGE])
     sums = summed_by(rows, by, since=since, until=until)
     if as_json:
-        print_json_list(map(_usage_shape, sums))
+        print_json_list(map(usage_shape, sums))
     elif sums:
         _print_usage(sums, by)
     else:
         click.echo("no usage yet: nothing was said", err=True)
     if readable is not None:
         readable.require_whole()
-
-
-def _usage_shape(row: UsageRow) -> dict[str, Any]:
-    names = {name: getattr(row, name) or None for name in NAMES}
-    counts = ("messages", "calls", "tokens_in", "tokens_out", "counted_in", "counted_out", "counted_cached")
-    return {**names, **{name: getattr(row, name) for name in counts}, "cost": float(row.cost)}
 
 
 def _print_usage(rows: Sequence[UsageRow], by: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from ..projecting.comparison import Difference
 from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..store import Store
+from ..views.answers import status_shape
 from .app import Own, app
 from .args import as_json, database, keeping
 from .progress import asked_to_stop, known_names, names, projection_progress
@@ -57,13 +58,9 @@ def projections(own: Own, location: str, as_json: bool) -> None:
     with keeping(location, own) as store:
         found = store.projections()
     if as_json:
-        print_json_list(map(_shape, found))
+        print_json_list(map(status_shape, found))
     else:
         _print_table(found)
-
-
-def _shape(status: ProjectionStatus) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(status), "set_aside": [one._asdict() for one in status.set_aside]}
 
 
 def _print_table(found: Sequence[ProjectionStatus]) -> None:

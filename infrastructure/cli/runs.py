@@ -20,6 +20,7 @@ from ...domain.trajectory.identity import KIND, RunId, run_id_of
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
+from ..views.answers import edge_shape, node_shape
 from ..views.contexts import SeenRun, view_of
 from .args import address, reading, summed_up
 from .item_list import head_shape, print_head
@@ -152,28 +153,6 @@ def run_shape(view: SeenRun) -> dict[str, Any]:
 def own_nodes(view: SeenRun) -> list[TrajectoryNode]:
     """Return the nodes that the round itself registered."""
     return [node for node in view.run.graph().nodes.values() if Ref.parse(node.birth).stream == view.stream]
-
-
-def node_shape(node: TrajectoryNode, graph: Trajectory) -> dict[str, Any]:
-    """Return a node of a graph for JSON: its names, the place where it was registered, and its attributes."""
-    born = Ref.parse(node.birth)
-    return {
-        "name": node.name,
-        "type": node.type,
-        "label": node.label,
-        "stream": born.stream,
-        "version": born.version,
-        "round": node.run_id,
-        "sub": node.sub_id,
-        "created_at": node.created_at,
-        "pointer": node.name in graph.pointers,
-        "attributes": dict(node.attributes),
-    }
-
-
-def edge_shape(edge: TrajectoryEdge) -> dict[str, Any]:
-    """Return an edge for JSON, with the names of its ends."""
-    return {"source": edge.source, "target": edge.target, "type": edge.type}
 
 
 def place_in(view: SeenRun, node: TrajectoryNode) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
 from ...domain.errors import RefusedError
 from ...domain.words import parse_query
 from ...projections.search import SEARCHED_KINDS, SearchHit
+from ..views.answers import hit_shape
 from .args import as_json, checked_text, database, optional_text, summed_up
 from .render import cut, display_width, is_cut_short, one_line, paint, print_json_list, terminal_width
 
@@ -60,7 +60,7 @@ def print_found(location: str, query: str, kind: str | None, context: str | None
     kind, context = _split(kind, context)
     hits = summed_up(location, lambda store: store.search(query, kind=kind, context=context, limit=limit))
     if as_json:
-        print_json_list(map(_shape, hits))
+        print_json_list(map(hit_shape, hits))
         return
     _print_lines(hits)
     if len(hits) == limit:
@@ -75,17 +75,6 @@ def _split(kind: str | None, context: str | None) -> tuple[str | None, str | Non
     if colon and named in SEARCHED_KINDS and kind in (None, named):
         return named, context_id
     return kind, context
-
-
-def _shape(hit: SearchHit) -> dict[str, Any]:
-    return {
-        "kind": hit.kind,
-        "context": hit.context,
-        "version": hit.version,
-        "item": hit.item or None,
-        "snippet": hit.snippet,
-        "rank": hit.rank,
-    }
 
 
 def _print_lines(hits: Sequence[SearchHit]) -> None:

@@ -1,0 +1,104 @@
+"""The answers to questions about a whole store in the shapes of JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...domain.spans import Ref
+from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
+from ...projections.search import SearchHit
+from ...projections.usage import NAMES, UsageRow
+from ..log.codec import tag_of
+from ..projecting.status import ProjectionStatus
+from ..queries.approvals import PendingApproval
+from ..queries.audit import AuditEntry, plain_value
+from ..times import exact
+from .shapes import Shape, approval_shape, named_shape
+
+
+def waiting_shape(waiting: PendingApproval) -> Shape:
+    """Return a call that waits for a decision for JSON."""
+    asked = waiting.call
+    return {
+        "context": waiting.context,
+        "call_id": asked.call_id,
+        "item_id": asked.item_id,
+        "name": asked.name,
+        "arguments": asked.arguments,
+        "agent": asked.agent_id,
+        "requested_at": exact(waiting.requested_at),
+        "approval": approval_shape(asked.approval),
+    }
+
+
+def status_shape(status: ProjectionStatus) -> Shape:
+    """Return the status of a projection for JSON."""
+    return {**msgspec.structs.asdict(status), "set_aside": [one._asdict() for one in status.set_aside]}
+
+
+def hit_shape(hit: SearchHit) -> Shape:
+    """Return an item that a search found for JSON."""
+    return {
+        "kind": hit.kind,
+        "context": hit.context,
+        "version": hit.version,
+        "item": hit.item or None,
+        "snippet": hit.snippet,
+        "rank": hit.rank,
+    }
+
+
+def usage_shape(row: UsageRow) -> Shape:
+    """Return tokens and costs for JSON."""
+    names = {name: getattr(row, name) or None for name in NAMES}
+    counts = ("messages", "calls", "tokens_in", "tokens_out", "counted_in", "counted_out", "counted_cached")
+    return {**names, **{name: getattr(row, name) for name in counts}, "cost": float(row.cost)}
+
+
+def node_shape(node: TrajectoryNode, graph: Trajectory) -> Shape:
+    """Return a node of a graph for JSON: its names, the place where it was registered, and its attributes."""
+    born = Ref.parse(node.birth)
+    return {
+        "name": node.name,
+        "type": node.type,
+        "label": node.label,
+        "stream": born.stream,
+        "version": born.version,
+        "round": node.run_id,
+        "sub": node.sub_id,
+        "created_at": node.created_at,
+        "pointer": node.name in graph.pointers,
+        "attributes": dict(node.attributes),
+    }
+
+
+def edge_shape(edge: TrajectoryEdge) -> Shape:
+    """Return an edge for JSON, with the names of its ends."""
+    return {"source": edge.source, "target": edge.target, "type": edge.type}
+
+
+def change_shape(change: AuditEntry) -> Shape:
+    """Return a change of an item, of a context or of a node for JSON."""
+    recorded, meta = change.recorded, change.recorded.meta
+    is_item = change.ref is not None or change.name is not None
+    return {
+        "position": str(recorded.position),
+        "stream": recorded.stream,
+        "version": recorded.version,
+        "recorded_at": exact(recorded.recorded_at),
+        "actor": meta.actor,
+        "correlation_id": meta.correlation_id,
+        "causation": meta.causation,
+        "type": tag_of(recorded.event),
+        "item": _changed_item(change) if is_item else None,
+        "attribute": change.attribute,
+        "old": plain_value(change.old),
+        "new": plain_value(change.new),
+        "reason": change.reason,
+    }
+
+
+def _changed_item(change: AuditEntry) -> Shape:
+    if change.ref is None:
+        return {"stream": None, "version": None, "id": change.name}
+    return named_shape(change.ref, change.recorded.stream, change.name)

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from refold.infrastructure.aio.siblings import AsyncRun as AsyncRun
     from refold.infrastructure.aio.siblings import AsyncStore as AsyncStore
     from refold.infrastructure.aio.siblings import to_async as to_async
+    from refold.infrastructure.inspector.app import inspector as inspector
     from refold.infrastructure.memory_file import SqliteMemoryStore as SqliteMemoryStore
     from refold.infrastructure.open import open_store as open
     from refold.infrastructure.queries.approvals import PendingApproval as PendingApproval
@@ -137,6 +138,7 @@ _MODULES = {
     "WhatIf": "refold.infrastructure.queries.what_if",
     "acting": "refold.domain.log.envelope",
     "aopen": "refold.infrastructure.aio",
+    "inspector": "refold.infrastructure.inspector.app",
     "open": "refold.infrastructure.open:open_store",
     "to_async": "refold.infrastructure.aio.siblings",
 }
@@ -200,6 +202,7 @@ __all__ = [
     "WhatIf",
     "acting",
     "aopen",
+    "inspector",
     "open",
     "to_async",
 ]

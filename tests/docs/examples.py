@@ -27,6 +27,9 @@ CHANGING = {
 }
 
 
+COLUMN_GAP = re.compile(r"(?<=\S) {2,}")
+
+
 class Reader:
     """
     Somebody who does what a document says, in a folder of their own, with `url` for the example's server.
@@ -71,7 +74,8 @@ class Reader:
 def _steady(text: str) -> str:
     for name, pattern in CHANGING.items():
         text = pattern.sub(name, text)
-    return text
+    # "5 seconds ago" is wider than "just now", and the columns behind it follow.
+    return COLUMN_GAP.sub("  ", text) if "<time>" in text else text
 
 
 def commands(block: Block) -> list[tuple[str, str]]:

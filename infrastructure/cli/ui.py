@@ -1,0 +1,67 @@
+"""`refold ui`: the page on which people look at a store."""
+
+from __future__ import annotations
+
+import socket
+import webbrowser
+from typing import Any
+
+import click
+
+from ...domain.errors import InvalidInputError
+from .args import database, keeping, reading, shown
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8421
+MISSING = 'the page needs two more packages: pip install "refold[ui]"'
+
+
+@click.command("ui")
+@click.option("--port", metavar="P", type=click.IntRange(0, 65_535), help="[default: 8421, or a free one]")
+@click.option("--host", metavar="H", default=LOOPBACK, show_default=True, help="The address to listen at.")
+@click.option("--write", is_flag=True, help="Let the page fork, merge, decide on calls and rebuild.")
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@database
+def command(port: int | None, host: str, write: bool, no_open: bool, location: str) -> None:
+    """
+    Serve a page on which one looks at the store: at any version of a context, its forks, its log, live.
+
+    It listens on this machine only, and can change nothing unless --write is given. Ctrl-C ends it.
+    """
+    try:
+        import uvicorn
+
+        from ..inspector.app import LOCAL_HOSTS, inspector
+    except ImportError as error:
+        raise click.ClickException(MISSING) from error
+    bound = _bound(host, port)
+    number = bound.getsockname()[1]
+    opened = keeping if write else reading
+    with bound, opened(location) as store:
+        app = inspector(store, write=write, name=shown(location), hosts=(*LOCAL_HOSTS, host))
+        url = f"http://{host if ':' not in host else f'[{host}]'}:{number}/"
+        reads = "" if write else ", for reading only"
+        click.echo(f"{shown(location)} is shown at {url}{reads}; Ctrl-C ends it", err=True)
+        if host != LOOPBACK:
+            click.echo("everybody who reaches this address can read the store: nothing asks for a password", err=True)
+        if not no_open:
+            webbrowser.open(url)
+        # An open page has an endless answer; the end of the program does not wait for it.
+        settings: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
+        uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[bound])
+
+
+def _bound(host: str, port: int | None) -> socket.socket:
+    """Return a socket that listens at the port, or at a free one if none was asked for and the usual one is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in (DEFAULT_PORT, 0) if port is None else (port,):
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, wanted))
+        except OSError as error:
+            found.close()
+            fault = error
+            continue
+        return found
+    raise InvalidInputError(f"nothing can listen at {host}:{port or DEFAULT_PORT}: {fault}")

@@ -1,0 +1,360 @@
+"""
+The questions that the page asks, each with its answer as plain data.
+
+They are answered from projections, and from the events that they name; no chat is loaded for one. An answer that may be
+long comes in parts: it says how many there are, and from where to ask on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...domain.chat import describe as chats
+from ...domain.chat.events import ChatItemEvent, added_item
+from ...domain.content import Content
+from ...domain.errors import InvalidInputError
+from ...domain.ids import parse_address, split_stream_id
+from ...domain.kinds import KINDS
+from ...domain.log.envelope import RecordedEvent
+from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.describe import text_of
+from ...domain.pool.events import AddedEvent
+from ...domain.spans import Ref
+from ...domain.trajectory.identity import run_id_of
+from ...domain.window.events import WindowItemEvent
+from ..log.codec import tag_of
+from ..queries.audit import describe
+from ..queries.origins import Item, event_at, first_events, id_of
+from ..store import Store
+from ..times import exact
+from ..views.answers import hit_shape, node_shape, status_shape, usage_shape, waiting_shape
+from ..views.contexts import Seen, SeenRun, view_of
+from ..views.differences import changes_between
+from ..views.lineage import drawn, families, point_shape, said_of
+from ..views.shapes import Entry, Shape, context_shape, item_shape
+from .layout import laid_out
+from .wish import Wish
+
+# A text is cut to this many characters, unless it is asked for by itself.
+BODY_MAX = 4_000
+# Times and actors are sent for each version of a context up to this many, and for the newest ones beyond.
+VERSIONS_MAX = 50_000
+PAGE_MAX = 500
+LANES_MAX = 24
+HELD = ("queue", "pool")
+
+
+def meta(store: Store) -> Shape:
+    """Return what the page needs to know at its start."""
+    now = store.now()
+    return {
+        "events": now.events,
+        "moment": str(now),
+        "has_slices": store.log.has_slices,
+        "kinds": list(KINDS),
+        "missed": store.events_missed(),
+    }
+
+
+def contexts_answer(store: Store, wish: Wish) -> Shape:
+    """Return the answer to `contexts`."""
+    page = store.find_contexts(
+        kind=wish.text("kind"),
+        user=wish.text("user"),
+        session=wish.text("session"),
+        agent=wish.text("agent"),
+        limit=wish.whole("limit", 200, 1, PAGE_MAX),
+        cursor=wish.text("cursor"),
+    )
+    return {"contexts": [context_shape(row) for row in page.contexts], "cursor": page.cursor}
+
+
+def context_answer(store: Store, wish: Wish) -> Shape:
+    """Return a context's head, its times and actors, and the intervals of its items."""
+    stream = stream_named(store, wish.required("context"))
+    kind, _ = split_stream_id(stream)
+    head = store.log.head(stream)
+    first = event_at(store.log, stream, 1)
+    about = None if first is None else first.event
+    opened = {name: getattr(about, name, None) for name in ("user", "session", "agent", "source")}
+    parent = getattr(about, "parent", None)
+    return {
+        "context": stream,
+        "kind": kind,
+        "head": head,
+        "parent": parent and f"{parent}@{getattr(about, 'version', 1)}",
+        "opened": opened,
+        "versions": _versions(store.log.read(stream, after=max(0, head - VERSIONS_MAX))),
+        "items": _columns(_stays(store, stream, kind)),
+        "lineage": [_edge_shape(edge) for edge in store.lineage(stream)],
+    }
+
+
+def _edge_shape(edge: Any) -> Shape:
+    return {
+        "kind": edge.kind, "how": edge.how or None, "source": edge.source, "source_version": edge.source_version,
+        "target": edge.target, "target_version": edge.target_version,
+    }  # fmt: skip
+
+
+def _versions(events: Sequence[RecordedEvent]) -> Shape:
+    """Return the times, types and actors of events in columns; types and actors are numbers in a list of names."""
+    types: dict[str, int] = {}
+    actors: dict[str, int] = {}
+    return {
+        "first": events[0].version if events else 1,
+        "at": [event.recorded_at // 1_000 for event in events],
+        "type": [types.setdefault(tag_of(event.event), len(types)) for event in events],
+        "actor": [actors.setdefault(event.meta.actor or "", len(actors)) for event in events],
+        "types": list(types),
+        "actors": list(actors),
+    }
+
+
+COLUMNS = ("item", "birth", "v0", "v1", "type", "role", "agent", "tokens", "how", "reason")
+
+
+def _stays(store: Store, stream: str, kind: str) -> list[Any]:
+    """Return the intervals of a context's items, in their order; none for kinds that keep no intervals."""
+    if kind == "chat":
+        return list(store.validity(stream))
+    return list(store.entries(stream)) if kind in HELD else []
+
+
+def _columns(stays: Sequence[Any]) -> dict[str, list[Any]]:
+    return {name: [getattr(stay, name, "") for stay in stays] for name in COLUMNS}
+
+
+def items_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return items by their origins, `stream@version`, in the order of the question."""
+    if not 1 <= len(wish.refs) <= PAGE_MAX:
+        raise InvalidInputError(f"{len(wish.refs)} items are asked for: ask for 1 to {PAGE_MAX}, each as ref=STREAM@V")
+    refs = [item_ref(text) for text in wish.refs]
+    found = first_events(store.log, refs)
+    most = None if wish.text("whole") else BODY_MAX
+    return [_body(found[ref], most) for ref in refs if ref in found]
+
+
+def item_ref(text: str) -> Ref:
+    """Return the event that a text names; raise InvalidInputError if it names none."""
+    try:
+        return Ref.parse(text)
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from error
+
+
+def _body(recorded: RecordedEvent, most: int | None) -> Shape:
+    """Return an item as it was recorded, with its text; `cut` is the number of characters that were left out."""
+    item = _item_of(recorded.event)
+    about = {
+        "ref": recorded.reference, "at": exact(recorded.recorded_at), "actor": recorded.meta.actor,
+        "type": tag_of(recorded.event),
+    }  # fmt: skip
+    if item is None:
+        text = describe(recorded.event).words(as_json)
+        return {**about, "speaker": "event", "body": text, "cut": 0}
+    text = _text_of(item)
+    speaker = getattr(item, "description", None) or id_of(item) or ""
+    happened, thoughts = None, ""
+    if isinstance(item, ChatItemEvent):
+        speaker, happened, thoughts = chats.speaker_of(item), item.created_at, "\n".join(chats.thoughts_of(item))
+    return {
+        **about,
+        "id": id_of(item),
+        "speaker": speaker,
+        "body": text[:most],
+        "cut": max(0, len(text) - most) if most else 0,
+        "thoughts": thoughts[:most],
+        "call_id": getattr(item, "call_id", None),
+        "name": getattr(item, "name", None),
+        "happened_at": happened,
+        "usage": _usage_of(item),
+    }
+
+
+def _usage_of(item: object) -> Any:
+    usage = getattr(item, "usage", None)
+    return msgspec.to_builtins(usage, enc_hook=str) if isinstance(usage, msgspec.Struct) else None
+
+
+def _item_of(event: object) -> Item | None:
+    if isinstance(event, AddedEvent | WindowItemEvent | MemoryRemembered):
+        return event
+    return added_item(event)
+
+
+def _text_of(item: Item) -> str:
+    if isinstance(item, ChatItemEvent):
+        return chats.body_of(item)
+    value = item.content if isinstance(item, AddedEvent) else item.value
+    return text_of(value, as_json) if isinstance(value, Content) else str(value)
+
+
+def as_json(value: Any) -> str:
+    """Return plain data as the text of JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def view_answer(store: Store, wish: Wish) -> Shape:
+    """Return the items of a context at a version, as `refold show --json` prints them."""
+    view = _seen(store, wish.required("context"), wish.text("version"))
+    return {
+        "context": view.stream, "version": view.version, "head": view.head, "tokens": view.tokens,
+        "settings": view.settings,
+        "items": [item_shape(entry) for entry in view.entries(tail=wish.whole("tail", PAGE_MAX, 1, PAGE_MAX))],
+    }  # fmt: skip
+
+
+def left_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return the items that left a context up to a version, the newest departure first, with how and why."""
+    view = _seen(store, wish.required("context"), wish.text("version"))
+    gone = view.evicted()[-PAGE_MAX:]
+    return [
+        {**item_shape(entry), "left": {"how": how.how, "reason": how.reason, "version": how.version}}
+        for entry, how in reversed(gone)
+    ]
+
+
+def _seen(store: Store, context: str, version: str | None) -> Seen:
+    view = view_of(store, stream_named(store, context), version)
+    if isinstance(view, SeenRun):
+        raise InvalidInputError(f"{view.stream} is a run, which holds a graph: ask for graph?context=")
+    return view
+
+
+def diff_answer(store: Store, wish: Wish) -> Shape:
+    """Return the items that differ between two versions, `CONTEXT@VERSION` each."""
+    before, after = (_seen(store, *_place(wish.required(name))) for name in ("before", "after"))
+    sides = [(view, view.entries()) for view in (before, after)]
+    (old, olds), (new, news) = sides
+    changes = changes_between(olds, news)
+    return {
+        "before": _side(old, olds),
+        "after": _side(new, news),
+        "tokens": new.tokens - old.tokens,
+        "added": [_compared(entry) for entry in changes.added],
+        "removed": [_compared(entry) for entry in changes.removed],
+        "changed": [{"from": _compared(one), "to": _compared(other)} for one, other in changes.changed],
+        "moved": [_compared(entry) for entry in changes.moved],
+        # The items of both, in order, by their origins: the page shows the unchanged ones between the others.
+        "order": [entry.recorded.reference for entry in news],
+    }
+
+
+def _compared(entry: Entry) -> Shape:
+    text = _text_of(entry.item)
+    return {**_body(entry.recorded, BODY_MAX), "body": text[:BODY_MAX], "cut": max(0, len(text) - BODY_MAX)}
+
+
+def _side(view: Seen, entries: Sequence[Entry]) -> Shape:
+    return {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
+
+
+def _place(address: str) -> tuple[str, str | None]:
+    """Return the context and the version of `CONTEXT@VERSION`."""
+    context, _, version = address.rpartition("@") if "@" in address else (address, "", "")
+    return context, version or None
+
+
+def why_answer(store: Store, wish: Wish) -> Shape:
+    """Return whether an item is in the view of a context, and how it left."""
+    stream = stream_named(store, wish.required("context"))
+    found = store.why_gone(stream, wish.required("item"))
+    return {**msgspec.structs.asdict(found), "position": found.position and str(found.position),
+            "recorded_at": found.recorded_at and exact(found.recorded_at)}  # fmt: skip
+
+
+def lineage_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return the points of forks and merges in the order of drawing, each with its lanes."""
+    context = wish.text("context")
+    stream = None if context is None else stream_named(store, context)
+    found = families(store.contexts(), store.lineage())
+    most = wish.whole("limit", PAGE_MAX, 1, PAGE_MAX)
+    points = (
+        {**point_shape(point), "lanes": lanes, "family": number, "text": ", ".join(said_of(point))}
+        for number, family in enumerate(found)
+        if (stream in family if stream is not None else len(family) > 1)
+        for lanes, point in drawn(family, LANES_MAX)
+    )
+    return [point for point, _ in zip(points, range(most), strict=False)]
+
+
+def graph_answer(store: Store, wish: Wish) -> Shape:
+    """Return the graph of a run with places for its nodes: the column is the depth, the row a lane of its agent."""
+    stream = stream_named(store, wish.required("context"))
+    kind, context = split_stream_id(stream)
+    if kind != "run":
+        raise InvalidInputError(f"{stream} is no run: it has no graph")
+    run = run_id_of(context)
+    graph = store.run_graph(run.user_id, run.session_id, run.run_id, run.sub_id)
+    places = laid_out(graph)
+    return {
+        "context": stream,
+        "root": graph.root,
+        "initial": graph.initial,
+        "columns": max((place.column for place in places.values()), default=-1) + 1,
+        "rows": max((place.row for place in places.values()), default=-1) + 1,
+        "nodes": [{**node_shape(node, graph), **places[node.name]._asdict()} for node in graph.nodes.values()],
+        "edges": [[edge.source, edge.target, edge.type, edge.leads_back] for edge in graph.edges],
+    }
+
+
+def node_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return every change of the attributes of a node: old and new value, who, when, and because of what."""
+    where: dict[str, Any] = {"user_id": wish.text("user"), "session_id": wish.text("session")}
+    for name, field in (("round", "run_id"), ("sub", "sub_id")):
+        where[field] = wish.whole(name, 0) if wish.given.get(name) not in (None, "") else None
+    found = store.audit_node(wish.required("name"), wish.text("attribute"), **where)
+    return [
+        {**msgspec.to_builtins(one, enc_hook=str, str_keys=True), "position": str(one.position),
+         "recorded_at": exact(one.recorded_at)}
+        for one in found
+    ]  # fmt: skip
+
+
+def projections_answer(store: Store, wish: Wish) -> Shape:
+    """Return the answer to `projections`."""
+    now = store.now()
+    return {"head": str(now), "events": now.events, "projections": [status_shape(one) for one in store.projections()]}
+
+
+def search_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return the answer to `search`."""
+    limit = wish.whole("limit", 50, 1, PAGE_MAX)
+    hits = store.search(wish.required("q"), kind=wish.text("kind"), context=wish.text("context"), limit=limit)
+    return [hit_shape(hit) for hit in hits]
+
+
+def usage_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return the answer to `usage`."""
+    by = tuple((wish.text("by") or "day,agent,model").split(","))
+    return [usage_shape(row) for row in store.usage(by=by)]
+
+
+def approvals_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return the answer to `approvals`."""
+    return [waiting_shape(one) for one in store.pending_approvals()]
+
+
+def moments_answer(store: Store, wish: Wish) -> dict[str, str]:
+    """Return the answer to `moments`."""
+    return {name: str(moment) for name, moment in store.moments().items()}
+
+
+def resolve_answer(store: Store, wish: Wish) -> Shape:
+    """Return the version of a context that an address means: a number, a time, a name, an item or a call."""
+    stream = stream_named(store, wish.required("context"))
+    at = wish.required("at")
+    parse_address(at)
+    return {"context": stream, "version": view_of(store, stream, at).version}
+
+
+def stream_named(store: Store, name: str) -> str:
+    """Return the stream of a context by its name, with or without its kind."""
+    from ..opening import context_named
+
+    return context_named(store.log, name)

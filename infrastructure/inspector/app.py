@@ -1,0 +1,240 @@
+"""
+The Inspector as an ASGI app: the page, its JSON and the live news, to be served alone or mounted in another app.
+
+Everything that leaves the server passes `redact`, and every answer has the headers of HEADERS.
+
+Model output is hostile input. POLICY forbids the browser to run anything that is not a file of the Inspector, and to
+make HTML of a text. So a mistake in the page shows a text as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...domain.errors import InvalidInputError, NotFoundError, RefoldError
+from ..store import Store
+from .answers import meta
+from .changes import CHANGES, Change
+from .live import news
+from .questions import QUESTIONS, openapi
+from .wish import Question, Wish
+
+STATIC = Path(__file__).parent / "static"
+PAGE = STATIC / "index.html"
+# An answer that names a version never changes.
+FOR_EVER = "public, max-age=31536000, immutable"
+NEVER = "no-store"
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+BODY_MAX = 1 << 20
+
+POLICY = "; ".join((
+    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
+    "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+))  # fmt: skip
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+ANY_HOST = "*"
+HARMLESS = ("GET", "HEAD")
+
+Redact = Callable[[str], str]
+
+
+class Settings(NamedTuple):
+    """
+    A served store: the token of changes, a text that is new at each start, and what hides texts.
+
+    Answers that never change are kept by the browser for this start only: another store may be served here later.
+    """
+
+    store: Store
+    name: str
+    token: str | None
+    start: str
+    redact: Redact | None
+
+
+def inspector(
+    store: Store,
+    *,
+    write: bool = False,
+    redact: Redact | None = None,
+    hosts: Sequence[str] = LOCAL_HOSTS,
+    name: str | None = None,
+) -> Starlette:
+    """
+    Return an ASGI app that shows a store: its page under `/`, its JSON under `/api/`.
+
+    It is read-only; with `write` the page may also fork, merge, decide on calls and rebuild, with a token that only the
+    page gets. `redact` is called with each text that leaves the store, and returns what is shown. `hosts` are the names
+    in the `Host` header that are answered; `"*"` answers any, for an app that checks them itself.
+    """
+    settings = Settings(store, name or repr(store), token_urlsafe(24) if write else None, token_urlsafe(9), redact)
+    fingerprint = hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(STATIC.iterdir())), digest_size=8)
+    version = fingerprint.hexdigest()
+    routes: list[Route | Mount] = [
+        Route(f"/api/{path}", partial(_answer, settings, question), methods=["GET"])
+        for path, question in QUESTIONS.items()
+    ]
+    routes += [
+        Route(f"/api/{path}", partial(_change, settings, change), methods=["POST"]) for path, change in CHANGES.items()
+    ]
+    routes += [
+        Route("/api/meta", partial(_meta, settings)),
+        Route("/api/openapi.json", _described),
+        Route("/api/tail", partial(news, store)),
+        Route("/api/{anything:path}", _unknown),
+        Mount(f"/static/{version}", _Files(directory=STATIC)),
+        Route("/{anything:path}", partial(_page, version)),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(Guard, hosts=tuple(hosts))])
+
+
+class Guard:
+    """Refuses requests for other hosts and changes from other origins, and puts HEADERS on every answer."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self._app, self._hosts = app, frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        fault = self._fault(scope)
+        app = self._app if fault is None else JSONResponse({"error": "RequestError", "message": fault}, status_code=400)
+        await app(scope, receive, send_guarded)
+
+    def _fault(self, scope: Scope) -> str | None:
+        """Return the reason to refuse a request; None if there is none."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        # A page of another site can have its name lead to this machine; the name in the header gives it away.
+        if ANY_HOST not in self._hosts and _name_of(host) not in self._hosts:
+            return f"the host {host!r} is not answered: start the server with --host, or name it in hosts"
+        origin = headers.get("origin")
+        if scope["method"] not in HARMLESS and origin is not None and urlsplit(origin).netloc != host:
+            return "a change is only taken from the page itself"
+        return None
+
+
+def _name_of(host: str) -> str:
+    """Return a host without its port."""
+    return host if host.endswith("]") else host.rpartition(":")[0] or host
+
+
+class _Files(StaticFiles):
+    """Files whose address changes with their content."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = FOR_EVER
+        return response
+
+
+async def _page(version: str, request: Request) -> Response:
+    """Return the page, which is the same for every address."""
+    text = PAGE.read_text(encoding="utf-8")
+    root = request.scope.get("root_path", "").rstrip("/")
+    for sign, value in (("{root}", root), ("{static}", f"{root}/static/{version}")):
+        text = text.replace(sign, value)
+    return HTMLResponse(text, headers={"Cache-Control": NEVER})
+
+
+async def _meta(settings: Settings, request: Request) -> Response:
+    answer = await run_in_threadpool(meta, settings.store)
+    return _json(settings, {**answer, "store": settings.name, "token": settings.token, "cache": settings.start})
+
+
+async def _answer(settings: Settings, question: Question, request: Request) -> Response:
+    try:
+        wish = Wish(dict(request.query_params), request.query_params.getlist("ref"))
+        answer = await run_in_threadpool(question.answer, settings.store, wish)
+    except RefoldError as error:
+        return _fault(settings, error)
+    return _json(settings, answer, cached=question.is_lasting(wish))
+
+
+async def _change(settings: Settings, change: Change, request: Request) -> Response:
+    if settings.token is None:
+        return _refused(403, "this page is read-only: start it with --write")
+    if request.headers.get("x-refold-token") != settings.token:
+        return _refused(403, "the token is missing or of another start of the server: load the page again")
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        return _refused(415, "send JSON, with the content type application/json")
+    body = await request.body()
+    if len(body) > BODY_MAX:
+        return _refused(413, f"the request has more than {BODY_MAX:,} bytes")
+    try:
+        given = json.loads(body)
+        if not isinstance(given, dict):
+            raise ValueError
+    except ValueError:
+        return _refused(400, "the request is no JSON object")
+    try:
+        answer = await run_in_threadpool(change.make, settings.store, Wish(given, []))
+    except RefoldError as error:
+        return _fault(settings, error)
+    return _json(settings, answer)
+
+
+async def _described(request: Request) -> Response:
+    return JSONResponse(openapi(), headers={"Cache-Control": NEVER})
+
+
+async def _unknown(request: Request) -> Response:
+    return _refused(404, f"there is no {request.url.path}: /api/openapi.json lists what there is")
+
+
+def _json(settings: Settings, answer: Any, *, cached: bool = False) -> Response:
+    shown = answer if settings.redact is None else _redacted(answer, settings.redact)
+    return JSONResponse(shown, headers={"Cache-Control": FOR_EVER if cached else NEVER})
+
+
+def _redacted(value: Any, redact: Redact) -> Any:
+    """Return plain data with each text redacted; names of fields stay."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {name: _redacted(one, redact) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redacted(one, redact) for one in value]
+    return value
+
+
+def _fault(settings: Settings, error: RefoldError) -> Response:
+    status = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, InvalidInputError) else 500
+    shown = str(error) if settings.redact is None else settings.redact(str(error))
+    return _refused(status, shown, type(error).__name__)
+
+
+def _refused(status: int, text: str, kind: str = "RequestError") -> Response:
+    return JSONResponse({"error": kind, "message": text}, status_code=status, headers={"Cache-Control": NEVER})

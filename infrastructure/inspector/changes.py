@@ -1,0 +1,86 @@
+"""The changes that the page can make, if the server was started for it: each is one of the store's own calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ...domain.errors import InvalidInputError
+from ...domain.ids import split_stream_id
+from ...domain.log.envelope import acting
+from ..opening import context_named
+from ..store import Store
+from .wish import Wish
+
+ACTOR = "inspector"
+
+
+class Change(NamedTuple):
+    """A change: what makes it, a line about it, and its fields, each with a line about it."""
+
+    make: Callable[[Store, Wish], Any]
+    about: str
+    fields: Mapping[str, str]
+
+
+def _fork(store: Store, wish: Wish) -> dict[str, Any]:
+    chat = store.chat(_chat_id(store, wish.required("context")), create=False)
+    version = wish.whole("version", chat.version, 1)
+    with acting(actor=wish.text("actor") or ACTOR):
+        child = (chat if version == chat.version else chat.at(version)).fork(wish.required("name"))
+    return {"context": child.stream_id, "version": child.version}
+
+
+def _merge(store: Store, wish: Wish) -> dict[str, Any]:
+    source = store.chat(_chat_id(store, wish.required("source")), create=False)
+    target = store.chat(_chat_id(store, wish.required("target")), create=False)
+    with acting(actor=wish.text("actor") or ACTOR):
+        asyncio.run(target.merge(source))
+    return {"context": target.stream_id, "version": target.version}
+
+
+def _decide(store: Store, wish: Wish) -> dict[str, Any]:
+    chat = store.chat(_chat_id(store, wish.required("context")), create=False)
+    call, decision = wish.required("call_id"), wish.required("decision")
+    decide = {"approve": chat.approvals.approve, "reject": chat.approvals.reject}.get(decision)
+    if decide is None:
+        raise InvalidInputError(f"the decision is {decision!r}: give approve or reject")
+    decide(call, by=wish.text("actor") or ACTOR, because=wish.text("because"))
+    return {"context": chat.stream_id, "version": chat.version}
+
+
+def _rebuild(store: Store, wish: Wish) -> dict[str, Any]:
+    name = wish.required("name")
+    report = store.check(name) if wish.text("only_check") else store.rebuild(name)
+    return {
+        "projection": report.projection, "is_done": report.is_done, "rows": report.rows, "events": report.events,
+        "seconds": report.seconds, "differing": report.differing,
+        "differences": [str(one.key) for one in report.differences],
+    }  # fmt: skip
+
+
+def _chat_id(store: Store, name: str) -> str:
+    return split_stream_id(context_named(store.log, name, ("chat",)))[1]
+
+
+CHANGES: dict[str, Change] = {
+    "fork": Change(
+        _fork, "Fork a chat at a version.",
+        {"context": "the chat", "version": "the version; the newest one if it is left out", "name": "the new chat's id",
+         "actor": "who does it"},
+    ),
+    "merge": Change(
+        _merge, "Merge a chat into another one.", {"source": "the chat to take from", "target": "the chat to change",
+        "actor": "who does it"},
+    ),
+    "decide": Change(
+        _decide, "Approve or reject a call.",
+        {"context": "the chat", "call_id": "the call", "decision": "approve or reject", "because": "why",
+         "actor": "who does it"},
+    ),
+    "rebuild": Change(
+        _rebuild, "Make the rows of a projection anew, beside those in use, and say which differ.",
+        {"name": "the projection", "only_check": "1: compare only, change nothing"},
+    ),
+}  # fmt: skip

@@ -1,0 +1,80 @@
+"""
+News of a store for the page: a stream of server-sent events, one at most every tenth of a second.
+
+The id of an event is a moment of the log. A browser that connects again sends the last one, and gets the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ...domain.errors import InvalidInputError, RefoldError
+from ...domain.log.ports import LiveLog
+from ...domain.positions import Moment
+from ..store import Store
+from ..times import exact
+
+PAUSE_SECONDS = 0.1
+# A line now and then shows both sides whether the other one is still there.
+BEAT_SECONDS = 15.0
+WAIT_SECONDS = 0.25
+PAGE_EVENTS = 2_048
+# After a longer absence the page asks for everything anew.
+MISSED_MAX = 100_000
+RETRY_MILLISECONDS = 1_000
+
+
+async def news(store: Store, request: Request) -> Response:
+    """Return the endless answer: which contexts got which versions, since the moment that the browser saw last."""
+    try:
+        seen = request.headers.get("last-event-id") or request.query_params.get("after")
+        after = Moment.parse(seen) if seen else await asyncio.to_thread(store.log.now)
+    except InvalidInputError as error:
+        return Response(str(error), status_code=400)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_lines(store.log, after, request), media_type="text/event-stream", headers=headers)
+
+
+async def _lines(log: LiveLog, after: Moment, request: Request) -> AsyncIterator[str]:
+    yield f"retry: {RETRY_MILLISECONDS}\n: hello\n\n"
+    quiet = 0.0
+    while not await request.is_disconnected():
+        try:
+            now, heads, count, last = await asyncio.to_thread(_read_on, log, after)
+        except RefoldError as error:
+            # The log went back, or is damaged: the page says so, and asks anew.
+            yield _event("fault", str(after), {"message": str(error)})
+            return
+        if count:
+            yield _event("news", str(now), {"heads": heads, "events": count, "recorded_at": last})
+            after, quiet = now, 0.0
+            await asyncio.sleep(PAUSE_SECONDS)
+        else:
+            quiet += WAIT_SECONDS
+            if quiet >= BEAT_SECONDS:
+                quiet = 0.0
+                yield ": still here\n\n"
+
+
+def _read_on(log: LiveLog, after: Moment) -> tuple[Moment, dict[str, int], int, str | None]:
+    """Return the moment after the next events, the heads of their streams, their number, and the time of the last."""
+    now = log.now()
+    if now.events - after.events > MISSED_MAX:
+        return now, {}, now.events - after.events, None
+    page = log.read_all(after=after, limit=PAGE_EVENTS, undecodable=True)
+    if not page.events:
+        log.wait_for_news(after, timeout_seconds=WAIT_SECONDS)
+        return after, {}, 0, None
+    heads: dict[str, int] = {}
+    for event in page.events:
+        heads[event.stream] = max(event.version, heads.get(event.stream, 0))
+    return page.moment, heads, len(page.events), exact(page.events[-1].recorded_at)
+
+
+def _event(name: str, moment: str, data: dict[str, object]) -> str:
+    return f"event: {name}\nid: {moment}\ndata: {json.dumps(data)}\n\n"

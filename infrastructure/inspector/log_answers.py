@@ -1,0 +1,133 @@
+"""Answers about the log: its events as lines, one event in full, and the log in buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from ...domain.errors import NotFoundError
+from ...domain.log.envelope import RecordedEvent, Undecodable
+from ...domain.positions import BEGINNING, Moment
+from ...projections.rollup import ROLLUP_EVENTS, RollupRow, counts_by_type
+from ..log.codec import tag_of
+from ..queries.audit import describe
+from ..queries.origins import causes_of, event_at
+from ..store import Store
+from ..times import exact
+from ..views.shapes import Shape, event_shape
+from .answers import PAGE_MAX, as_json, item_ref, stream_named
+from .wish import Wish
+
+# A filtered question looks through this many events at a time, and says how far it came.
+SCANNED_MAX = 20_000
+BUCKETS_MAX = 2_000
+
+
+def log_answer(store: Store, wish: Wish) -> Shape:
+    """
+    Return events of the log, or of one context, as lines.
+
+    `row` is the number of the first line in the whole log; with slices it is an estimate by time. A filtered question
+    may look at more events than it returns: `next` says from where to ask on.
+    """
+    limit = wish.whole("limit", 100, 1, PAGE_MAX)
+    context = wish.text("context")
+    if context is not None:
+        return _log_of_context(store, stream_named(store, context), wish.whole("row", 0), limit)
+    after, row = _from(store, wish)
+    kind, actor = wish.text("type"), wish.text("actor")
+    is_filtered = kind is not None or actor is not None
+    lines: list[Shape] = []
+    scanned, moment = 0, after
+    while len(lines) < limit and scanned < (SCANNED_MAX if is_filtered else 1):
+        page = store.log.read_all(after=moment, limit=limit if not is_filtered else 2_000, undecodable=True)
+        if not page.events:
+            break
+        scanned, moment = scanned + len(page.events), page.moment
+        lines += [_line(event) for event in page.events if _has(event, kind, actor)]
+    return {"row": row, "events": lines, "next": str(moment), "total": store.now().events, "scanned": scanned}
+
+
+def _log_of_context(store: Store, stream: str, row: int, limit: int) -> Shape:
+    events = store.log.read(stream, after=row, until=row + limit)
+    return {"row": row, "events": [_line(event) for event in events], "next": None, "total": store.log.head(stream),
+            "scanned": len(events)}  # fmt: skip
+
+
+def _has(event: RecordedEvent, kind: str | None, actor: str | None) -> bool:
+    return (kind is None or kind in (_tag(event), _tag(event).partition(".")[0])) and (
+        actor is None or actor == event.meta.actor
+    )
+
+
+def _tag(event: RecordedEvent) -> str:
+    return "undecodable" if isinstance(event.event, Undecodable) else tag_of(event.event)
+
+
+def _line(event: RecordedEvent) -> Shape:
+    is_damaged = isinstance(event.event, Undecodable)
+    text = event.event.reason if isinstance(event.event, Undecodable) else describe(event.event).words(as_json)
+    return {
+        "position": str(event.position), "stream": event.stream, "version": event.version,
+        "at": exact(event.recorded_at), "actor": event.meta.actor, "type": _tag(event), "text": text[:400],
+        "because": event.meta.causation, "damaged": is_damaged,
+    }  # fmt: skip
+
+
+def _from(store: Store, wish: Wish) -> tuple[Moment, int]:
+    """Return the moment from which a question reads, and the number of events before it."""
+    after = wish.text("after")
+    if after is not None:
+        moment = Moment.parse(after)
+        return moment, moment.events
+    row = wish.whole("row", 0)
+    if not row:
+        return BEGINNING, 0
+    if not store.log.has_slices:
+        return Moment(((-1, row),)), row
+    return _moment_near(store.rollup(), row)
+
+
+def _moment_near(rows: Sequence[RollupRow], row: int) -> tuple[Moment, int]:
+    """Return a moment with about `row` events before it, by whole blocks of the log in the order of their times."""
+    heads: dict[int, int] = {}
+    count = 0
+    for block in sorted(rows, key=lambda one: one.last_at):
+        if count + block.events > row:
+            break
+        count += block.events
+        heads[block.lane] = max(heads.get(block.lane, 0), block.block * ROLLUP_EVENTS + block.events)
+    return Moment.of(heads), sum(heads.values())
+
+
+def event_answer(store: Store, wish: Wish) -> Shape:
+    """Return one event with its envelope, its words, and the chain of its causes."""
+    ref = item_ref(wish.required("event"))
+    event = event_at(store.log, ref.stream, ref.version)
+    if event is None or event.version != ref.version:
+        raise NotFoundError(f"there is no event {ref}")
+    causes = causes_of(store.log, [event])[event.reference]
+    return {**event_shape(event), "text": describe(event.event).words(as_json), "causes": list(causes)}
+
+
+def histogram_answer(store: Store, wish: Wish) -> Shape:
+    """Return the log in buckets of about the same number of events: how many of each type, and from when to when."""
+    rows = sorted(store.rollup(), key=lambda row: (row.last_at, row.key))
+    count = wish.whole("buckets", 200, 1, BUCKETS_MAX)
+    # A bucket has at least one row of the rollup, which is 1,024 events.
+    size = max(1, -(-len(rows) // count))
+    starts = [0, *accumulate(row.events for row in rows)]
+    buckets = [_bucket(rows[first : first + size], starts[first]) for first in range(0, len(rows), size)]
+    return {"total": starts[-1], "buckets": buckets}
+
+
+def _bucket(rows: Sequence[RollupRow], start: int) -> Shape:
+    kinds: dict[str, int] = {}
+    for row in rows:
+        for tag, number in counts_by_type(row).items():
+            kind = tag.partition(".")[0]
+            kinds[kind] = kinds.get(kind, 0) + number
+    return {
+        "row": start, "kinds": kinds, "first_at": exact(min(row.first_at for row in rows)),
+        "last_at": exact(max(row.last_at for row in rows)),
+    }  # fmt: skip

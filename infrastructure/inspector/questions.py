@@ -1,0 +1,155 @@
+"""The table of the page's questions, and the OpenAPI description that is made from it and from the table of changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .answers import (
+    approvals_answer,
+    context_answer,
+    contexts_answer,
+    diff_answer,
+    graph_answer,
+    items_answer,
+    left_answer,
+    lineage_answer,
+    moments_answer,
+    node_answer,
+    projections_answer,
+    resolve_answer,
+    search_answer,
+    usage_answer,
+    view_answer,
+    why_answer,
+)
+from .changes import CHANGES
+from .log_answers import event_answer, histogram_answer, log_answer
+from .wish import Question
+
+CONTEXT, VERSION = "a context, as `chat:support-42`", "a version; the newest one if it is left out"
+QUESTIONS: dict[str, Question] = {
+    "contexts": Question(
+        contexts_answer,
+        "The contexts, by kind and id, a page at a time.",
+        {"kind": "only this kind", "user": "only of this user", "session": "only of this session",
+         "agent": "only of this agent", "limit": "how many at most", "cursor": "the cursor of the page before"},
+    ),
+    "context": Question(
+        context_answer,
+        "One context: its versions with times and actors, and from which to which version each item was in its view.",
+        {"context": CONTEXT},
+    ),
+    "items": Question(
+        items_answer, "Items by the events that recorded them.", {"ref": "STREAM@VERSION, once for each item",
+        "whole": "1: the texts in full"}, ("ref",),
+    ),
+    "view": Question(
+        view_answer, "The items of a context at a version, of any kind that holds items.",
+        {"context": CONTEXT, "version": VERSION, "tail": "the last items only"}, ("version",),
+    ),
+    "left": Question(
+        left_answer, "The items that left a context, how and why.",
+        {"context": CONTEXT, "version": VERSION}, ("version",),
+    ),
+    "diff": Question(
+        diff_answer, "The items that differ between two versions.",
+        {"before": "CONTEXT@VERSION", "after": "CONTEXT@VERSION"}, ("before", "after"),
+    ),
+    "why": Question(why_answer, "Why an item is not in the view.", {"context": CONTEXT, "item": "its id"}),
+    "lineage": Question(
+        lineage_answer, "Forks and merges in the order of drawing.", {"context": "only the family of this context",
+        "limit": "how many points at most"},
+    ),
+    "graph": Question(graph_answer, "The graph of a run, with places for its nodes.", {"context": "a run"}),
+    "node": Question(
+        node_answer, "Every change of the attributes of a node.",
+        {"name": "as Table(orders)", "attribute": "only this one", "user": "of a session of this user",
+         "session": "of this session", "round": "of this round", "sub": "of this agent"},
+    ),
+    "log": Question(
+        log_answer, "Events as lines.",
+        {"row": "from this line on", "after": "after this moment", "limit": "how many at most",
+         "context": "only of this context", "type": "a tag, or the first part of one", "actor": "only by this actor"},
+    ),
+    "event": Question(event_answer, "One event in full.", {"event": "STREAM@VERSION"}, ("event",)),
+    "histogram": Question(histogram_answer, "The log in buckets.", {"buckets": "how many at most"}),
+    "projections": Question(projections_answer, "The projections and how far each is behind.", {}),
+    "search": Question(
+        search_answer, "Items with all words.",
+        {"q": "the words", "kind": "only this kind", "context": "only this context", "limit": "how many at most"},
+    ),
+    "usage": Question(usage_answer, "Tokens and costs.", {"by": "some of day, agent, model, context, with commas"}),
+    "approvals": Question(approvals_answer, "The calls that wait for a person.", {}),
+    "moments": Question(moments_answer, "The named moments of the store.", {}),
+    "resolve": Question(
+        resolve_answer, "The version that an address means.",
+        {"context": CONTEXT, "at": "a version, a time, a name, an item or a call"},
+    ),
+}  # fmt: skip
+# The shapes may get more fields; none changes its meaning or goes.
+API_VERSION = "1"
+REQUIRED = {
+    "context": ("context", "view", "left", "why", "graph", "resolve"), "ref": ("items",), "before": ("diff",),
+    "after": ("diff",), "item": ("why",), "name": ("node",), "event": ("event",), "q": ("search",), "at": ("resolve",),
+}  # fmt: skip
+FAULT = {"description": "The request cannot be answered: {error, message}."}
+
+
+def openapi() -> dict[str, Any]:
+    """Return the description as plain data."""
+    paths: dict[str, Any] = {
+        f"/api/{path}": {
+            "get": {
+                "summary": question.about,
+                "parameters": [_parameter(path, name, about) for name, about in question.parameters.items()],
+                "responses": _responses(),
+            }
+        }
+        for path, question in QUESTIONS.items()
+    }
+    for path, change in CHANGES.items():
+        fields = {name: {"type": "string", "description": about} for name, about in change.fields.items()}
+        content = {"application/json": {"schema": {"type": "object", "properties": fields}}}
+        token = {
+            "name": "x-refold-token", "in": "header", "required": True, "schema": {"type": "string"},
+            "description": "the token in the answer of /api/meta",
+        }  # fmt: skip
+        paths[f"/api/{path}"] = {
+            "post": {
+                "summary": change.about,
+                "parameters": [token],
+                "requestBody": {"content": content, "required": True},
+                "responses": {
+                    **_responses(),
+                    "403": {"description": "Read-only, or a wrong token."},
+                },
+            }
+        }
+    paths["/api/meta"] = {"get": {"summary": "The store that is shown.", "responses": _responses()}}
+    paths["/api/tail"] = {
+        "get": {
+            "summary": "News as server-sent events: `news` with {heads, events, recorded_at}; `fault` with {message}.",
+            "parameters": [_parameter("tail", "after", "the moment that was seen last")],
+            "responses": {"200": {"description": "An endless stream.", "content": {"text/event-stream": {}}}},
+        }
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Refold Inspector",
+            "version": API_VERSION,
+            "description": "Questions about a store.",
+        },
+        "paths": paths,
+    }
+
+
+def _parameter(path: str, name: str, about: str) -> dict[str, Any]:
+    return {
+        "name": name, "in": "query", "description": about, "required": path in REQUIRED.get(name, ()),
+        "schema": {"type": "string"},
+    }  # fmt: skip
+
+
+def _responses() -> dict[str, Any]:
+    return {"200": {"description": "The answer.", "content": {"application/json": {}}}, "400": FAULT, "404": FAULT}

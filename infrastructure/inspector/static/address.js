@@ -1,0 +1,67 @@
+/** The address of a page is its whole state: /c/CONTEXT@VERSION, with the rest after the question mark. */
+import { ROOT } from "./api.js";
+
+export const short = (stream) => stream.replace(/^chat:/, "");
+const coded = (text) => encodeURIComponent(text).replaceAll("%3A", ":").replaceAll("%2F", "%2F");
+
+/** Return the address of a context, at a version or between two. */
+export function contextAddress(stream, version, given = {}) {
+  const at = version === undefined || version === null ? "" : `@${version}`;
+  return withQuery(`/c/${coded(short(stream))}${at}`, given);
+}
+
+export function withQuery(path, given = {}) {
+  const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+  return `${ROOT}${path}${query.size ? `?${query}` : ""}`;
+}
+
+/** Return the screen of the present address: its name, and what it shows. */
+export function here() {
+  const path = location.pathname.slice(ROOT.length);
+  const query = Object.fromEntries(new URLSearchParams(location.search));
+  const [, screen, ...rest] = path.split("/");
+  const name = decodeURIComponent(rest.join("/"));
+  if (screen === "c" && name) {
+    const place = contextOf(name);
+    if (place.from === undefined) return { screen: "context", ...place, query };
+    return { screen: "diff", before: `${place.context}@${place.from}`, after: `${place.context}@${place.version}`, query };
+  }
+  if (screen === "diff" && name) {
+    const [before, after] = name.split("...");
+    return { screen: "diff", before, after, query };
+  }
+  if (screen === "e") return { screen: "event", event: name, query };
+  if (screen === "n") return { screen: "node", node: name, query };
+  return { screen: screen || "home", query };
+}
+
+function contextOf(name) {
+  const [, context, at] = /^(.*?)(?:@([^@]*))?$/s.exec(name);
+  const range = /^(\d+)\.\.(\d+)$/.exec(at ?? "");
+  if (range) return { context, from: Number(range[1]), version: Number(range[2]) };
+  if (at && !/^\d+$/.test(at)) return { context, address: at };
+  return { context, version: at ? Number(at) : undefined };
+}
+
+let changed = () => {};
+export const onAddress = (call) => { changed = call; };
+
+/** Go to another address; the browser's Back returns from it. */
+export function go(address) {
+  if (address !== location.pathname + location.search) history.pushState(null, "", address);
+  changed();
+}
+
+/** Write the address of what is shown already, without a step for Back. */
+export function note(address) {
+  if (address !== location.pathname + location.search) history.replaceState(null, "", address);
+}
+
+addEventListener("popstate", () => changed());
+addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href]");
+  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (link.target || link.origin !== location.origin || link.getAttribute("href").startsWith("#")) return;
+  event.preventDefault();
+  go(link.pathname + link.search);
+});

@@ -1,0 +1,108 @@
+/** Questions to the server. What names a version never changes, and is kept. */
+
+export const ROOT = document.documentElement.dataset.root;
+let meta = { token: null, cache: "" };
+
+/** A question that the server refused, with its reason. */
+export class Refused extends Error {
+  constructor(kind, message, status) {
+    super(message);
+    this.kind = kind;
+    this.status = status;
+  }
+}
+
+async function answered(response) {
+  const body = await response.json().catch(() => ({ error: "ServerError", message: `the server said ${response.status}` }));
+  if (!response.ok) throw new Refused(body.error, body.message, response.status);
+  return body;
+}
+
+/** Ask a question; `given` are its parameters, a list repeats one. */
+export async function ask(question, given = {}, signal = undefined) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(given)) {
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null) query.append(name, one);
+  }
+  if (meta.cache) query.append("start", meta.cache);
+  try {
+    return await answered(await fetch(`${ROOT}/api/${question}?${query}`, { signal }));
+  } catch (error) {
+    if (error.name === "AbortError" || error instanceof Refused) throw error;
+    throw new Refused("Unreachable", "the server does not answer: is `refold ui` still running?", 0);
+  }
+}
+
+/** Make a change; the server takes it only from this page, by its token. */
+export async function change(path, given) {
+  return answered(await fetch(`${ROOT}/api/${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-refold-token": meta.token ?? "" },
+    body: JSON.stringify(given),
+  }));
+}
+
+export async function begin() {
+  meta = await ask("meta");
+  return meta;
+}
+
+export const about = () => meta;
+
+const bodies = new Map();
+const BODIES_MAX = 5_000;
+
+/** Return the text of an item that is known already, by its origin. */
+export const known = (ref) => bodies.get(ref);
+
+/** Ask for the items that are not known yet; resolves once all are there. */
+export async function fetchBodies(refs) {
+  const missing = refs.filter((ref) => !bodies.has(ref));
+  for (let start = 0; start < missing.length; start += 100) {
+    const part = missing.slice(start, start + 100);
+    for (const item of await ask("items", { ref: part })) keep(item.ref, item);
+    // An item whose event is missing is damaged: the page says so in its place.
+    for (const ref of part) if (!bodies.has(ref)) keep(ref, { ref, speaker: "missing", body: "this event is missing", cut: 0 });
+  }
+  return missing.length > 0;
+}
+
+function keep(ref, item) {
+  if (bodies.size >= BODIES_MAX) bodies.delete(bodies.keys().next().value);
+  bodies.set(ref, item);
+}
+
+/**
+ * News of the store, one stream for all tabs of a browser: the tab that holds the lock listens and tells the others.
+ * `onNews` gets {heads, events, moment}, `onState` gets connected, reconnecting or stopped.
+ */
+export function follow(after, onNews, onState) {
+  const channel = new BroadcastChannel(`refold-news-${location.host}${ROOT}`);
+  let moment = after;
+  const take = (news) => {
+    moment = news.moment ?? moment;
+    if (news.state) onState(news.state);
+    else onNews(news);
+  };
+  channel.onmessage = (message) => take(message.data);
+  const tell = (news) => {
+    take(news);
+    channel.postMessage(news);
+  };
+  const listen = () => new Promise(() => {
+    const open = () => {
+      const source = new EventSource(`${ROOT}/api/tail?after=${encodeURIComponent(moment)}`);
+      source.onopen = () => tell({ state: "connected" });
+      source.onerror = () => {
+        tell({ state: source.readyState === EventSource.CLOSED ? "stopped" : "reconnecting" });
+        if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
+      };
+      source.addEventListener("news", (event) => tell({ ...JSON.parse(event.data), moment: event.lastEventId }));
+      source.addEventListener("fault", () => { source.close(); tell({ state: "stopped" }); });
+    };
+    open();
+  });
+  if (navigator.locks) navigator.locks.request(`refold-news-${location.host}${ROOT}`, listen);
+  else listen();
+  onState("connected");
+}

@@ -1,0 +1,113 @@
+/** Elements, and the formats of numbers and times. Text is always set as text: nothing here makes HTML of a string. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Return an element; `props` are attributes, `on...` listeners, `class`, `data` and `style` (an object of properties). */
+export function h(tag, props = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    // A state that is said by an attribute is said where it is false, too.
+    const isState = /^aria-(selected|pressed)$/.test(name);
+    if (value === undefined || value === null || (value === false && !isState)) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "data") Object.assign(made.dataset, value);
+    else if (name === "style") for (const [key, one] of Object.entries(value)) made.style.setProperty(key, one);
+    else if (name === "value" || name === "checked") made[name] = value;
+    else made.setAttribute(name, value === true && !isState ? "" : String(value));
+  }
+  made.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false));
+  return made;
+}
+
+/** Replace what an element holds. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false));
+  return element;
+}
+
+const ICONS = {
+  first: "M3 3v10M13 3L6 8l7 5z", last: "M13 3v10M3 3l7 5-7 5z", back: "M10 3L5 8l5 5z", next: "M6 3l5 5-5 5z",
+  play: "M5 3l8 5-8 5z", pause: "M5 3v10M11 3v10", close: "M4 4l8 8M12 4l-8 8", link: "M6 10l4-4M5 7L3 9a3 3 0 004 4l2-2M11 9l2-2a3 3 0 00-4-4L7 5",
+  fork: "M4 3v10M4 9c0-3 8-1 8-6M12 3v1", sun: "M8 5a3 3 0 100 6 3 3 0 000-6zM8 1v2M8 13v2M1 8h2M13 8h2",
+};
+
+/** Return a drawn sign; words beside it, or a label, say what it means. */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  const path = document.createElementNS(SVG, "path");
+  svg.setAttribute("viewBox", "0 0 16 16");
+  svg.setAttribute("aria-hidden", "true");
+  svg.setAttribute("class", "icon");
+  path.setAttribute("d", ICONS[name]);
+  svg.append(path);
+  return svg;
+}
+
+const NUMBER = new Intl.NumberFormat("en");
+export const number = (value) => NUMBER.format(value ?? 0);
+
+/** Return a number in few characters: 61,280 becomes 61.3k. */
+export function brief(value) {
+  if (Math.abs(value) < 10_000) return number(value);
+  return value < 1e6 ? `${(value / 1e3).toFixed(1)}k` : `${(value / 1e6).toFixed(1)}M`;
+}
+
+/** Return a time of day with its date, in UTC; `at` is a text or milliseconds since 1970. */
+export function time(at) {
+  return new Date(at).toISOString().replace("T", " ").slice(0, 19) + "Z";
+}
+
+/** Return a duration, or a time that is so long ago, in its largest unit. */
+export function span(milliseconds) {
+  const seconds = Math.abs(milliseconds) / 1000;
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]]) {
+    if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
+  }
+  return seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
+}
+
+export const ago = (at) => {
+  const since = Date.now() - new Date(at).getTime();
+  return since < 5000 ? "just now" : `${span(since)} ago`;
+};
+
+/** Say something to a screen reader. */
+export function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+/** Return a copy of a function that runs only once calls have paused. */
+export function debounced(milliseconds, run) {
+  let timer;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => run(...given), milliseconds);
+  };
+}
+
+/** Return a text with its links, words and all, as text; long texts keep their line breaks by CSS. */
+export const words = (text) => document.createTextNode(text ?? "");
+
+/** The role of an item of a chat, from the columns of its index. */
+export function roleOf(type, role) {
+  if (type === "message") return role || "message";
+  return { function_call: "call", function_call_output: "output", agent_handoff: "handoff",
+    agent_config_update: "config" }[type] ?? type;
+}
+
+/** The pixels of a canvas for its size on the screen, cleared; returns the context in CSS pixels. */
+export function cleared(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const { clientWidth: width, clientHeight: height } = canvas;
+  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+  }
+  const drawing = canvas.getContext("2d");
+  drawing.setTransform(ratio, 0, 0, ratio, 0, 0);
+  drawing.clearRect(0, 0, width, height);
+  return { drawing, width, height };
+}
+
+/** The value of a colour of page.css, as the theme has it now. */
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

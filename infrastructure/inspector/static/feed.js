@@ -1,0 +1,172 @@
+/** The items of a context at one version, as a list of which only the part on the screen exists. */
+import { known, fetchBodies } from "./api.js";
+import { brief, debounced, fill, h, roleOf } from "./dom.js";
+
+const GUESS = 56;
+const BEYOND = 400;
+
+/** Return the places of the items that are there at a version, and of those that left with it. */
+export function present(items, version) {
+  const found = [];
+  for (let place = 0; place < items.v0.length; place++) {
+    const isGone = items.v1[place] !== 0 && items.v1[place] <= version;
+    if (items.v0[place] <= version && (!isGone || items.v1[place] === version) && !(isGone && items.v0[place] === version)) found.push(place);
+  }
+  return found;
+}
+
+/** Whether an item is in the view at a version. */
+export const isThere = (items, place, version) =>
+  items.v0[place] <= version && (items.v1[place] === 0 || items.v1[place] > version);
+
+export class Feed {
+  /** `select(place)` is called when an item is chosen. */
+  constructor(select) {
+    this.select = select;
+    this.places = [];
+    this.heights = new Map();
+    this.spacer = h("div", { class: "spacer", role: "feed", "aria-label": "Items" });
+    this.element = h("div", { class: "view", tabindex: 0, "aria-label": "Items of the context" }, this.spacer);
+    this.drawn = new Map();
+    this.wanted = debounced(20, () => this.fetch());
+    let frame = 0;
+    const moved = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => this.draw()); };
+    for (const event of ["scroll", "wheel", "touchmove"]) this.element.addEventListener(event, moved, { passive: true });
+    this.observer = new ResizeObserver(moved);
+    this.observer.observe(this.element);
+  }
+
+  leave() {
+    this.observer.disconnect();
+  }
+
+  /** Show the items of an index at a version; what that version changed is brought into view. */
+  show(items, version, { chosen = null, still = false } = {}) {
+    const wasAtEnd = this.element.scrollTop + this.element.clientHeight >= this.spacer.clientHeight - 40;
+    this.items = items;
+    this.version = version;
+    this.chosen = chosen;
+    this.places = present(items, version);
+    this.measure();
+    const changed = this.places.findLastIndex((place) => items.v0[place] === version || items.v1[place] === version);
+    if (!still && changed >= 0) this.bring(changed);
+    else if (wasAtEnd) this.element.scrollTop = this.spacer.clientHeight;
+    this.draw();
+  }
+
+  /** The top of each item, from what was measured, and a guess for the others. */
+  measure() {
+    this.tops = new Float64Array(this.places.length + 1);
+    for (let at = 0; at < this.places.length; at++) {
+      this.tops[at + 1] = this.tops[at] + (this.heights.get(this.items.birth[this.places[at]]) ?? GUESS);
+    }
+    this.spacer.style.height = `${this.tops[this.places.length]}px`;
+  }
+
+  bring(at) {
+    const { scrollTop, clientHeight } = this.element;
+    const bottom = this.tops[at + 1];
+    if (this.tops[at] < scrollTop || bottom > scrollTop + clientHeight) this.element.scrollTop = Math.max(0, bottom - clientHeight + 24);
+  }
+
+  /** Scroll to the newest item. */
+  end() {
+    this.element.scrollTop = this.spacer.clientHeight;
+    this.draw();
+    this.element.scrollTop = this.spacer.clientHeight;
+  }
+
+  /** Scroll to the item of a place, if it is there. */
+  find(place) {
+    const at = this.places.indexOf(place);
+    if (at >= 0) { this.bring(at); this.draw(); }
+  }
+
+  indexAt(top) {
+    let low = 0;
+    let high = this.places.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.tops[middle + 1] <= top) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  draw() {
+    if (!this.items) return;
+    const { scrollTop, clientHeight } = this.element;
+    const first = this.indexAt(Math.max(0, scrollTop - BEYOND));
+    const last = Math.min(this.places.length, this.indexAt(scrollTop + clientHeight + BEYOND) + 1);
+    const keep = new Map();
+    const missing = [];
+    for (let at = first; at < last; at++) {
+      const place = this.places[at];
+      const ref = this.items.birth[place];
+      const body = known(ref);
+      if (!body) missing.push(ref);
+      const state = `${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? 1 : 0}${this.chosen === place}`;
+      let made = this.drawn.get(place);
+      if (!made || made.dataset.state !== state) {
+        made?.remove();
+        made = this.item(place, body);
+        made.dataset.state = state;
+      }
+      made.style.top = `${this.tops[at]}px`;
+      made.setAttribute("aria-posinset", at + 1);
+      made.setAttribute("aria-setsize", this.places.length);
+      keep.set(place, made);
+    }
+    for (const [place, made] of this.drawn) if (keep.get(place) !== made) made.remove();
+    this.drawn = keep;
+    for (const made of keep.values()) if (!made.isConnected) this.spacer.append(made);
+    if (!this.places.length) fill(this.spacer, h("p", { class: "empty" }, "Nothing is in the view at this version."));
+    else this.spacer.querySelector(".empty")?.remove();
+    if (missing.length) { this.missing = missing; this.wanted(); }
+    this.settle(first, last);
+  }
+
+  /** Measure what is drawn; if a guess was wrong, place the items again. */
+  settle(first, last) {
+    let isOff = false;
+    for (let at = first; at < last; at++) {
+      const made = this.drawn.get(this.places[at]);
+      const height = made.offsetHeight;
+      const ref = this.items.birth[this.places[at]];
+      if (height && this.heights.get(ref) !== height) { this.heights.set(ref, height); isOff = true; }
+    }
+    if (!isOff) return;
+    const above = this.tops[first];
+    const { scrollTop } = this.element;
+    this.measure();
+    for (let at = first; at < last; at++) this.drawn.get(this.places[at]).style.top = `${this.tops[at]}px`;
+    if (this.tops[first] !== above) this.element.scrollTop = scrollTop + this.tops[first] - above;
+  }
+
+  async fetch() {
+    try {
+      if (await fetchBodies(this.missing)) this.draw();
+      this.spacer.closest(".context")?.setAttribute("data-bodies", "there");
+    } catch (error) {
+      // What cannot be fetched stays a placeholder; scrolling asks again.
+      this.spacer.dataset.fault = error.message;
+    }
+  }
+
+  item(place, body) {
+    const { items } = this;
+    const role = body?.speaker ?? roleOf(items.type[place], items.role[place]);
+    const isGone = !isThere(items, place, this.version);
+    const until = items.v1[place] ? `–${items.v1[place]}` : "";
+    const name = ["assistant", "error"].includes(role) ? items.agent[place] : "";
+    const classes = `item${items.v0[place] === this.version ? " added" : ""}${isGone ? " gone" : ""}`;
+    return h("article", { class: classes, tabindex: -1, data: { role, place }, "aria-current": this.chosen === place ? "true" : undefined,
+      onclick: () => this.select(place) },
+      h("span", { class: "role" }, role, name ? h("small", {}, name) : null),
+      h("div", {}, body?.thoughts ? h("div", { class: "thoughts" }, body.thoughts) : null,
+        h("div", { class: body ? "body" : "body waiting" }, body ? body.body : "…"),
+        body?.cut ? h("span", { class: "dim" }, `${brief(body.cut)} more characters`) : null),
+      h("span", { class: "beside" }, `@${items.v0[place]}${until}`, h("br"), `${brief(items.tokens[place])} tok`,
+        isGone ? [h("br"), items.how[place] || "left"] : null));
+  }
+}

@@ -1,0 +1,282 @@
+/** The graph of a run on a canvas, with a table of the same nodes beside it; what is later than the version is dimmed. */
+import { withQuery } from "./address.js";
+import { ask } from "./api.js";
+import { cleared, colour, fill, h, icon, number } from "./dom.js";
+
+const STEP_X = 46;
+const STEP_Y = 30;
+const NEAREST = 0.15;
+const COLOURS = { Query: "user", State: "assistant", Action: "call", Table: "output", Data: "output" };
+const TABLE_ROWS = 60;
+const ROW = 30;
+
+export async function panel(context, tab, view) {
+  const graph = new Graph(context, view, await ask("graph", { context: context.stream }));
+  graph.attach();
+  return graph;
+}
+
+class Graph {
+  constructor(context, view, found) {
+    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity });
+    this.take(found);
+    this.canvas = h("canvas", { class: "graph", tabindex: 0, role: "application",
+      "aria-label": "Graph of the run: arrow keys go along edges, plus and minus zoom, 0 shows all. The table has the same nodes." });
+    this.minimap = h("canvas", { style: { position: "absolute", right: "12px", bottom: "12px", width: "180px", height: "90px", border: "1px solid var(--line)", background: "var(--ground)", "border-radius": "6px" }, "aria-hidden": "true" });
+    this.said = h("span", { class: "dim", role: "status" });
+    this.table = h("div", { class: "rows", hidden: true, role: "table", "aria-label": "Nodes", tabindex: 0, style: { position: "absolute", inset: "44px 0 0 0" } });
+    this.table.addEventListener("scroll", () => this.drawTable(), { passive: true });
+    this.switch = h("button", { type: "button", "aria-pressed": false, onclick: () => this.toggleTable() }, "Table");
+    this.bar = h("div", { style: { position: "absolute", left: "12px", top: "8px", display: "flex", gap: "8px", "align-items": "center", "z-index": "1" } },
+      this.switch, h("button", { type: "button", onclick: () => this.fit(), "aria-label": "Show all" }, "Fit"),
+      h("button", { type: "button", onclick: () => this.zoom(1.3), "aria-label": "Nearer" }, "+"), h("button", { type: "button", onclick: () => this.zoom(1 / 1.3), "aria-label": "Farther" }, "−"), this.said);
+  }
+
+  take(found) {
+    this.nodes = found.nodes;
+    this.columns = found.columns;
+    this.rows = found.rows;
+    this.byName = new Map(found.nodes.map((node) => [node.name, node]));
+    this.edges = found.edges.map(([source, target, type, back]) => ({ source: this.byName.get(source), target: this.byName.get(target), type, back }))
+      .filter((edge) => edge.source && edge.target);
+    // Edges by the column in which they begin, so that only those near the screen are drawn.
+    this.inColumn = new Map();
+    this.longest = 1;
+    for (const edge of this.edges) {
+      const first = Math.min(edge.source.column, edge.target.column);
+      this.longest = Math.max(this.longest, Math.abs(edge.source.column - edge.target.column));
+      if (!this.inColumn.has(first)) this.inColumn.set(first, []);
+      this.inColumn.get(first).push(edge);
+    }
+    this.nodesIn = new Map();
+    for (const node of this.nodes) {
+      if (!this.nodesIn.has(node.column)) this.nodesIn.set(node.column, []);
+      this.nodesIn.get(node.column).push(node);
+    }
+  }
+
+  attach() {
+    fill(this.view, this.bar, this.canvas, this.minimap, this.table);
+    let drag = null;
+    this.canvas.addEventListener("pointerdown", (event) => { drag = { x: event.clientX, y: event.clientY, moved: false }; this.canvas.setPointerCapture(event.pointerId); });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (!drag) return;
+      this.x += event.clientX - drag.x;
+      this.y += event.clientY - drag.y;
+      drag = { x: event.clientX, y: event.clientY, moved: drag.moved || Math.abs(event.clientX - drag.x) + Math.abs(event.clientY - drag.y) > 1 };
+      this.soon();
+    });
+    this.canvas.addEventListener("pointerup", (event) => {
+      if (drag && !drag.moved) this.choose(this.nodeAt(event.offsetX, event.offsetY));
+      drag = null;
+    });
+    this.canvas.addEventListener("wheel", (event) => { event.preventDefault(); this.zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15, event.offsetX, event.offsetY); }, { passive: false });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.minimap.addEventListener("pointerdown", (event) => {
+      this.x = this.canvas.clientWidth / 2 - event.offsetX / 180 * this.columns * STEP_X * this.scale;
+      this.y = this.canvas.clientHeight / 2 - event.offsetY / 90 * this.rows * STEP_Y * this.scale;
+      this.soon();
+    });
+    requestAnimationFrame(() => this.fit());
+  }
+
+  key(event) {
+    const node = this.chosen ?? this.nodes[0];
+    const near = { ArrowLeft: () => this.edges.find((edge) => edge.target === node)?.source, ArrowRight: () => this.edges.find((edge) => edge.source === node)?.target,
+      ArrowUp: () => this.sibling(node, -1), ArrowDown: () => this.sibling(node, 1) }[event.key];
+    if (near) this.choose(near() ?? node, true);
+    else if (event.key === "+") this.zoom(1.3);
+    else if (event.key === "-") this.zoom(1 / 1.3);
+    else if (event.key === "0") this.fit();
+    else if (event.key === "Enter" && this.chosen) location.assign(this.addressOf(this.chosen));
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  sibling(node, by) {
+    const all = [...this.nodesIn.get(node.column)].sort((one, other) => one.row - other.row);
+    return all[all.indexOf(node) + by];
+  }
+
+  place(node) {
+    return [this.x + node.column * STEP_X * this.scale, this.y + node.row * STEP_Y * this.scale];
+  }
+
+  nodeAt(x, y) {
+    const column = Math.round((x - this.x) / STEP_X / this.scale);
+    const reach = Math.max(10, 12 * this.scale);
+    return (this.nodesIn.get(column) ?? []).find((node) => {
+      const [left, top] = this.place(node);
+      return Math.hypot(left - x, top - y) < reach;
+    }) ?? null;
+  }
+
+  choose(node, bring = false) {
+    this.chosen = node;
+    if (node) {
+      this.related = this.relatedTo(node);
+      if (bring) {
+        const [x, y] = this.place(node);
+        if (x < 40 || x > this.canvas.clientWidth - 40) this.x += this.canvas.clientWidth / 2 - x;
+        if (y < 60 || y > this.canvas.clientHeight - 40) this.y += this.canvas.clientHeight / 2 - y;
+      }
+      this.said.textContent = node.name;
+    } else this.said.textContent = "";
+    this.details();
+    this.soon();
+    this.drawTable();
+  }
+
+  /** A node with all that led to it and all that came of it. */
+  relatedTo(node) {
+    const found = new Set([node]);
+    for (const [from, to] of [["source", "target"], ["target", "source"]]) {
+      const next = new Map();
+      for (const edge of this.edges) {
+        if (!next.has(edge[from])) next.set(edge[from], []);
+        next.get(edge[from]).push(edge[to]);
+      }
+      const waiting = [node];
+      const seen = new Set(waiting);
+      while (waiting.length) {
+        for (const other of next.get(waiting.pop()) ?? []) if (!seen.has(other)) { seen.add(other); found.add(other); waiting.push(other); }
+      }
+    }
+    return found;
+  }
+
+  addressOf(node) {
+    const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(this.context.stream) ?? [];
+    return withQuery(`/n/${encodeURIComponent(node.name)}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session),
+      round: node.round, sub: node.sub, context: this.context.stream });
+  }
+
+  details() {
+    const node = this.chosen;
+    if (!node) return fill(this.context.aside, h("p", { class: "dim" }, `${number(this.nodes.length)} nodes, ${number(this.edges.length)} edges. Choose one to see what led to it.`), this.legend());
+    const rows = Object.entries(node.attributes).filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && !value.length));
+    return fill(this.context.aside, h("h2", {}, node.name), h("dl", {}, [["type", node.type], ["registered", `@${node.version}`], ["round", node.sub ? `${node.round}.${node.sub}` : node.round]]
+      .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    h("p", { class: "buttons", style: { margin: "0 0 12px" } }, h("a", { class: "button", href: this.addressOf(node) }, "History of its attributes")),
+    rows.map(([name, value]) => [h("div", { class: "dim" }, name), h("pre", { tabindex: 0 }, typeof value === "string" ? value : JSON.stringify(value, null, 1))]));
+  }
+
+  legend() {
+    return h("p", {}, [...new Set(this.nodes.map((node) => node.type))].map((type) => [h("span", { class: "tag", style: { color: `var(--${COLOURS[type] ?? "system"})`, "border-color": "currentColor" } }, type), " "]),
+      h("span", { class: "dim" }, "a ring: the end of an active branch"));
+  }
+
+  show(version) {
+    this.version = version;
+    if (!this.chosen) this.details();
+    this.soon();
+    this.drawTable();
+  }
+
+  async grown() {
+    this.take(await ask("graph", { context: this.context.stream }));
+    this.soon();
+  }
+
+  isLater(node) {
+    return node.stream === this.context.stream && node.version > this.version;
+  }
+
+  zoom(by, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
+    const scale = Math.min(3, Math.max(0.02, this.scale * by));
+    this.x = x - (x - this.x) * scale / this.scale;
+    this.y = y - (y - this.y) * scale / this.scale;
+    this.scale = scale;
+    this.soon();
+  }
+
+  fit() {
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    this.scale = Math.min(1.4, Math.max(NEAREST, Math.min((width - 80) / Math.max(1, this.columns * STEP_X), (height - 120) / Math.max(1, this.rows * STEP_Y))));
+    this.x = 40;
+    this.y = Math.max(64, (height - this.rows * STEP_Y * this.scale) / 2);
+    this.soon();
+  }
+
+  soon() {
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => this.redraw());
+  }
+
+  redraw() {
+    if (!this.canvas.isConnected || this.canvas.clientWidth === 0) return;
+    const { drawing, width, height } = cleared(this.canvas);
+    const first = Math.floor(-this.x / STEP_X / this.scale) - 1;
+    const last = Math.ceil((width - this.x) / STEP_X / this.scale) + 1;
+    const line = colour("dim");
+    drawing.lineWidth = Math.max(0.5, this.scale);
+    drawing.strokeStyle = line;
+    for (let column = Math.max(0, first - this.longest); column <= last; column++) {
+      for (const edge of this.inColumn.get(column) ?? []) {
+        const [x0, y0] = this.place(edge.source);
+        const [x1, y1] = this.place(edge.target);
+        const isDim = this.isLater(edge.target) || (this.chosen && !(this.related.has(edge.source) && this.related.has(edge.target)));
+        drawing.globalAlpha = isDim ? 0.15 : 0.7;
+        drawing.setLineDash(edge.back ? [3, 3] : []);
+        drawing.beginPath();
+        drawing.moveTo(x0, y0);
+        if (y0 === y1) drawing.lineTo(x1, y1);
+        else drawing.bezierCurveTo((x0 + x1) / 2, y0, (x0 + x1) / 2, y1, x1, y1);
+        drawing.stroke();
+      }
+    }
+    drawing.setLineDash([]);
+    drawing.font = "11px system-ui";
+    const size = Math.max(1.5, Math.min(8, 7 * this.scale));
+    for (let column = Math.max(0, first); column <= last; column++) {
+      for (const node of this.nodesIn.get(column) ?? []) {
+        const [x, y] = this.place(node);
+        if (y < -20 || y > height + 20) continue;
+        drawing.globalAlpha = this.isLater(node) || (this.chosen && !this.related.has(node)) ? 0.25 : 1;
+        drawing.fillStyle = colour(COLOURS[node.type] ?? "system");
+        drawing.beginPath();
+        if (node.type === "State") drawing.arc(x, y, size, 0, 7);
+        else if (node.type === "Action") { drawing.moveTo(x, y - size); drawing.lineTo(x + size, y); drawing.lineTo(x, y + size); drawing.lineTo(x - size, y); }
+        else drawing.rect(x - size, y - size, 2 * size, 2 * size);
+        drawing.fill();
+        if (node.pointer || node === this.chosen) {
+          drawing.strokeStyle = colour(node === this.chosen ? "accent" : "text");
+          drawing.lineWidth = 2;
+          drawing.strokeRect(x - size - 3, y - size - 3, 2 * size + 6, 2 * size + 6);
+        }
+        if (this.scale > 0.9) {
+          drawing.fillStyle = colour("dim");
+          drawing.fillText(node.label.slice(0, 14), x - 18, y + size + 12);
+        }
+      }
+    }
+    drawing.globalAlpha = 1;
+    this.drawMinimap(width, height);
+  }
+
+  drawMinimap(width, height) {
+    const { drawing } = cleared(this.minimap);
+    const [across, down] = [180 / Math.max(1, this.columns), 90 / Math.max(1, this.rows)];
+    drawing.fillStyle = colour("dim");
+    for (const node of this.nodes) drawing.fillRect(node.column * across, node.row * down, Math.max(1, across), Math.max(1, down - 1));
+    drawing.strokeStyle = colour("accent");
+    drawing.strokeRect(-this.x / STEP_X / this.scale * across, -this.y / STEP_Y / this.scale * down, width / STEP_X / this.scale * across, height / STEP_Y / this.scale * down);
+  }
+
+  toggleTable() {
+    this.table.hidden = !this.table.hidden;
+    this.switch.setAttribute("aria-pressed", !this.table.hidden);
+    this.drawTable();
+  }
+
+  drawTable() {
+    if (this.table.hidden) return;
+    const first = Math.floor(this.table.scrollTop / ROW);
+    const shown = this.nodes.slice(first, first + TABLE_ROWS).map((node, at) => h("div", { class: "line", role: "row", "aria-selected": node === this.chosen || undefined,
+      style: { top: `${(first + at) * ROW}px`, "grid-template-columns": "80px 110px minmax(120px, 1fr) 80px", opacity: this.isLater(node) ? "0.45" : "1" }, onclick: () => this.choose(node) },
+    h("span", { role: "cell" }, `@${node.version}`), h("span", { role: "cell" }, node.type), h("span", { role: "cell" }, node.name), h("span", { role: "cell" }, node.pointer ? "pointer" : "")));
+    fill(this.table, h("div", { class: "spacer", style: { height: `${this.nodes.length * ROW}px` } }, shown));
+  }
+}
+

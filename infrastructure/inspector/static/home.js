@@ -1,0 +1,58 @@
+/** All contexts of the store, a page at a time. */
+import { contextAddress, go, note, withQuery } from "./address.js";
+import { about, ask } from "./api.js";
+import { ago, brief, debounced, fill, h, number, time } from "./dom.js";
+
+export async function screen(place) {
+  const wish = { kind: place.query.kind ?? "", user: place.query.user ?? "", session: place.query.session ?? "" };
+  const body = h("tbody");
+  const more = h("button", { type: "button", onclick: () => load(cursor) }, "Show more");
+  const counted = h("span", { class: "dim" });
+  let cursor = null;
+  let count = 0;
+
+  async function load(after) {
+    const page = await ask("contexts", { ...wish, kind: wish.kind || undefined, user: wish.user || undefined,
+      session: wish.session || undefined, cursor: after ?? undefined });
+    if (!after) { fill(body); count = 0; }
+    body.append(...page.contexts.map(row));
+    count += page.contexts.length;
+    cursor = page.cursor;
+    more.hidden = !cursor;
+    counted.textContent = cursor ? `the first ${number(count)} contexts` : `${number(count)} contexts`;
+    empty.hidden = count > 0;
+  }
+  const again = debounced(250, () => {
+    note(withQuery("/", wish));
+    load(null).catch(() => {});
+  });
+  const field = (name, label) => h("label", {}, label, h("input", { value: wish[name], name, autocomplete: "off",
+    oninput: (event) => { wish[name] = event.target.value.trim(); again(); } }));
+  const kinds = h("select", { name: "kind", onchange: (event) => { wish.kind = event.target.value; again(); } },
+    h("option", { value: "" }, "all kinds"), about().kinds.map((kind) => h("option", { value: kind, selected: kind === wish.kind }, kind)));
+  const empty = h("p", { class: "empty" }, wish.kind || wish.user || wish.session ? "No context fits." :
+    "The store is empty. `refold import FILE` brings conversations in; an agent that records into it appears here at once.");
+  const element = h("div", { class: "sheet" },
+    h("header", {}, h("h1", {}, "Contexts"), counted, h("span", { class: "dim" }, `${number(about().events)} events in the log`)),
+    h("div", { class: "filters" }, h("label", {}, "Kind", kinds), field("user", "User"), field("session", "Session")),
+    h("div", { class: "scroll" }, h("table", {},
+      h("thead", {}, h("tr", {}, ["Context", "Kind"].map((name) => h("th", { scope: "col" }, name)),
+        ["Version", "Items", "Tokens"].map((name) => h("th", { scope: "col", class: "number" }, name)),
+        ["User", "Session", "Forked from", "Last change"].map((name) => h("th", { scope: "col" }, name)))), body)),
+    empty, h("p", { class: "buttons" }, more));
+  await load(null);
+  const refresh = debounced(1000, () => { if (count <= 200) load(null).catch(() => {}); });
+  return { element, title: "Contexts", news: refresh };
+}
+
+function row(one) {
+  const stream = `${one.kind}:${one.id}`;
+  const parent = /^(.*)@(\d+)$/.exec(one.parent ?? "");
+  return h("tr", { onclick: (event) => { if (!event.target.closest("a")) go(contextAddress(stream)); } },
+    h("td", { class: "name" }, h("a", { href: contextAddress(stream) }, one.id)),
+    h("td", {}, h("span", { class: "tag" }, one.kind)),
+    h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number" }, number(one.items)),
+    h("td", { class: "number" }, brief(one.tokens)), h("td", {}, one.user ?? ""), h("td", {}, one.session ?? ""),
+    h("td", {}, parent ? h("a", { href: contextAddress(parent[1], Number(parent[2])) }, one.parent.replace(/^chat:/, "")) : ""),
+    h("td", { class: "nowrap", title: time(one.changed_at) }, ago(one.changed_at)));
+}

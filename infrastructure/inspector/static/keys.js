@@ -1,0 +1,65 @@
+/** The keys of the page: one table for what they do, what the buttons say, and the help. */
+import { h, fill } from "./dom.js";
+
+/** Keys by name; the screens say what each does while they are shown. */
+export const KEYS = [
+  ["ArrowLeft", "←", "one version back"], ["ArrowRight", "→", "one version on"],
+  ["Shift+ArrowLeft", "Shift ←", "to the last user turn"], ["Shift+ArrowRight", "Shift →", "to the next user turn"],
+  ["Home", "Home", "to the beginning"], ["End", "End", "to the newest version"],
+  ["Space", "Space", "play, pause"], ["l", "L", "follow what is written"], ["d", "D", "compare from here"],
+  ["n", "N", "next change"], ["p", "P", "change before"], ["f", "F", "fork here"], ["/", "/", "search"],
+  ["g c", "G C", "contexts"], ["g l", "G L", "log"], ["g g", "G G", "forks and merges"], ["g a", "G A", "approvals"],
+  ["g t", "G T", "tokens and costs"], ["g p", "G P", "projections"],
+  ["t", "T", "light or dark"], ["y", "Y", "copy the address"], ["?", "?", "this help"], ["Escape", "Esc", "close, clear"],
+];
+const OFF = "refold-keys-off";
+const actions = new Map();
+let prefix = "";
+
+/** Say what a key does from now on; returns a function that forgets it. */
+export function bind(keys) {
+  for (const [name, run] of Object.entries(keys)) actions.set(name, run);
+  return () => {
+    for (const [name, run] of Object.entries(keys)) if (actions.get(name) === run) actions.delete(name);
+  };
+}
+
+export const keyOf = (name) => KEYS.find(([key]) => key === name)?.[1] ?? "";
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const field = event.target.closest?.("input:not([type=range]), textarea, select, dialog, [contenteditable]");
+  if (field && event.key !== "Escape") return;
+  const isSingle = event.key.length === 1 && event.key !== " ";
+  if (isSingle && localStorage.getItem(OFF) === "1" && event.key !== "?") return;
+  // A button has its own meaning of the space bar, a list its own arrows.
+  if (event.key === " " && event.target.closest?.("button, a, summary")) return;
+  const name = event.key === " " ? "Space" : isSingle ? event.key.toLowerCase() : event.key;
+  const full = prefix ? `${prefix} ${name}` : event.shiftKey && !isSingle ? `Shift+${name}` : name;
+  prefix = !prefix && name === "g" ? "g" : "";
+  const run = actions.get(full);
+  if (!run) return;
+  event.preventDefault();
+  run(event);
+});
+
+/** Show the help, made from the table. */
+export function showHelp() {
+  const rows = KEYS.map(([, shown, what]) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, shown)), h("td", {}, what)));
+  const isOff = localStorage.getItem(OFF) === "1";
+  const box = h("input", { type: "checkbox", checked: isOff, onchange: () => localStorage.setItem(OFF, box.checked ? "1" : "0") });
+  showDialog("Keys", [
+    h("table", { class: "keys" }, h("tbody", {}, rows)),
+    h("label", { class: "choice" }, box, " no single letters as keys"),
+  ]);
+}
+
+/** Show a dialog with a title; returns it, and closes by Esc, by its button, or by `close()`. */
+export function showDialog(title, children, buttons = []) {
+  const dialog = h("dialog", { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() });
+  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  fill(dialog, h("h2", { id: "dialog-title" }, title), ...children, h("p", { class: "buttons" }, buttons, close));
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}

@@ -1,0 +1,58 @@
+/** Forks and merges of all contexts, a row for each, with the lanes of the contexts beside it; two can be compared. */
+import { contextAddress, go, short, withQuery } from "./address.js";
+import { about, ask, change } from "./api.js";
+import { fill, h, number, time } from "./dom.js";
+import { showDialog } from "./keys.js";
+
+const ROWS_MAX = 500;
+
+export async function screen(place) {
+  const points = await ask("lineage", { context: place.query.context, limit: ROWS_MAX });
+  let chosen = [];
+  const said = h("span", { class: "dim" });
+  const compare = h("button", { type: "button", disabled: true, onclick: () => {
+    const [before, after] = chosen;
+    go(withQuery(`/diff/${[before, after].map((one) => encodeURIComponent(`${one.stream}@${one.version}`)).join("...")}`));
+  } }, "Compare");
+  const merge = h("button", { type: "button", disabled: true, onclick: () => mergeDialog(...chosen) }, "Merge");
+  const choose = (point, row) => {
+    chosen = chosen.includes(point) ? chosen.filter((one) => one !== point) : [...chosen.slice(-1), point];
+    body.querySelectorAll("tr").forEach((one, at) => one.setAttribute("aria-selected", chosen.includes(points[at])));
+    compare.disabled = chosen.length < 2;
+    merge.disabled = chosen.length < 2 || chosen[0].stream === chosen[1].stream || !chosen.every((one) => one.stream.startsWith("chat:"));
+    said.textContent = chosen.map((one) => `${short(one.stream)}@${one.version}`).join(" and ");
+    row?.focus();
+  };
+  const body = h("tbody", {}, points.map((point, at) => {
+    const isNew = at && points[at - 1].family !== point.family;
+    return h("tr", { tabindex: 0, "aria-selected": false, style: isNew ? { "border-top": "2px solid var(--line)" } : {},
+      onclick: (event) => { if (!event.target.closest("a")) choose(point); }, onkeydown: (event) => { if (event.key === "Enter") choose(point); } },
+    h("td", { class: "lanes", "aria-hidden": "true" }, point.lanes),
+    h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, `${short(point.stream)}@${point.version}`), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null),
+    h("td", {}, point.text), h("td", {}, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)));
+  }));
+  const element = h("div", { class: "sheet" },
+    h("header", {}, h("h1", {}, "Forks and merges"), h("span", { class: "dim" }, points.length >= ROWS_MAX ? `the first ${number(ROWS_MAX)}` : `${number(points.length)} points`),
+      h("span", { class: "buttons", style: { margin: "0 0 0 auto" } }, said, compare, merge)),
+    points.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "Context", "What happened", "By", "When"].map((name) => h("th", { scope: "col" }, name)))), body))
+      : h("p", { class: "empty" }, "No context was forked or merged yet."));
+  return { element, title: "Forks and merges" };
+}
+
+function mergeDialog(from, into) {
+  const fault = h("p", { role: "alert" });
+  const mayWrite = Boolean(about().token);
+  const run = h("button", { type: "button", class: "main", disabled: !mayWrite, onclick: async () => {
+    try {
+      const done = await change("merge", { source: from.stream, target: into.stream });
+      dialog.close();
+      go(contextAddress(done.context));
+    } catch (error) { fault.textContent = error.message; }
+  } }, "Merge");
+  const dialog = showDialog(`Merge ${short(from.stream)} into ${short(into.stream)}`, [
+    h("p", {}, "The items that are new there since both had the same past come in, one event, however many they are."),
+    h("p", { class: "dim" }, "On the command line: ", h("code", {}, `refold merge '${short(from.stream)}' '${short(into.stream)}'`)), fault,
+    mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: start it with `refold ui --write`."),
+  ].filter(Boolean), [run]);
+  fill(fault);
+}

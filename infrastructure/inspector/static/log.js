@@ -1,0 +1,250 @@
+/** The events of the store, or of one context, as lines: of millions only those on the screen exist. One event in full. */
+import { contextAddress, go, note, short, withQuery } from "./address.js";
+import { about, ask } from "./api.js";
+import { cleared, colour, debounced, fill, h, number, time } from "./dom.js";
+import { bind } from "./keys.js";
+
+const LINE = 28;
+// Browsers clamp an element's height near 16 million pixels: above this a scroll position is a share of the lines.
+const TALLEST = 8_000_000;
+const CHUNK = 100;
+const CHUNKS_MAX = 60;
+
+export async function screen(place) {
+  if (place.screen === "event") return eventScreen(place);
+  const wish = { type: place.query.type ?? "", actor: place.query.actor ?? "" };
+  const view = h("div", { class: "context" });
+  const rows = new Lines(null, wish, Number(place.query.row) || 0);
+  const histogram = new Histogram((row) => rows.jump(row));
+  const field = (name, label, hint) => h("label", {}, label, h("input", { name, value: wish[name], placeholder: hint, autocomplete: "off",
+    onchange: (event) => { wish[name] = event.target.value.trim(); note(withQuery("/log", wish)); rows.restart(); } }));
+  fill(view, h("div", { class: "headline", style: { "padding-bottom": "8px" } }, h("h1", {}, "Log"), rows.said,
+    h("span", { class: "filters", style: { margin: "0 0 0 auto" } }, field("type", "Type", "chat.message_added.v1, or chat"), field("actor", "Actor", ""))),
+  h("div", { class: "timeline" }, histogram.canvas), rows.element);
+  await rows.restart();
+  histogram.load().catch(() => {});
+  return { element: view, title: "Log", news: () => rows.grown(), leave: () => rows.leave(), entered: () => { rows.draw(); histogram.draw(); },
+    redraw: () => { rows.draw(); histogram.draw(); } };
+}
+
+/** The events of one context, in its tab. */
+export async function panel(context, tab, view) {
+  view.classList.add("context");
+  const rows = new Lines(context.stream, {}, 0);
+  fill(view, rows.element);
+  await rows.restart();
+  return { show: (version) => { rows.chosen = version; rows.draw(); }, grown: () => rows.grown(), leave: () => rows.leave(), redraw: () => rows.draw() };
+}
+
+/** Lines with numbers from 0; filtered lines are a list that grows while one scrolls. */
+class Lines {
+  constructor(stream, wish, row) {
+    Object.assign(this, { stream, wish, total: 0, chosen: null, chunks: new Map(), list: null, first: row });
+    this.spacer = h("div", { class: "spacer" });
+    this.element = h("div", { class: "rows", role: "grid", tabindex: 0, "aria-label": "Events", "aria-rowcount": 0 }, this.spacer);
+    this.said = h("span", { class: "dim" });
+    let frame = 0;
+    const moved = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => { this.read(); this.draw(); }); };
+    this.element.addEventListener("scroll", moved, { passive: true });
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    this.element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.wanted = debounced(30, () => this.fetch());
+    this.observer = new ResizeObserver(() => this.draw());
+    this.observer.observe(this.element);
+  }
+
+  leave() {
+    this.observer.disconnect();
+  }
+
+  get isFiltered() {
+    return Boolean(this.wish.type || this.wish.actor);
+  }
+
+  async restart() {
+    this.chunks.clear();
+    this.list = this.isFiltered ? [] : null;
+    this.next = null;
+    this.isEnd = false;
+    const found = await ask("log", this.question(0, 1));
+    this.total = found.total;
+    if (this.list) await this.more();
+    this.measure();
+    this.jump(this.first);
+  }
+
+  question(row, limit) {
+    if (this.stream) return { context: this.stream, row, limit };
+    return { row, limit, type: this.wish.type || undefined, actor: this.wish.actor || undefined };
+  }
+
+  get count() {
+    return this.list ? this.list.length : this.total;
+  }
+
+  measure() {
+    this.tall = Math.min(TALLEST, this.count * LINE);
+    this.spacer.style.height = `${this.tall}px`;
+    this.element.setAttribute("aria-rowcount", this.count);
+    this.said.textContent = this.list ? `${number(this.list.length)} fit${this.isEnd ? "" : ", more below"}` : `${number(this.total)} events`;
+  }
+
+  get isScaled() {
+    return this.count * LINE > TALLEST;
+  }
+
+  /** The first line from the scroll position. */
+  read() {
+    const { scrollTop, clientHeight } = this.element;
+    const room = Math.max(1, this.tall - clientHeight);
+    const lines = Math.max(0, this.count - Math.floor(clientHeight / LINE));
+    if (this.isSet) { this.isSet = false; return; }
+    this.first = this.isScaled ? Math.round(scrollTop / room * lines) : scrollTop / LINE;
+  }
+
+  jump(row) {
+    const lines = Math.max(0, this.count - Math.floor(this.element.clientHeight / LINE));
+    this.first = Math.min(lines, Math.max(0, row));
+    const room = this.tall - this.element.clientHeight;
+    const top = this.isScaled ? this.first / Math.max(1, lines) * room : this.first * LINE;
+    this.isSet = Math.round(top) !== Math.round(this.element.scrollTop);
+    this.element.scrollTop = top;
+    this.draw();
+  }
+
+  wheel(event) {
+    if (!this.isScaled) return;
+    event.preventDefault();
+    this.jump(this.first + Math.sign(event.deltaY) * Math.max(1, Math.round(Math.abs(event.deltaY) / LINE)));
+  }
+
+  key(event) {
+    const page = Math.floor(this.element.clientHeight / LINE) - 1;
+    const by = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page }[event.key];
+    const to = event.key === "Home" ? 0 : event.key === "End" ? this.count : by ? Math.round(this.first) + by : null;
+    if (to === null) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.jump(to);
+  }
+
+  at(row) {
+    return this.list ? this.list[row] : this.chunks.get(Math.floor(row / CHUNK))?.[row % CHUNK];
+  }
+
+  draw() {
+    const { clientHeight } = this.element;
+    if (!clientHeight) return;
+    const from = Math.floor(this.first);
+    const until = Math.min(this.count, from + Math.ceil(clientHeight / LINE) + 2);
+    const top = this.element.scrollTop - (this.isScaled ? 0 : this.element.scrollTop - from * LINE);
+    const made = [];
+    this.missing = new Set();
+    for (let row = from; row < until; row++) {
+      const event = this.at(row);
+      if (!event && !this.list) this.missing.add(Math.floor(row / CHUNK));
+      made.push(this.line(row, event, top + (row - from) * LINE));
+    }
+    fill(this.spacer, made.length ? made : h("p", { class: "empty" }, this.list && !this.isEnd ? "Looking…" : "No event fits."));
+    if (this.missing.size || (this.list && !this.isEnd && until >= this.count - 20)) this.wanted();
+  }
+
+  line(row, event, top) {
+    const place = { style: { top: `${top}px` }, role: "row", "aria-rowindex": row + 1 };
+    if (!event) return h("div", { class: "line", ...place }, h("span", { class: "dim", role: "gridcell" }, number(row + 1)), h("span", { class: "dim", role: "gridcell" }, "…"));
+    const cell = (...children) => h("span", { role: "gridcell" }, ...children);
+    const ref = `${event.stream}@${event.version}`;
+    return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": this.chosen === event.version || undefined },
+      cell(h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, event.position)), cell(h("span", { class: "dim", title: event.at }, event.at.slice(11, 19))),
+      cell(h("a", { href: contextAddress(event.stream, event.version), title: ref }, short(ref))), cell(event.actor ?? "-"),
+      cell(event.type.split(".")[1] ?? event.type), cell(event.text));
+  }
+
+  async fetch() {
+    if (this.list) { await this.more(); this.measure(); this.draw(); return; }
+    for (const chunk of [...this.missing]) {
+      if (this.chunks.has(chunk)) continue;
+      const found = await ask("log", this.question(chunk * CHUNK, CHUNK));
+      if (this.chunks.size >= CHUNKS_MAX) this.chunks.delete(this.chunks.keys().next().value);
+      this.chunks.set(chunk, found.events);
+    }
+    this.draw();
+  }
+
+  async more() {
+    if (this.isEnd) return;
+    const found = await ask("log", { ...this.question(undefined, CHUNK), after: this.next ?? undefined });
+    this.list.push(...found.events);
+    this.isEnd = !found.scanned || found.next === this.next;
+    this.next = found.next;
+  }
+
+  /** Take that there is more: what is shown stays where it is. */
+  grown() {
+    clearTimeout(this.growing);
+    this.growing = setTimeout(async () => {
+      const found = await ask("log", this.question(0, 1)).catch(() => null);
+      if (!found || this.list) return;
+      this.chunks.delete(Math.floor(Math.max(0, this.total - 1) / CHUNK));
+      this.total = found.total;
+      this.measure();
+      this.draw();
+    }, 300);
+  }
+}
+
+const KINDS = ["chat", "run", "queue", "pool", "window", "memory"];
+
+/** The log in buckets of the same number of events, each a column by kinds; a click goes there. */
+class Histogram {
+  constructor(jump) {
+    this.canvas = h("canvas", { "aria-hidden": "true" });
+    this.canvas.addEventListener("click", (event) => {
+      if (this.found) jump(Math.floor(event.offsetX / this.canvas.clientWidth * this.found.total));
+    });
+  }
+
+  async load() {
+    this.found = await ask("histogram", { buckets: 200 });
+    this.draw();
+  }
+
+  draw() {
+    if (!this.found?.buckets.length || !this.canvas.isConnected) return;
+    const { drawing, width, height } = cleared(this.canvas);
+    const { buckets } = this.found;
+    // Columns as high as the log was quick there: events in the time that they took.
+    const rates = buckets.map((one) => Object.values(one.kinds).reduce((sum, count) => sum + count, 0) / Math.max(1, new Date(one.last_at) - new Date(one.first_at)));
+    const top = Math.log1p(Math.max(...rates) * 1000) || 1;
+    const each = width / buckets.length;
+    buckets.forEach((bucket, at) => {
+      const high = Math.log1p(rates[at] * 1000) / top * (height - 4);
+      const sum = Object.values(bucket.kinds).reduce((all, count) => all + count, 0) || 1;
+      let y = height;
+      for (const kind of KINDS) {
+        const part = (bucket.kinds[kind] ?? 0) / sum * high;
+        drawing.fillStyle = colour({ chat: "accent", run: "output", queue: "call", pool: "system" }[kind] ?? "dim");
+        drawing.fillRect(at * each, y - part, Math.max(1, each - 1), part);
+        y -= part;
+      }
+    });
+  }
+}
+
+async function eventScreen(place) {
+  const found = await ask("event", { event: place.event });
+  const ref = `${found.stream}@${found.version}`;
+  const cut = ref.lastIndexOf("@");
+  const step = (by) => () => go(withQuery(`/e/${encodeURIComponent(`${ref.slice(0, cut)}@${Math.max(1, found.version + by)}`)}`));
+  const rows = [["position", found.position], ["recorded", time(found.recorded_at)], ["actor", found.actor], ["correlation", found.correlation_id],
+    ["key", found.idempotency_key], ["digest", h("span", { class: "mono" }, found.digest)]];
+  const element = h("div", { class: "sheet" },
+    h("header", {}, h("h1", {}, short(ref)), h("span", { class: "tag" }, found.type), h("a", { href: contextAddress(found.stream, found.version) }, "the context at this version"),
+      h("span", { class: "buttons", style: { margin: "0 0 0 auto" } }, h("button", { type: "button", onclick: step(-1), disabled: found.version < 2 }, "Before"), h("button", { type: "button", onclick: step(1) }, "Next"))),
+    h("p", {}, found.text),
+    h("dl", {}, rows.flatMap(([name, value]) => value ? [h("dt", {}, name), h("dd", {}, value)] : [])),
+    found.causes.length ? [h("h2", {}, "It follows from"), h("ol", {}, found.causes.map((cause) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(cause)}`) }, cause))))] : null,
+    h("pre", { tabindex: 0, style: { "max-height": "none" } }, JSON.stringify(found.event, null, 2)));
+  const unbind = bind({ ArrowLeft: step(-1), ArrowRight: step(1) });
+  return { element, title: ref, leave: unbind, events: about().events };
+}

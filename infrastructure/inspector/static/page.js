@@ -1,0 +1,138 @@
+/** The frame of all screens: header, news, theme, and the screen of the present address. */
+import { here, go, onAddress, withQuery } from "./address.js";
+import { about, ask, begin, follow, Refused } from "./api.js";
+import { debounced, fill, h, icon, number, say } from "./dom.js";
+import { bind, keyOf, showDialog, showHelp } from "./keys.js";
+
+const SCREENS = {
+  home: () => import("./home.js"), context: () => import("./context.js"), diff: () => import("./diff.js"),
+  log: () => import("./log.js"), event: () => import("./log.js"), graph: () => import("./lineage.js"),
+  node: () => import("./node.js"), search: () => import("./search.js"), usage: () => import("./usage.js"),
+  approvals: () => import("./usage.js"), projections: () => import("./projections.js"),
+};
+const PLACES = [
+  ["/", "Contexts", "g c"], ["/log", "Log", "g l"], ["/graph", "Forks", "g g"], ["/approvals", "Approvals", "g a"],
+  ["/usage", "Usage", "g t"], ["/projections", "Projections", "g p"],
+];
+const THEMES = ["auto", "light", "dark"];
+const STATES = { connected: "Live", reconnecting: "Reconnecting", stopped: "Server stopped" };
+
+const main = document.getElementById("main");
+const state = h("span", { class: "state", data: { state: "reconnecting" } }, "Connecting");
+const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search all contexts", name: "q", title: "/" });
+let shown = null;
+let turn = 0;
+
+function header() {
+  const links = PLACES.map(([path, name, key]) =>
+    h("a", { href: withQuery(path), data: { path }, title: keyOf(key) }, name));
+  const form = h("form", { class: "search", role: "search", onsubmit: (event) => {
+    event.preventDefault();
+    if (search.value.trim()) go(withQuery("/search", { q: search.value.trim() }));
+  } }, search);
+  fill(document.getElementById("header"),
+    h("a", { class: "brand", href: withQuery("/") }, "Refold"),
+    h("nav", { "aria-label": "Screens" }, links), form, state,
+    h("button", { type: "button", class: "plain", title: "light or dark (T)", "aria-label": "Light or dark", onclick: nextTheme }, icon("sun")),
+    h("button", { type: "button", class: "plain", title: "keys (?)", "aria-label": "Keys", onclick: showHelp }, "?"));
+}
+
+function nextTheme() {
+  const now = THEMES[(THEMES.indexOf(localStorage.getItem("refold-theme") ?? "auto") + 1) % THEMES.length];
+  localStorage.setItem("refold-theme", now);
+  setTheme();
+  say(`theme: ${now}`);
+  shown?.redraw?.();
+}
+
+function setTheme() {
+  const wanted = localStorage.getItem("refold-theme") ?? "auto";
+  if (wanted === "auto") document.documentElement.removeAttribute("data-theme");
+  else document.documentElement.dataset.theme = wanted;
+}
+
+/** Show the screen of the present address; one that is shown already may take the new address itself. */
+async function show() {
+  const place = here();
+  const mine = ++turn;
+  for (const link of document.querySelectorAll("nav a")) {
+    const isHere = link.dataset.path === (place.screen === "home" || place.screen === "context" ? "/" : `/${place.screen}`);
+    if (isHere) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (shown && shown.screen === place.screen && await shown.move?.(place).catch(() => false)) return;
+  document.documentElement.removeAttribute("data-ready");
+  const waiting = setTimeout(() => fill(main, h("p", { class: "empty" }, "Loading")), 150);
+  try {
+    const load = SCREENS[place.screen];
+    if (!load) throw new Refused("NotFoundError", `there is no page ${location.pathname}`, 404);
+    const made = await (await load()).screen(place);
+    if (mine !== turn) return made.leave?.();
+    shown?.leave?.();
+    shown = { ...made, screen: place.screen };
+    document.title = `${made.title} · Refold`;
+    fill(main, made.element);
+    made.entered?.();
+  } catch (error) {
+    if (mine !== turn) return undefined;
+    shown?.leave?.();
+    shown = null;
+    fill(main, faultOf(error));
+  } finally {
+    clearTimeout(waiting);
+    if (mine === turn) document.documentElement.dataset.ready = place.screen;
+  }
+  return undefined;
+}
+
+/** Return what is shown in the place of a screen that could not be made. */
+export function faultOf(error) {
+  const isMissing = error instanceof Refused && error.status === 404;
+  const event = /\b((?:chat|queue|pool|window|memory|run):\S+@\d+)/.exec(error.message ?? "")?.[1];
+  if (!(error instanceof Refused)) console.error(error);
+  return h("section", { class: "fault", role: "alert" },
+    h("h1", {}, isMissing ? "Not found" : "This cannot be shown"),
+    h("p", {}, error.message), h("p", { class: "dim" }, error.kind ?? error.name),
+    event ? h("p", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, `Look at ${event}`)) : null,
+    h("p", { class: "buttons" }, h("button", { type: "button", onclick: show }, "Try again"),
+      h("a", { class: "button", href: withQuery("/") }, "All contexts")));
+}
+
+const announce = debounced(1500, (events) => say(`${number(events)} new events`));
+
+function takeNews(news) {
+  about().moment = news.moment;
+  shown?.news?.(news);
+  announce(news.events);
+}
+
+function takeState(now) {
+  state.textContent = STATES[now] ?? now;
+  state.dataset.state = now;
+}
+
+function copyAddress() {
+  const text = location.href;
+  if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => say("address copied"));
+  else showDialog("Address", [h("p", {}, text)]);
+}
+
+setTheme();
+header();
+onAddress(show);
+bind({
+  "?": showHelp, t: nextTheme, y: copyAddress, "/": () => search.focus(),
+  ...Object.fromEntries(PLACES.map(([path, , key]) => [key, () => go(withQuery(path))])),
+});
+try {
+  const found = await begin();
+  document.querySelector(".brand").title = found.store;
+  follow(found.moment, takeNews, takeState);
+  if (found.missed) say(`${number(found.missed)} events were set aside`);
+} catch (error) {
+  takeState("stopped");
+}
+await show();
+addEventListener("resize", debounced(100, () => shown?.redraw?.()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown?.redraw?.());
+

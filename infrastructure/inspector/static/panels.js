@@ -1,0 +1,120 @@
+/** Other views of a context: where its tokens are, what left it, and the items of kinds that keep no intervals. */
+import { contextAddress } from "./address.js";
+import { ask } from "./api.js";
+import { cleared, colour, fill, h, number, roleOf, time } from "./dom.js";
+import { isThere } from "./feed.js";
+
+const BIGGEST = 12;
+const ROLES = ["system", "user", "assistant", "call", "output"];
+
+export async function panel(context, tab, view) {
+  if (tab === "tokens") return new Tokens(context, view);
+  return new Listed(context, tab, view);
+}
+
+/** Tokens by role, over time, and the items that take most. */
+class Tokens {
+  constructor(context, view) {
+    this.context = context;
+    this.view = view;
+    this.canvas = h("canvas", { class: "graph", role: "img", "aria-label": "Tokens at each version" });
+    this.budget = Number(localStorage.getItem("refold-budget")) || 128_000;
+  }
+
+  show(version) {
+    const { items } = this.context.index;
+    const byRole = new Map();
+    const there = [];
+    for (let at = 0; at < items.v0.length; at++) {
+      if (!isThere(items, at, version)) continue;
+      const role = roleOf(items.type[at], items.role[at]);
+      byRole.set(role, (byRole.get(role) ?? 0) + items.tokens[at]);
+      there.push(at);
+    }
+    const total = [...byRole.values()].reduce((sum, one) => sum + one, 0);
+    const isOver = total > this.budget;
+    const budget = h("input", { type: "number", value: this.budget, min: 1, "aria-label": "Budget in tokens", style: { width: "120px" },
+      onchange: () => { this.budget = Math.max(1, Number(budget.value) || 1); localStorage.setItem("refold-budget", this.budget); this.show(version); } });
+    const most = there.sort((one, other) => items.tokens[other] - items.tokens[one]).slice(0, BIGGEST);
+    const rows = [...byRole].sort((one, other) => other[1] - one[1]);
+    fill(this.view, h("div", { class: "sheet" },
+      h("div", { class: "sums" }, h("div", {}, h("strong", {}, number(total)), h("span", {}, "tokens, estimated")),
+        h("label", {}, h("span", { class: "dim" }, "of a budget of "), budget),
+        isOver ? h("span", { class: "tag bad" }, `${number(total - this.budget)} over the budget`)
+          : h("span", { class: "tag good" }, `${number(this.budget - total)} left`)),
+      bar(total / this.budget, isOver),
+      h("h2", { style: { margin: "20px 0 8px" } }, "By role"),
+      h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, rows.map(([role, tokens]) => h("tr", {},
+        h("td", { class: "nowrap" }, role), h("td", { class: "number" }, number(tokens)), h("td", { style: { width: "60%" } }, bar(tokens / Math.max(total, 1)))))))),
+      h("h2", { style: { margin: "20px 0 8px" } }, "Over the versions"), h("div", { style: { height: "140px" } }, this.canvas),
+      h("h2", { style: { margin: "20px 0 8px" } }, "The largest items"),
+      h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, most.map((at) => h("tr", {},
+        h("td", { class: "name" }, h("a", { href: contextAddress(this.context.stream, version, { item: items.item[at] }) }, items.item[at])),
+        h("td", {}, roleOf(items.type[at], items.role[at])), h("td", { class: "nowrap" }, `@${items.v0[at]}`), h("td", { class: "number" }, number(items.tokens[at])))))))));
+    this.redraw();
+  }
+
+  redraw() {
+    if (!this.canvas.isConnected) return;
+    const { index, version } = this.context;
+    const change = new Float64Array(index.head + 2);
+    index.items.v0.forEach((v0, at) => {
+      change[v0] += index.items.tokens[at];
+      if (index.items.v1[at]) change[index.items.v1[at]] -= index.items.tokens[at];
+    });
+    const { drawing, width, height } = cleared(this.canvas);
+    const sums = new Float64Array(index.head + 1);
+    for (let at = 1; at <= index.head; at++) sums[at] = sums[at - 1] + change[at];
+    const top = Math.max(1, this.budget < 4 * Math.max(...sums) ? this.budget : 0, ...sums);
+    drawing.beginPath();
+    drawing.moveTo(0, height);
+    for (let at = 1; at <= index.head; at++) {
+      const y = height - sums[at] / top * (height - 8);
+      drawing.lineTo((at - 1) / index.head * width, y);
+      drawing.lineTo(at / index.head * width, y);
+    }
+    drawing.lineTo(width, height);
+    drawing.fillStyle = colour("accent-soft");
+    drawing.fill();
+    drawing.strokeStyle = colour("accent");
+    drawing.stroke();
+    drawing.fillStyle = colour("removed");
+    if (this.budget <= top) drawing.fillRect(0, height - this.budget / top * (height - 8), width, 1);
+    drawing.fillStyle = colour("text");
+    drawing.fillRect((version - 0.5) / index.head * width, 0, 1, height);
+  }
+}
+
+function bar(part, isOver = false) {
+  return h("span", { class: isOver ? "bar over" : "bar" }, h("span", { style: { "--part": `${Math.min(100, part * 100)}%` } }));
+}
+
+/** The items that left, or those of a window or a memory: asked for at each version. */
+class Listed {
+  constructor(context, tab, view) {
+    Object.assign(this, { context, tab, view });
+  }
+
+  async show(version) {
+    const isLeft = this.tab === "left";
+    const wish = { context: this.context.stream, version };
+    const found = await ask(isLeft ? "left" : "view", wish);
+    if (version !== this.context.version || !this.view.isConnected) return;
+    const items = isLeft ? found : found.items;
+    const rows = items.map((one) => {
+      const said = one.item.content ?? one.item.value ?? one.item.output ?? one.item.arguments ?? one.item.description ?? "";
+      return h("tr", {}, h("td", { class: "nowrap" }, `@${one.version}`), h("td", {}, one.item.role ?? one.item.type ?? one.item.source ?? one.item.kind ?? ""),
+        h("td", { class: "name" }, one.item.id ?? one.item.key ?? ""), h("td", {}, typeof said === "string" ? said : said.map?.((part) => typeof part === "string" ? part : "[picture]").join("\n") ?? JSON.stringify(said)),
+        isLeft ? [h("td", {}, h("span", { class: "tag" }, one.left.how)), h("td", {}, one.left.reason ?? ""), h("td", { class: "nowrap" }, h("a", { href: contextAddress(this.context.stream, one.left.version) }, `@${one.left.version}`))]
+          : h("td", { class: "nowrap" }, time(one.recorded_at)));
+    });
+    const heads = isLeft ? ["Came", "Sort", "Item", "Text", "How", "Why", "Left"] : ["Came", "Sort", "Item", "Text", "Recorded"];
+    fill(this.view, rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))
+      : h("p", { class: "empty" }, isLeft ? "Nothing has left the view up to this version." : "It holds nothing at this version."));
+    if (found.settings && Object.keys(found.settings).length) {
+      this.view.prepend(h("p", { class: "dim", style: { padding: "10px 16px 0" } }, Object.entries(found.settings).map(([name, value]) => `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`).join(" · "), ` · ${number(found.tokens)} tokens`));
+    }
+  }
+}
+
+

@@ -1,0 +1,165 @@
+/** The versions of a context on one line: what came and what left at each, marks, and a slider to go along. */
+import { cleared, colour, fill, h, icon, number, say, time } from "./dom.js";
+import { keyOf } from "./keys.js";
+
+const SPEEDS = [["1", "1 ×", 400], ["4", "4 ×", 100], ["real", "as recorded", 0]];
+const LONGEST_PAUSE = 2_000;
+const MARKS = { forked: "◆", branched: "◆", merged: "◎", summary: "▼", named: "●" };
+
+/**
+ * Make the line for a context's index. `seek(version, how)` is called with each step; how is "scrub" while the reader
+ * drags, and "jump" where Back shall return from it.
+ */
+export class Timeline {
+  constructor(seek) {
+    this.seek = seek;
+    this.version = 0;
+    this.index = null;
+    this.canvas = h("canvas", { "aria-hidden": "true" });
+    this.range = h("input", { type: "range", min: 1, step: 1, "aria-label": "Version" });
+    this.range.addEventListener("input", () => seek(Number(this.range.value), "scrub"));
+    this.range.addEventListener("change", () => say(this.about()));
+    this.number = h("input", { class: "version", "aria-label": "Version, time, name or item", title: "a version, -5, a time, a name, or an item" });
+    this.number.addEventListener("change", () => seek(this.number.value.replace(/^@/, "").trim(), "jump"));
+    this.playing = null;
+    const step = (name, label, key, run) => h("button", { type: "button", title: `${label} (${keyOf(key)})`, "aria-label": label, onclick: run }, icon(name));
+    this.play = step("play", "Play", "Space", () => this.toggle());
+    this.speed = h("select", { "aria-label": "Speed", class: "version" }, SPEEDS.map(([value, name]) => h("option", { value }, name)));
+    this.said = h("span", { class: "about" });
+    this.steps = h("div", { class: "steps" },
+      step("first", "To the beginning", "Home", () => seek(1, "jump")), step("back", "One version back", "ArrowLeft", () => this.by(-1)),
+      this.play, step("next", "One version on", "ArrowRight", () => this.by(1)),
+      step("last", "To the newest version", "End", () => seek(this.index.head, "jump")), this.number, this.speed, this.said);
+    this.element = h("div", { class: "timeline" }, this.canvas, this.range);
+  }
+
+  /** Take an index, as the server gives it; it may have grown. */
+  take(index) {
+    this.index = index;
+    this.range.max = Math.max(1, index.head);
+    const { v0, v1, role, tokens, type } = index.items;
+    const size = index.head + 1;
+    this.came = new Uint32Array(size);
+    this.left = new Uint32Array(size);
+    this.turns = [];
+    for (let place = 0; place < v0.length; place++) {
+      if (v0[place] < size) this.came[v0[place]] += tokens[place] || 1;
+      if (v1[place] && v1[place] < size) this.left[v1[place]] += tokens[place] || 1;
+      if (role[place] === "user" && type[place] === "message") this.turns.push(v0[place]);
+    }
+    // What holds no items has a version for each event.
+    if (!v0.length) this.came.fill(1, 1);
+    this.turns = [...new Set(this.turns)].sort((one, other) => one - other);
+    this.marks = marksOf(index);
+    this.draw();
+  }
+
+  /** Show a version. */
+  show(version) {
+    this.version = version;
+    this.range.value = version;
+    this.number.value = `@${version}`;
+    this.range.setAttribute("aria-valuetext", this.about());
+    fill(this.said, this.about());
+    this.draw();
+  }
+
+  about() {
+    const { versions, head } = this.index;
+    const place = this.version - versions.first;
+    if (place < 0 || place >= versions.at.length) return `version ${number(this.version)} of ${number(head)}`;
+    const actor = versions.actors[versions.actor[place]];
+    const type = versions.types[versions.type[place]].split(".")[1].replaceAll("_", " ");
+    return `${number(this.version)} of ${number(head)} · ${type}${actor ? ` by ${actor}` : ""} · ${time(versions.at[place])}`;
+  }
+
+  by(steps) {
+    this.seek(Math.min(this.index.head, Math.max(1, this.version + steps)), "scrub");
+  }
+
+  /** Go to the next turn of the user, or with -1 to the one before. */
+  turn(direction) {
+    const found = direction > 0 ? this.turns.find((one) => one > this.version) : this.turns.findLast((one) => one < this.version);
+    if (found) this.seek(found, "jump");
+  }
+
+  toggle() {
+    if (this.playing) this.stop();
+    else {
+      if (this.version >= this.index.head) this.seek(1, "scrub");
+      fill(this.play, icon("pause"));
+      this.play.setAttribute("aria-label", "Pause");
+      this.playing = setTimeout(() => this.tick(), this.pause());
+    }
+  }
+
+  pause() {
+    const fixed = SPEEDS.find(([value]) => value === this.speed.value)[2];
+    const { at, first } = this.index.versions;
+    const place = this.version - first;
+    return fixed || Math.min(LONGEST_PAUSE, Math.max(16, (at[place + 1] ?? 0) - (at[place] ?? 0)));
+  }
+
+  tick() {
+    this.by(1);
+    if (this.version >= this.index.head) this.stop();
+    else this.playing = setTimeout(() => this.tick(), this.pause());
+  }
+
+  stop() {
+    clearTimeout(this.playing);
+    this.playing = null;
+    fill(this.play, icon("play"));
+    this.play.setAttribute("aria-label", "Play");
+  }
+
+  draw() {
+    if (!this.index || !this.canvas.isConnected) return;
+    const { drawing, width, height } = cleared(this.canvas);
+    const { head } = this.index;
+    const buckets = Math.max(1, Math.min(head, Math.floor(width / 3)));
+    const came = new Float64Array(buckets);
+    const left = new Float64Array(buckets);
+    for (let version = 1; version <= head; version++) {
+      const bucket = Math.min(buckets - 1, Math.floor((version - 1) * buckets / head));
+      came[bucket] += this.came[version];
+      left[bucket] += this.left[version];
+    }
+    const middle = height * 0.66;
+    // The root of a number, so that one long message does not hide all others.
+    const [top, bottom] = [came, left].map((sums) => Math.sqrt(Math.max(1, ...sums)));
+    const each = width / buckets;
+    const here = this.version * buckets / head;
+    for (let bucket = 0; bucket < buckets; bucket++) {
+      drawing.globalAlpha = bucket < here ? 0.9 : 0.25;
+      drawing.fillStyle = colour("accent");
+      const up = Math.sqrt(came[bucket]) / top * (middle - 12);
+      drawing.fillRect(bucket * each, middle - up, Math.max(1, each - 1), up);
+      drawing.fillStyle = colour("removed");
+      const down = Math.sqrt(left[bucket]) / bottom * (height - middle);
+      drawing.fillRect(bucket * each, middle + 1, Math.max(1, each - 1), down);
+    }
+    drawing.globalAlpha = 1;
+    drawing.fillStyle = colour("dim");
+    drawing.font = "10px system-ui";
+    for (const mark of this.marks) drawing.fillText(MARKS[mark.kind] ?? "|", Math.max(0, (mark.version - 0.5) / head * width - 4), 10);
+    drawing.fillStyle = colour("text");
+    drawing.fillRect(Math.min(width - 1, Math.max(0, (this.version - 0.5) / head * width)), 0, 1, height);
+    if (this.from) {
+      drawing.fillStyle = colour("warn");
+      drawing.fillRect(Math.max(0, (this.from - 0.5) / head * width - 1), 0, 2, height);
+    }
+  }
+}
+
+/** Return where a context was forked from and to, merged, summarised and named. */
+function marksOf(index) {
+  const { versions, lineage, context } = index;
+  const marks = lineage.map((edge) => edge.target === context ? { version: edge.target_version, kind: edge.kind }
+    : { version: edge.source_version, kind: edge.kind });
+  versions.type.forEach((type, place) => {
+    const kind = { summarized: "summary", named: "named" }[versions.types[type].split(".")[1]];
+    if (kind) marks.push({ version: versions.first + place, kind });
+  });
+  return marks.filter((mark) => mark.version > 0 && mark.version <= index.head);
+}

@@ -1,0 +1,51 @@
+/** Tokens and costs by day and model; and the calls that wait for a person. */
+import { contextAddress } from "./address.js";
+import { about, ask, change } from "./api.js";
+import { ago, fill, h, number, time } from "./dom.js";
+
+export async function screen(place) {
+  return place.screen === "approvals" ? approvals() : usage(place);
+}
+
+async function usage() {
+  const rows = await ask("usage", { by: "day,agent,model" });
+  const sum = (name) => rows.reduce((all, row) => all + row[name], 0);
+  const sums = [["counted_in", "input tokens"], ["counted_out", "output tokens"], ["counted_cached", "of them cached"]];
+  const heads = ["Day", "Agent", "Model"];
+  const numbers = ["About", "In", "Out", "Cached", "Cost"];
+  return { title: "Usage", element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Usage")),
+    h("div", { class: "sums" }, sums.map(([name, label]) => h("div", {}, h("strong", {}, number(sum(name))), h("span", {}, label))),
+      h("div", {}, h("strong", {}, `$${sum("cost").toFixed(4)}`), h("span", {}, "cost"))),
+    rows.length ? h("div", { class: "scroll" }, h("table", {},
+      h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)), numbers.map((name) => h("th", { scope: "col", class: "number" }, name)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, h("td", { class: "nowrap" }, row.day), h("td", {}, row.agent ?? "-"), h("td", {}, row.model ?? "-"),
+        [row.tokens_in + row.tokens_out, row.counted_in, row.counted_out, row.counted_cached].map((one) => h("td", { class: "number" }, number(one))),
+        h("td", { class: "number" }, row.cost.toFixed(4)))))))
+      : h("p", { class: "empty" }, "No message was recorded yet.")) };
+}
+
+async function approvals() {
+  const body = h("div");
+  async function load() {
+    const waiting = await ask("approvals");
+    const mayWrite = Boolean(about().token);
+    fill(body, waiting.length ? waiting.map((one) => {
+      const because = h("input", { placeholder: "why", "aria-label": "Why", style: { width: "200px" } });
+      const fault = h("span", { role: "alert" });
+      const decide = (decision) => async () => {
+        try {
+          await change("decide", { context: `chat:${one.context}`, call_id: one.call_id, decision, because: because.value || undefined });
+          await load();
+        } catch (error) { fault.textContent = error.message; }
+      };
+      return h("article", { class: "change changed" },
+        h("div", {}, h("strong", {}, one.name), " in ", h("a", { href: contextAddress(`chat:${one.context}`, undefined, { item: one.item_id }) }, one.context),
+          h("span", { class: "dim", title: time(one.requested_at) }, ` · asked ${ago(one.requested_at)}${one.approval?.by ? ` by ${one.approval.by}` : ""}`)),
+        h("pre", { tabindex: 0 }, one.arguments), one.approval?.because ? h("p", {}, one.approval.because) : null,
+        mayWrite ? h("p", { class: "buttons" }, because, h("button", { type: "button", class: "main", onclick: decide("approve") }, "Approve"), h("button", { type: "button", onclick: decide("reject") }, "Reject"), fault)
+          : h("p", { class: "dim" }, "Decide with `refold approvals`, or start this page with --write."));
+    }) : h("p", { class: "empty" }, "No call waits for a person."));
+  }
+  await load();
+  return { title: "Approvals", news: () => load().catch(() => {}), element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Approvals")), body) };
+}

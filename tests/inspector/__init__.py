@@ -1,0 +1,1 @@
+"""Tests of the Inspector: its JSON, and its page in a browser."""

@@ -1,0 +1,316 @@
+"""The JSON of the Inspector, asked as the page asks, on memory, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+import refold
+from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
+from refold.infrastructure.inspector.layout import laid_out
+from refold.infrastructure.inspector.questions import QUESTIONS
+from tests.support.every_kind import fill
+
+LOCAL = "http://127.0.0.1:8421"
+
+
+class Asked:
+    """A page's side of the server."""
+
+    def __init__(self, store: refold.Store, **settings: Any) -> None:
+        self.store = store
+        self.client = TestClient(refold.inspector(store, **settings), base_url=LOCAL)
+        self.meta = self.client.get("/api/meta").json()
+
+    def __call__(self, question: str, **given: Any) -> Any:
+        """Return an answer."""
+        answer = self.client.get(f"/api/{question}", params=given)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def change(self, path: str, **given: Any) -> Any:
+        """Make a change, as the page does."""
+        return self.client.post(f"/api/{path}", json=given, headers={"x-refold-token": self.meta["token"] or ""})
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Asked]:
+    """A filled store of each sort, served for writing."""
+    places = {"memory": ":memory:", "sqlite": str(tmp_path / "s.db")}
+    place = places.get(request.param) or request.getfixturevalue("ready_pg_url")
+    with refold.open(place) as store:
+        asyncio.run(fill(store))
+        yield Asked(store, write=True)
+
+
+def wishes(store: refold.Store, question: str) -> Iterator[dict[str, Any]]:
+    """Yield parameters of a question, for every context that it can be about."""
+    rows = store.contexts()
+    chat = next(row for row in rows if row.kind == "chat")
+    given = {
+        "items": {"ref": f"{chat.key}@2"},
+        "diff": {"before": f"{chat.key}@1", "after": f"{chat.key}@{chat.version}"},
+        "why": {"context": chat.key, "item": store.chat(chat.id).items[0].id},
+        "event": {"event": f"{chat.key}@1"},
+        "search": {"q": "question"},
+        "resolve": {"context": chat.key, "at": "-1"},
+    }
+    if question == "node":
+        run = store.run("u", "s", create=False) if any(row.id == "u/s/0/0" for row in rows) else None
+        yield from ({"name": name} for name in (run.nodes() if run else [])[:1])
+    elif question == "graph":
+        yield from ({"context": row.key} for row in rows if row.kind == "run")
+    elif question in ("context", "view", "left"):
+        yield from ({"context": row.key} for row in rows if question == "context" or row.kind != "run")
+    else:
+        yield given.get(question, {})
+
+
+def test_every_question_is_answered(asked: Asked) -> None:
+    """Whatever a store holds, each question about it has an answer."""
+    for question in QUESTIONS:
+        for wish in wishes(asked.store, question):
+            asked(question, **wish)
+
+
+def test_intervals_say_what_every_version_showed(asked: Asked) -> None:
+    """The page filters intervals where the store folds: both show the same items at each version of each chat."""
+    for row in asked.store.contexts():
+        if row.kind != "chat":
+            continue
+        items = asked("context", context=row.key)["items"]
+        chat = asked.store.chat(row.id, create=False)
+        for version in range(1, row.version + 1):
+            there = [
+                name
+                for name, came, left in zip(items["item"], items["v0"], items["v1"], strict=True)
+                if came <= version and (left == 0 or left > version)
+            ]
+            assert there == [item.id for item in chat.at(version).items], f"{row.key}@{version}"
+
+
+def test_the_log_has_each_event_once(asked: Asked) -> None:
+    """Pages behind each other are the whole log; with slices a jump lands at a whole event, too."""
+    seen, after = [], None
+    while True:
+        page = asked("log", limit=7, **({"after": after} if after else {}))
+        if not page["events"]:
+            break
+        seen += [f"{event['stream']}@{event['version']}" for event in page["events"]]
+        after = page["next"]
+
+    assert len(seen) == len(set(seen)) == asked.meta["events"]
+    assert asked("log", row=3, limit=2)["events"]
+
+
+def test_a_filtered_log_goes_on_where_it_stopped(asked: Asked) -> None:
+    """With a filter, the answer says how far it looked."""
+    wanted = asked("log", type="run", limit=500)
+
+    assert {event["stream"].partition(":")[0] for event in wanted["events"]} == {"run"}
+    assert wanted["scanned"] == asked.meta["events"]
+
+
+def test_only_what_names_versions_is_kept(asked: Asked) -> None:
+    """A browser may keep an answer for ever if it can never change, and no other."""
+    kept = asked.client.get("/api/view", params={"context": "chat:a", "version": "3"})
+    fresh = asked.client.get("/api/view", params={"context": "chat:a"})
+    relative = asked.client.get("/api/view", params={"context": "chat:a", "version": "-1"})
+
+    assert "immutable" in kept.headers["cache-control"]
+    assert fresh.headers["cache-control"] == relative.headers["cache-control"] == "no-store"
+    # Another store may be served at this address later: each start asks with a text of its own.
+    assert asked.meta["cache"] != Asked(asked.store).meta["cache"]
+
+
+@pytest.mark.parametrize(
+    ("question", "wish", "status"),
+    [
+        ("nothing", {}, 404),
+        ("view", {}, 400),
+        ("view", {"context": "none"}, 404),
+        ("view", {"context": "chat:a", "version": "9999"}, 404),
+        ("view", {"context": "run:u/s/0/0"}, 404),
+        ("items", {"ref": "nonsense"}, 400),
+        ("items", {}, 400),
+        ("log", {"limit": "many"}, 400),
+        ("log", {"after": "?"}, 400),
+        ("event", {"event": "chat:a@9999"}, 404),
+        ("search", {"q": "   "}, 400),
+    ],
+)
+def test_what_cannot_be_answered_says_why(question: str, wish: dict[str, str], status: int) -> None:
+    """A wrong question gets a typed error and changes nothing."""
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", "hello")
+        before = store.now()
+        answer = Asked(store).client.get(f"/api/{question}", params=wish)
+
+        assert answer.status_code == status, answer.text
+        assert set(answer.json()) == {"error", "message"}
+        assert store.now() == before
+
+
+def test_changes_need_the_token_of_this_start(asked: Asked) -> None:
+    """Reading is free; a change without the page's token, as a form of another site would send it, is refused."""
+    wish = {"context": "chat:a", "version": 3, "name": "copy"}
+    plain = asked.client.post("/api/fork", json=wish)
+    form = asked.client.post("/api/fork", content=b"{}", headers={"x-refold-token": asked.meta["token"]})
+    foreign = asked.client.post("/api/fork", json=wish, headers={"origin": "http://evil.example"})
+
+    assert (plain.status_code, form.status_code, foreign.status_code) == (403, 415, 400)
+    assert asked.change("fork", **wish).json() == {"context": "chat:copy", "version": 1}
+    assert [item.id for item in asked.store.chat("copy").items] == [
+        item.id for item in asked.store.chat("a").at(3).items
+    ]
+    assert asked.change("merge", source="chat:copy", target="chat:cleared").json()["context"] == "chat:cleared"
+    assert asked.change("rebuild", name="catalogue").json()["differing"] == 0
+
+
+def test_a_read_only_page_changes_nothing() -> None:
+    """Without `write` there is no token, and no request changes anything."""
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", "hello")
+        page = Asked(store)
+
+        assert page.meta["token"] is None
+        assert page.change("fork", context="chat:a", name="b").status_code == 403
+        assert [row.id for row in store.contexts()] == ["a"]
+
+
+def test_a_person_decides_on_a_call() -> None:
+    """A call that waits is listed, and a decision is recorded with the name of who made it."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_function_call("pay", '{"amount": 9}', call_id="c1")
+        chat.approvals.request("c1", because="much money")
+        page = Asked(store, write=True)
+
+        [waiting] = page("approvals")
+        assert waiting["call_id"] == "c1"
+        page.change("decide", context="chat:a", call_id="c1", decision="reject", because="no", actor="mia")
+        assert page("approvals") == []
+        approval = store.chat("a").approvals.of("c1")
+        assert approval is not None
+        assert (approval.state, approval.by) == ("rejected", "mia")
+
+
+def test_other_hosts_are_refused_and_every_answer_is_guarded() -> None:
+    """A name that leads here by a trick of DNS is not answered; the policy forbids foreign scripts everywhere."""
+    with refold.open(":memory:") as store:
+        page = Asked(store)
+        assert page.client.get("/", headers={"host": "evil.example"}).status_code == 400
+        for path in ("/", "/c/a@3", "/api/meta", "/api/nothing", "/log"):
+            policy = page.client.get(path).headers["content-security-policy"]
+            assert "script-src 'self'" in policy
+            assert "require-trusted-types-for 'script'" in policy
+
+
+def test_a_text_is_hidden_wherever_it_would_leave() -> None:
+    """The hook sees every text of every answer, errors included."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_message("user", "my key is sk-secret")
+        chat.evict(chat.items[0].id, reason="sk-secret was in it")
+        page = Asked(store, redact=lambda text: text.replace("sk-secret", "***"))
+        for question in QUESTIONS:
+            for wish in () if question in ("graph", "node", "why") else wishes_of_one(chat.id):
+                answer = page.client.get(f"/api/{question}", params=wish)
+                assert "sk-secret" not in answer.text, question
+        assert "sk-secret" not in page.client.get("/api/view", params={"context": "sk-secret"}).text
+
+
+def wishes_of_one(context: str) -> list[dict[str, str]]:
+    """Return one wish that all questions about a small chat understand."""
+    stream = f"chat:{context}"
+    return [
+        {"context": stream, "ref": f"{stream}@2", "event": f"{stream}@3", "q": "key", "at": "2",
+         "before": f"{stream}@1", "after": f"{stream}@3"}
+    ]  # fmt: skip
+
+
+def test_it_is_mounted_in_an_app_of_ones_own() -> None:
+    """Below a path of another app, the page's own addresses begin with that path."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    with refold.open(":memory:") as store:
+        app = Starlette(routes=[Mount("/debug/refold", refold.inspector(store))])
+        client = TestClient(app, base_url=LOCAL)
+        text = client.get("/debug/refold/c/a").text
+        script = text.partition('<script type="module" src="')[2].partition('"')[0]
+
+        assert script.startswith("/debug/refold/static/")
+        assert client.get(script).status_code == 200
+        assert client.get("/debug/refold/api/meta").json()["events"] == 0
+
+
+def test_the_description_names_all_that_is_there() -> None:
+    """The OpenAPI file has each question with its parameters."""
+    with refold.open(":memory:") as store:
+        paths = Asked(store)("openapi.json")["paths"]
+
+    assert {f"/api/{path}" for path in QUESTIONS} <= set(paths)
+    for path, question in QUESTIONS.items():
+        named = {one["name"] for one in paths[f"/api/{path}"]["get"]["parameters"]}
+        assert named == set(question.parameters)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=3), max_size=40), st.integers(1, 3))
+def test_the_layout_keeps_what_leads_to_a_node_left_of_it(sources: list[list[int]], agents: int) -> None:
+    """No two nodes share a place, edges go right, and nodes that come later move none."""
+    nodes = [_node(number, number % agents) for number in range(len(sources))]
+    edges = [
+        TrajectoryEdge(_name(source), _name(number), "INFORMS")
+        for number, found in enumerate(sources)
+        for source in {one for one in found if one < number}
+    ]
+    places = laid_out(Trajectory(nodes, edges, root=None, initial=None, pointers=()))
+    half = len(nodes) // 2
+    before = laid_out(
+        Trajectory(
+            nodes[:half], [edge for edge in edges if int(edge.target) < half], root=None, initial=None, pointers=()
+        )
+    )
+
+    assert len({(place.column, place.row) for place in places.values()}) == len(nodes)
+    assert all(places[edge.source].column < places[edge.target].column for edge in edges)
+    assert {name: place.column for name, place in before.items()} == {name: places[name].column for name in before}
+
+
+def _name(number: int) -> str:
+    return str(number)
+
+
+def _node(number: int, agent: int) -> TrajectoryNode:
+    return TrajectoryNode(
+        name=_name(number), birth=f"run:u/s/0/{agent}@{number + 1}", type="State", label=_name(number), run_id=0,
+        sub_id=agent, created_at=0.0, attributes={},
+    )  # fmt: skip
+
+
+async def test_news_come_once_and_go_on_after_a_pause() -> None:
+    """The stream names each context that grew; a browser that comes back gets what it missed, and no more."""
+    from refold.infrastructure.inspector.live import _lines
+
+    class Open:
+        async def is_disconnected(self) -> bool:
+            return False
+
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", "one")
+        seen = store.now()
+        store.chat("a").add_message("user", "two")
+        lines = _lines(store.log, seen, Open())  # type: ignore[arg-type]  # only this is asked of a request
+        assert "retry:" in await anext(lines)
+        news = await anext(lines)
+        assert 'event: news\nid: 3\ndata: {"heads": {"chat:a": 3}, "events": 1' in news
+        store.chat("b").add_message("user", "three")
+        assert '"chat:b": 2' in await anext(lines)

@@ -44,7 +44,7 @@ OTHER = 1
 READING, CHECKING = 8, 14
 LOOK_SECONDS = 0.2
 # A program that is not Python after all, and does not end, is not waited for.
-BEGIN_SECONDS = 30.0
+BEGIN_SECONDS = 30
 BEGIN = """
 import json, sys
 sys.path[:] = json.loads(sys.stdin.buffer.readline())

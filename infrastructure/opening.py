@@ -48,8 +48,10 @@ def streams_named(log: Log, name: str, kinds: Sequence[str]) -> list[str]:
         InvalidInputError: the name is no text.
     """
     require_unicode(name, "the name of a context")
-    named = [name] if name.partition(":")[0] in kinds else []
-    return [stream for stream in (*named, *(f"{kind}:{name}" for kind in kinds)) if log.head(stream)]
+    # A whole name means what it says, also where `chat:a` is the id of another chat.
+    if name.partition(":")[0] in kinds and log.head(name):
+        return [name]
+    return [stream for stream in (f"{kind}:{name}" for kind in kinds) if log.head(stream)]
 
 
 def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:

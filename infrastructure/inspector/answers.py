@@ -354,7 +354,10 @@ def resolve_answer(store: Store, wish: Wish) -> Shape:
 
 
 def stream_named(store: Store, name: str) -> str:
-    """Return the stream of a context by its name, with or without its kind."""
-    from ..opening import context_named
+    """Return the stream of a context by its name; without its kind it is a chat's, or the only one of that name."""
+    from ..opening import context_named, streams_named
 
+    found = streams_named(store.log, name, KINDS)
+    if found and found[0].startswith("chat:"):
+        return found[0]
     return context_named(store.log, name)

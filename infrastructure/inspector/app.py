@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -109,7 +110,9 @@ def inspector(
         Mount(f"/static/{version}", _Files(directory=STATIC)),
         Route("/{anything:path}", partial(_page, version)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, hosts=tuple(hosts))])
+    # Answers of many items become a fifth as long; a stream of news is left as it is.
+    small = Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)
+    return Starlette(routes=routes, middleware=[Middleware(Guard, hosts=tuple(hosts)), small])
 
 
 class Guard:

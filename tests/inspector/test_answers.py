@@ -252,6 +252,21 @@ def test_it_is_mounted_in_an_app_of_ones_own() -> None:
         assert client.get("/debug/refold/api/meta").json()["events"] == 0
 
 
+def test_a_name_without_its_kind_is_that_of_a_chat() -> None:
+    """The page's short addresses work whatever else has the same name; a name of one context alone needs no kind."""
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", "hello")
+        store.chat("pool:a").add_message("user", "hello")
+        for name in ("a", "b"):
+            store.window(name).add(refold.BudgetItem("k", "v", "tool", 1))
+        page = Asked(store)
+        names = ("a", "chat:a", "chat:pool:a", "pool:a", "window:a", "b")
+
+        assert [page("context", context=name)["context"] for name in names] == [
+            "chat:a", "chat:a", "chat:pool:a", "chat:pool:a", "window:a", "window:b",
+        ]  # fmt: skip
+
+
 def test_the_description_names_all_that_is_there() -> None:
     """The OpenAPI file has each question with its parameters."""
     with refold.open(":memory:") as store:

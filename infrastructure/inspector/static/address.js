@@ -1,7 +1,8 @@
 /** The address of a page is its whole state: /c/CONTEXT@VERSION, with the rest after the question mark. */
 import { ROOT } from "./api.js";
 
-export const short = (stream) => stream.replace(/^chat:/, "");
+/** The name of a context; that of a chat has no kind in front, unless it would look like one. */
+export const short = (stream) => stream.replace(/^chat:(?=[^:]*$)/, "");
 const coded = (text) => encodeURIComponent(text).replaceAll("%3A", ":").replaceAll("%2F", "%2F");
 
 /** Return the address of a context, at a version or between two. */

@@ -10,7 +10,7 @@ const HOLDS_INTERVALS = ["chat", "queue", "pool"];
 
 export async function screen(place) {
   const made = new ContextScreen(await ask("context", { context: place.context }));
-  await made.move(place);
+  await made.move({ ...place, context: made.stream });
   return { element: made.element, title: short(made.stream), move: (next) => made.move(next), news: (news) => made.news(news),
     leave: () => made.leave(), redraw: () => made.redraw(), entered: () => made.entered() };
 }
@@ -60,8 +60,7 @@ class ContextScreen {
 
   /** Take an address of this context; returns whether it is one. */
   async move(place) {
-    const stream = place.context.includes(":") ? place.context : `chat:${place.context}`;
-    if (stream !== this.stream) return false;
+    if (place.context !== this.stream && place.context !== short(this.stream)) return false;
     const found = place.query.item ? this.index.items.item.indexOf(place.query.item) : -1;
     this.chosen = found >= 0 ? found : null;
     const names = this.tabNames();
@@ -193,7 +192,7 @@ class ContextScreen {
 
   async whole(ref, button) {
     const [item] = await ask("items", { ref: [ref], whole: 1 });
-    button.previousElementSibling.textContent = item.body;
+    fill(button.previousElementSibling, item.body);
     button.remove();
   }
 
@@ -234,7 +233,7 @@ class ContextScreen {
     const name = h("input", { name: "name", value: `${short(this.stream)}-${this.version}`, "aria-label": "Name of the new chat" });
     const fault = h("p", { role: "alert", class: "dim" });
     const command = h("code", {});
-    const write = () => { command.textContent = `refold fork '${short(this.stream)}@${this.version}' '${name.value}'`; };
+    const write = () => { fill(command, `refold fork '${short(this.stream)}@${this.version}' '${name.value}'`); };
     name.addEventListener("input", write);
     write();
     const mayWrite = Boolean(about().token);
@@ -243,7 +242,7 @@ class ContextScreen {
         const done = await change("fork", { context: this.stream, version: this.version, name: name.value.trim() });
         dialog.close();
         go(contextAddress(done.context));
-      } catch (error) { fault.textContent = error.message; }
+      } catch (error) { fill(fault, error.message); }
     } }, "Fork");
     const carried = this.index.items.v0.filter((_, at) => isThere(this.index.items, at, this.version)).length;
     const dialog = showDialog(`Fork ${short(this.stream)} at version ${number(this.version)}`, [

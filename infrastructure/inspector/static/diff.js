@@ -41,7 +41,7 @@ function block(sort, one) {
   const body = sort === "changed" ? compared(one.from.body, one.to.body) : item.body;
   return h("article", { class: `change ${sort}` },
     h("div", { class: "dim" }, h("strong", {}, item.speaker), ` ${sort} · `, h("a", { href: contextAddress(...addressOf(item.ref)) }, short(item.ref))),
-    h("div", { class: "body" }, body), item.cut ? h("span", { class: "dim" }, `${number(item.cut)} more characters`) : null);
+    h("div", { class: "body", tabindex: 0 }, body), item.cut ? h("span", { class: "dim" }, `${number(item.cut)} more characters`) : null);
 }
 
 function addressOf(ref) {

@@ -2,6 +2,14 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// Characters that steer a terminal or turn the order of others around are shown by their numbers.
+const STEERING = /[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g;
+export const harmless = (text) => text.replace(STEERING, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+/** Return children as a flat list, without those that are none, each text made harmless. */
+const flat = (children) => children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false)
+  .map((one) => typeof one === "string" ? harmless(one) : one);
+
 /** Return an element; `props` are attributes, `on...` listeners, `class`, `data` and `style` (an object of properties). */
 export function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
@@ -15,13 +23,13 @@ export function h(tag, props = {}, ...children) {
     else if (name === "value" || name === "checked") made[name] = value;
     else made.setAttribute(name, value === true && !isState ? "" : String(value));
   }
-  made.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false));
+  made.append(...flat(children));
   return made;
 }
 
 /** Replace what an element holds. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false));
+  element.replaceChildren(...flat(children));
   return element;
 }
 
@@ -84,9 +92,6 @@ export function debounced(milliseconds, run) {
     timer = setTimeout(() => run(...given), milliseconds);
   };
 }
-
-/** Return a text with its links, words and all, as text; long texts keep their line breaks by CSS. */
-export const words = (text) => document.createTextNode(text ?? "");
 
 /** The role of an item of a chat, from the columns of its index. */
 export function roleOf(type, role) {

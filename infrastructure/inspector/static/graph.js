@@ -81,17 +81,20 @@ class Graph {
   }
 
   key(event) {
-    const node = this.chosen ?? this.nodes[0];
+    const isArrow = event.key.startsWith("Arrow");
+    if (isArrow && !this.chosen && this.nodes.length) { event.preventDefault(); event.stopPropagation(); return this.choose(this.nodes[0], true); }
+    const node = this.chosen;
     const near = { ArrowLeft: () => this.edges.find((edge) => edge.target === node)?.source, ArrowRight: () => this.edges.find((edge) => edge.source === node)?.target,
       ArrowUp: () => this.sibling(node, -1), ArrowDown: () => this.sibling(node, 1) }[event.key];
-    if (near) this.choose(near() ?? node, true);
+    if (near && node) this.choose(near() ?? node, true);
     else if (event.key === "+") this.zoom(1.3);
     else if (event.key === "-") this.zoom(1 / 1.3);
     else if (event.key === "0") this.fit();
     else if (event.key === "Enter" && this.chosen) location.assign(this.addressOf(this.chosen));
-    else return;
+    else return undefined;
     event.preventDefault();
     event.stopPropagation();
+    return undefined;
   }
 
   sibling(node, by) {
@@ -121,7 +124,7 @@ class Graph {
         if (x < 40 || x > this.canvas.clientWidth - 40) this.x += this.canvas.clientWidth / 2 - x;
         if (y < 60 || y > this.canvas.clientHeight - 40) this.y += this.canvas.clientHeight / 2 - y;
       }
-      this.said.textContent = node.name;
+      fill(this.said, node.name);
     } else this.said.textContent = "";
     this.details();
     this.soon();
@@ -256,6 +259,10 @@ class Graph {
   }
 
   drawMinimap(width, height) {
+    // It is for finding one's way: where all is on the screen there is none to find.
+    const isWhole = this.x >= 0 && this.y >= 0 && this.x + this.columns * STEP_X * this.scale <= width + STEP_X && this.y + this.rows * STEP_Y * this.scale <= height + STEP_Y;
+    this.minimap.style.visibility = isWhole || !this.table.hidden ? "hidden" : "visible";
+    if (isWhole) return;
     const { drawing } = cleared(this.minimap);
     const [across, down] = [180 / Math.max(1, this.columns), 90 / Math.max(1, this.rows)];
     drawing.fillStyle = colour("dim");

@@ -21,6 +21,8 @@ export async function screen(place) {
     more.hidden = !cursor;
     counted.textContent = cursor ? `the first ${number(count)} contexts` : `${number(count)} contexts`;
     empty.hidden = count > 0;
+    fill(empty, wish.kind || wish.user || wish.session ? "No context fits." :
+      "The store is empty. `refold import FILE` brings conversations in; an agent that records into it appears here at once.");
   }
   const again = debounced(250, () => {
     note(withQuery("/", wish));
@@ -30,8 +32,7 @@ export async function screen(place) {
     oninput: (event) => { wish[name] = event.target.value.trim(); again(); } }));
   const kinds = h("select", { name: "kind", onchange: (event) => { wish.kind = event.target.value; again(); } },
     h("option", { value: "" }, "all kinds"), about().kinds.map((kind) => h("option", { value: kind, selected: kind === wish.kind }, kind)));
-  const empty = h("p", { class: "empty" }, wish.kind || wish.user || wish.session ? "No context fits." :
-    "The store is empty. `refold import FILE` brings conversations in; an agent that records into it appears here at once.");
+  const empty = h("p", { class: "empty" });
   const element = h("div", { class: "sheet" },
     h("header", {}, h("h1", {}, "Contexts"), counted, h("span", { class: "dim" }, `${number(about().events)} events in the log`)),
     h("div", { class: "filters" }, h("label", {}, "Kind", kinds), field("user", "User"), field("session", "Session")),

@@ -28,7 +28,9 @@ export const keyOf = (name) => KEYS.find(([key]) => key === name)?.[1] ?? "";
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  const field = event.target.closest?.("input:not([type=range]), textarea, select, dialog, [contenteditable]");
+  // An open dialog has all keys for itself: its own Esc closes it.
+  if (document.querySelector("dialog[open]")) return;
+  const field = event.target.closest?.("input:not([type=range]), textarea, select, [contenteditable]");
   if (field && event.key !== "Escape") return;
   const isSingle = event.key.length === 1 && event.key !== " ";
   if (isSingle && localStorage.getItem(OFF) === "1" && event.key !== "?") return;

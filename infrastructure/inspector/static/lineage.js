@@ -20,7 +20,7 @@ export async function screen(place) {
     body.querySelectorAll("tr").forEach((one, at) => one.setAttribute("aria-selected", chosen.includes(points[at])));
     compare.disabled = chosen.length < 2;
     merge.disabled = chosen.length < 2 || chosen[0].stream === chosen[1].stream || !chosen.every((one) => one.stream.startsWith("chat:"));
-    said.textContent = chosen.map((one) => `${short(one.stream)}@${one.version}`).join(" and ");
+    fill(said, chosen.map((one) => `${short(one.stream)}@${one.version}`).join(" and "));
     row?.focus();
   };
   const body = h("tbody", {}, points.map((point, at) => {
@@ -47,7 +47,7 @@ function mergeDialog(from, into) {
       const done = await change("merge", { source: from.stream, target: into.stream });
       dialog.close();
       go(contextAddress(done.context));
-    } catch (error) { fault.textContent = error.message; }
+    } catch (error) { fill(fault, error.message); }
   } }, "Merge");
   const dialog = showDialog(`Merge ${short(from.stream)} into ${short(into.stream)}`, [
     h("p", {}, "The items that are new there since both had the same past come in, one event, however many they are."),

@@ -89,6 +89,12 @@ function bar(part, isOver = false) {
   return h("span", { class: isOver ? "bar over" : "bar" }, h("span", { style: { "--part": `${Math.min(100, part * 100)}%` } }));
 }
 
+/** A value of an item as a text, of which a table shows the beginning. */
+function textOf(said) {
+  if (Array.isArray(said)) return said.map((part) => typeof part === "string" ? part : "[picture]").join("\n");
+  return typeof said === "string" ? said : JSON.stringify(said);
+}
+
 /** The items that left, or those of a window or a memory: asked for at each version. */
 class Listed {
   constructor(context, tab, view) {
@@ -104,7 +110,7 @@ class Listed {
     const rows = items.map((one) => {
       const said = one.item.content ?? one.item.value ?? one.item.output ?? one.item.arguments ?? one.item.description ?? "";
       return h("tr", {}, h("td", { class: "nowrap" }, `@${one.version}`), h("td", {}, one.item.role ?? one.item.type ?? one.item.source ?? one.item.kind ?? ""),
-        h("td", { class: "name" }, one.item.id ?? one.item.key ?? ""), h("td", {}, typeof said === "string" ? said : said.map?.((part) => typeof part === "string" ? part : "[picture]").join("\n") ?? JSON.stringify(said)),
+        h("td", { class: "name" }, one.item.id ?? one.item.key ?? ""), h("td", { class: "text" }, h("div", {}, textOf(said))),
         isLeft ? [h("td", {}, h("span", { class: "tag" }, one.left.how)), h("td", {}, one.left.reason ?? ""), h("td", { class: "nowrap" }, h("a", { href: contextAddress(this.context.stream, one.left.version) }, `@${one.left.version}`))]
           : h("td", { class: "nowrap" }, time(one.recorded_at)));
     });

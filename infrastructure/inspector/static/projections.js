@@ -42,7 +42,7 @@ function rebuild(name, load) {
       const done = await change("rebuild", { name, only_check: only ? "1" : undefined });
       said.textContent = `${number(done.events)} events in ${done.seconds.toFixed(1)} s, ${number(done.rows)} rows: ${done.differing ? `${number(done.differing)} differ: ${done.differences.join(", ")}` : "all identical"}`;
       await load();
-    } catch (error) { said.textContent = error.message; }
+    } catch (error) { fill(said, error.message); }
   };
   showDialog(`Rebuild ${name}`, [h("p", {}, "The rows are made anew beside those in use, compared, and swapped in one transaction."), said,
     mayWrite ? null : h("p", { class: "dim" }, `This page is read-only: start it with --write, or run \`refold rebuild ${name}\`.`)].filter(Boolean),

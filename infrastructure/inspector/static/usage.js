@@ -36,7 +36,7 @@ async function approvals() {
         try {
           await change("decide", { context: `chat:${one.context}`, call_id: one.call_id, decision, because: because.value || undefined });
           await load();
-        } catch (error) { fault.textContent = error.message; }
+        } catch (error) { fill(fault, error.message); }
       };
       return h("article", { class: "change changed" },
         h("div", {}, h("strong", {}, one.name), " in ", h("a", { href: contextAddress(`chat:${one.context}`, undefined, { item: one.item_id }) }, one.context),

@@ -1,0 +1,62 @@
+"""A store with some of everything behind a server, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+import refold
+from tests.support.every_kind import fill
+
+from .browser import Served, Watched, apart, running_browser
+
+CONTEXTS = 210
+
+
+async def _fill(store: refold.Store) -> None:
+    await fill(store)
+    pay = store.chat("pay")
+    for number in range(2):
+        pay.add_function_call("pay", f'{{"amount": {number}}}', call_id=f"c{number}")
+        pay.approvals.request(f"c{number}", because="much money")
+    for number in range(CONTEXTS):
+        store.chat(f"many{number:03}", user="many")
+    for name in ("scrubbed", "live", "restarted", "tabs"):
+        chat = store.chat(name)
+        for number in range(60):
+            chat.add_message("user" if number % 3 == 0 else "assistant", f"{name} {number}")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database that is served."""
+    return tmp_path_factory.mktemp("inspector") / "s.db"
+
+
+@pytest.fixture(scope="module")
+def served(place: Path) -> Iterator[Served]:
+    """A store with some of everything, served for writing."""
+    with refold.open(str(place)) as store:
+        apart(lambda: asyncio.run(_fill(store)))
+        server = Served(store, write=True)
+        yield server
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(served: Served) -> Iterator[Browser]:
+    """One browser for all tests here; each has a profile of its own."""
+    with running_browser() as started:
+        yield started
+
+
+@pytest.fixture
+def watched(browser: Browser, served: Served) -> Iterator[Watched]:
+    """A fresh profile; the test fails on each fault that is only seen in the browser's console."""
+    profile = Watched(browser, served)
+    yield profile
+    profile.close()

@@ -1,0 +1,268 @@
+"""The page beside writers, with hostile texts, with millions of rows; and its own fold beside Python's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playwright.sync_api import Browser, Page, Request, Route, expect
+
+import refold
+from refold.infrastructure.inspector.questions import QUESTIONS
+from refold.infrastructure.inspector.wish import Wish
+
+from .browser import Served, Watched, Writer, apart, ready
+
+NASTY = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+
+BIDI = "\u202eedoc\u2066 \x07\x1b[2J\x00 after"
+
+SHOWN = r"\u202eedoc\u2066 \u0007\u001b[2J\u0000 after"
+
+DOM_MAX, FIRST_LOAD_MAX = 400, 60_000
+
+
+def test_scrubbing_asks_for_nothing_but_bodies(watched: Watched) -> None:
+    """The page folds by itself: two hundred steps make no request but for texts, each once."""
+    page = watched.open("/c/scrubbed@1")
+    watched.asked.clear()
+    for key in ("ArrowRight", "ArrowLeft", "ArrowRight"):
+        for _ in range(60):
+            page.keyboard.press(key)
+    expect(page.locator(".item.added")).to_contain_text("scrubbed 59")
+    page.wait_for_url("**/c/scrubbed@61")
+    assert set(watched.asked) <= {"/api/items"}
+    assert len(watched.asked) <= 60
+
+
+def test_live_follows_another_process_and_never_moves_a_reader(watched: Watched, place: Path) -> None:
+    """On, the page goes with what is written; off, it says how much is new, and stays."""
+    page = watched.open("/c/live")
+    writer = Writer(place)
+    try:
+        writer.say("live", "from elsewhere")
+        expect(page.locator(".item.added")).to_contain_text("from elsewhere")
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowRight")
+        for number in range(3):
+            writer.say("live", f"later {number}")
+        expect(page.locator(".banner")).to_contain_text("3 new")
+        expect(page.locator(".about")).to_contain_text("2 of 65")
+        page.get_by_role("button", name="Return to the newest").click()
+        expect(page.locator(".item.added")).to_contain_text("later 2")
+    finally:
+        writer.close()
+
+
+def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Served) -> None:
+    """The page says that it is alone, comes back by itself, and has what was written meanwhile."""
+    other = Served(served.store)
+    profile = Watched(browser, other)
+    profile.allowed = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET"]
+    page = profile.open("/c/restarted")
+    expect(page.locator(".state")).to_have_text("Live")
+    other.stop()
+    expect(page.locator(".state")).not_to_have_text("Live")
+    served.store.chat("restarted").add_message("user", "while it was away")
+    other.start()
+    expect(page.locator(".state")).to_have_text("Live")
+    expect(page.locator(".item.added")).to_contain_text("while it was away")
+    profile.close()
+    other.stop()
+
+
+def test_nine_tabs_share_one_stream(watched: Watched, served: Served) -> None:
+    """A browser has six connections to a server: one tab listens for all; when it closes, another one does."""
+    pages = [watched.open("/c/tabs", page) for page in (watched.page, *(watched.context.new_page() for _ in range(8)))]
+    expect(pages[0].locator(".state")).to_have_text("Live")
+    assert watched.asked.count("/api/tail") == 1
+    served.store.chat("tabs").add_message("user", "to all")
+    for page in pages:
+        expect(page.locator(".item.added")).to_contain_text("to all")
+    pages[0].close()
+    expect(pages[8].locator(".state")).to_have_text("Live")
+    served.store.chat("tabs").add_message("user", "to the rest")
+    expect(pages[8].locator(".item.added")).to_contain_text("to the rest")
+    assert watched.asked.count("/api/tail") == 2
+
+
+async def _fill_hostile(store: refold.Store) -> None:
+    with refold.acting(actor=NASTY, correlation_id=BIDI.replace("\0", "")):
+        chat = store.chat("evil", user=NASTY, session=BIDI.replace("\0", ""), agent=NASTY)
+        chat.add_message("user", NASTY + BIDI)
+        chat.add_message("assistant", "x" * 1_000_000)
+        chat.add_function_call(NASTY, json.dumps({"a": NASTY}), call_id="c1")
+        chat.approvals.request("c1", because=NASTY)
+        chat.add_message("user", NASTY)
+        chat.evict(chat.items[-1].id, reason=NASTY)
+        child = chat.fork("evil<b>")
+        child.add_message("user", BIDI)
+        # Names that a short address could take for another one's.
+        for name in ("pool:evil", "chat:evil", "\u00fc/%2F?x#y"):
+            store.chat(name).add_message("user", f"said in {name}")
+        await store.pool("evil").add(refold.PoolItem({"n": NASTY}, NASTY, "i"))
+        store.window("evil").add(refold.BudgetItem(NASTY, NASTY, NASTY, 1))
+        run = store.run("evil", "s", 0, agent=NASTY)
+        run.register_node("Table", "", [run.register_query(NASTY)], "reads", NASTY, path=NASTY)
+
+
+def test_hostile_text_is_shown_as_text(browser: Browser) -> None:
+    """No text of a model becomes a part of the page, on any screen."""
+    with refold.open(":memory:") as store:
+        apart(lambda: asyncio.run(_fill_hostile(store)))
+        served = Served(store, name=NASTY)
+        profile = Watched(browser, served)
+        page = profile.page
+        page.on("dialog", lambda dialog: profile.faults.append(f"a script ran: {dialog.message}"))
+        node = next(name for name in store.run("evil", "s", 0).nodes() if name.startswith("Table"))
+        paths = ["/", "/c/evil", "/c/evil?tab=left", "/c/evil?tab=log", "/c/evil?tab=tokens", "/c/evil%3Cb%3E",
+                 "/c/pool:evil", "/c/window:evil", "/c/run:evil%2Fs%2F0%2F0", "/log", "/e/chat:evil@2", "/graph",
+                 "/e/chat:evil@7", "/search?q=img", "/approvals", "/usage", "/c/evil@1..7"]  # fmt: skip
+        for path in paths:
+            profile.open(path)
+            assert page.locator("main img, main script, main b").count() == 0, path
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
+        for name in ("pool:evil", "chat:evil", "\u00fc/%2F?x#y"):
+            profile.open("/")
+            page.get_by_role("link", name=name, exact=True).first.click()
+            expect(page.locator(".item")).to_contain_text(f"said in {name}")
+            page.keyboard.press("Home")
+            page.wait_for_url("**@1")
+            page.reload()
+            expect(ready(page).locator(".about")).to_contain_text("1 of 2")
+        page = profile.open("/c/evil@2")
+        expect(page.locator(".item .body").first).to_have_text(NASTY + SHOWN)
+        page.goto(f"{served.url}/c/run:evil%2Fs%2F0%2F0")
+        ready(page).get_by_role("button", name="Table").click()
+        page.get_by_role("row").filter(has_text="Table").first.click()
+        page.get_by_role("link", name="History of its attributes").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(node)
+        profile.close()
+        served.stop()
+
+
+def test_the_first_load_is_small(watched: Watched) -> None:
+    """The code that a context needs, as it is sent."""
+    sizes: list[int] = []
+
+    def note(one: Request) -> None:
+        if one.resource_type in ("document", "script", "stylesheet"):
+            sizes.append(one.sizes()["responseBodySize"])
+
+    watched.context.on("requestfinished", note)
+    watched.open("/c/a")
+    assert 5 <= len(sizes) <= 12
+    assert sum(sizes) <= FIRST_LOAD_MAX
+
+
+def _big_run(route: Route) -> None:
+    nodes = [
+        {"name": f"State(s{at})", "type": "State", "label": f"s{at}", "version": at + 1, "stream": "run:mia/s1/1/0",
+         "round": 1, "sub": 0, "attributes": {}, "pointer": False, "column": at // 4, "row": at % 4}
+        for at in range(10_000)
+    ]  # fmt: skip
+    edges = [[f"State(s{at})", f"State(s{at + 4})", "leads", False] for at in range(9_996)]
+    route.fulfill(json={"context": "run:mia/s1/1/0", "nodes": nodes, "edges": edges, "columns": 2500, "rows": 4})
+
+
+def _big_log(route: Route) -> None:
+    given = dict(one.split("=") for one in route.request.url.partition("?")[2].split("&"))
+    row = int(given.get("row", 0))
+    events = [
+        {"position": str(at + 1), "stream": "chat:a", "version": at + 1, "at": "2026-01-01T00:00:00Z", "actor": None,
+         "type": "chat.message_added.v1", "text": f"line {at + 1}", "because": None, "damaged": False}
+        for at in range(row, row + int(given["limit"]))
+    ]  # fmt: skip
+    route.fulfill(json={"row": row, "events": events, "next": None, "total": 1_000_000, "scanned": len(events)})
+
+
+def test_millions_of_rows_are_few_elements(watched: Watched) -> None:
+    """With 10,000 nodes and 1,000,000 events only what is on the screen exists, wherever one scrolls."""
+    page = watched.page
+    page.route("**/api/graph?*", _big_run)
+    page.route("**/api/log?*", _big_log)
+    count = "document.querySelectorAll('*').length"
+    watched.open("/c/run:mia%2Fs1%2F1%2F0")
+    page.get_by_role("button", name="Table", exact=True).click()
+    expect(page.get_by_role("row").first).to_contain_text("State(s0)")
+    assert page.evaluate(count) <= DOM_MAX
+    page.get_by_role("table").evaluate("table => { table.scrollTop = table.scrollHeight; }")
+    expect(page.get_by_role("row").last).to_contain_text("State(s9999)")
+    assert page.evaluate(count) <= DOM_MAX
+    watched.open("/log")
+    grid = page.get_by_role("grid")
+    expect(page.locator(".line").first).to_contain_text("line 1")
+    grid.focus()
+    page.keyboard.press("End")
+    expect(page.locator(".line").last).to_contain_text("line 1000000")
+    top = page.locator(".line").first
+    first = int(str(top.get_attribute("aria-rowindex")))
+    page.keyboard.press("ArrowUp")
+    expect(top).to_contain_text(f"line {first - 1}")
+    grid.evaluate("grid => { grid.scrollTop = grid.scrollHeight / 2; }")
+    expect(page.locator(".line").first).to_contain_text("line 50")
+    assert page.evaluate(count) <= DOM_MAX
+
+
+@pytest.fixture(scope="module")
+def folding(browser: Browser, served: Served) -> Iterator[Page]:
+    """A page with the functions of feed.js that fold."""
+    profile = Watched(browser, served)
+    page = profile.open("/c/a")
+    source = page.locator("script[src]").get_attribute("src")
+    assert source
+    page.evaluate("async address => { window.folds = await import(address); }", source.replace("page.js", "feed.js"))
+    yield page
+    profile.close()
+
+
+FOLD = """(items) => Array.from({ length: items.head }, (_, at) => {
+  const shown = window.folds.present(items.columns, at + 1);
+  const [there, gone] = [true, false].map((wanted) =>
+    shown.filter((place) => window.folds.isThere(items.columns, place, at + 1) === wanted));
+  return [there, gone].map((all) => all.map((place) => items.columns.item[place]));
+})"""
+
+EDITS = ["say", "instruct", "evict", "restore", "truncate", "clear"]
+
+STEPS = st.lists(st.tuples(st.sampled_from(EDITS), st.integers(0, 9)))
+
+
+@given(STEPS)
+@settings(max_examples=15)
+def test_the_page_folds_as_python_does(folding: Page, steps: list[tuple[str, int]]) -> None:
+    """At each version of a chat both show the same items; the page also shows those that left just then."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        for step, number in [("say", 0), *steps]:
+            _take(chat, step, number)
+        answer: Any = QUESTIONS["context"].answer(store, Wish({"context": "chat:a"}, []))
+        found = folding.evaluate(FOLD, {"head": answer["head"], "columns": answer["items"]})
+        there: list[str] = []
+        for version, (shown, gone) in enumerate(found, 1):
+            before, there = there, [item.id for item in chat.at(version).items]
+            assert shown == there
+            assert set(gone) == set(before) - set(there)
+
+
+def _take(chat: refold.ChatContext, step: str, number: int) -> None:
+    items = chat.items
+    match step:
+        case "say":
+            chat.add_message("user", f"text {number}")
+        case "evict" if items:
+            chat.evict(items[number % len(items)].id, reason="generated")
+        case "restore":
+            chat.restore()
+        case "truncate":
+            chat.truncate(max_items=max(1, number))
+        case "clear":
+            chat.clear()
+        case "instruct":
+            chat.add_message("system", f"rule {number}")

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ...domain.errors import InvalidInputError
-from .args import database, keeping, reading, shown
+from ..store import Store
+from .args import database, keeping, shown, summed_up
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8421
@@ -34,21 +35,27 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
         from ..inspector.app import LOCAL_HOSTS, inspector
     except ImportError as error:
         raise click.ClickException(MISSING) from error
-    bound = _bound(host, port)
-    number = bound.getsockname()[1]
-    opened = keeping if write else reading
-    with bound, opened(location) as store:
-        app = inspector(store, write=write, name=shown(location), hosts=(*LOCAL_HOSTS, host))
-        url = f"http://{host if ':' not in host else f'[{host}]'}:{number}/"
-        reads = "" if write else ", for reading only"
-        click.echo(f"{shown(location)} is shown at {url}{reads}; Ctrl-C ends it", err=True)
-        if host != LOOPBACK:
-            click.echo("everybody who reaches this address can read the store: nothing asks for a password", err=True)
-        if not no_open:
-            webbrowser.open(url)
-        # An open page has an endless answer; the end of the program does not wait for it.
-        settings: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
-        uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[bound])
+    with _bound(host, port) as bound:
+
+        def serve(store: Store) -> None:
+            app = inspector(store, write=write, name=shown(location), hosts=(*LOCAL_HOSTS, host))
+            url = f"http://{host if ':' not in host else f'[{host}]'}:{bound.getsockname()[1]}/"
+            reads = "" if write else ", for reading only"
+            click.echo(f"{shown(location)} is shown at {url}{reads}; Ctrl-C ends it", err=True)
+            if host != LOOPBACK:
+                click.echo("who reaches this address can read the store: nothing asks for a password", err=True)
+            if not no_open:
+                webbrowser.open(url)
+            # An open page has an endless answer; the end of the program does not wait for it.
+            settings: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
+            uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[bound])
+
+        if write:
+            with keeping(location) as store:
+                serve(store)
+        else:
+            # The rows of projections that are stored already, so that a large store is shown at once.
+            summed_up(location, serve)
 
 
 def _bound(host: str, port: int | None) -> socket.socket:

@@ -270,6 +270,38 @@ def test_a_run_is_walked_as_a_graph_and_as_a_table(watched: Watched, served: Ser
     page.wait_for_url("**/c/run:mia*")
 
 
+def test_runs_and_fans_of_a_graph_are_one_sign_until_opened(watched: Watched, served: Served) -> None:
+    """A long thin graph fits a screen; the table leads to a node within a sign, and opens it."""
+    run = served.store.run("mia", "long", 0)
+    last = run.register_query("go")
+    for number in range(10):
+        last = run.register_node("Table", "", [last], "reads", f"t{number}", path="/t.csv")
+    for number in range(5):
+        run.register_node("Table", "", [last], "reads", f"leaf{number}", path="/t.csv")
+    page = watched.open("/c/run:mia%2Flong%2F0%2F0")
+    expect(page.locator("aside")).to_contain_text("16 nodes, 15 edges")
+    graph = page.get_by_role("application")
+    graph.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("button", name="Open 9 nodes")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("button", name="Open 5 nodes")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Open 5 nodes")).to_have_count(0)
+    page.get_by_role("button", name="Table", exact=True).click()
+    page.get_by_role("row").filter(has_text="Table(t4)").click()
+    expect(page.locator("aside h2")).to_have_text("Table(t4)")
+    page.get_by_role("button", name="Table", exact=True).click()
+    graph.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("aside h2")).to_have_text("Table(t3)")
+    page.get_by_role("button", name="Fold").click()
+    page.get_by_role("button", name="Fold").click()
+    expect(page.get_by_role("button", name="Open 9 nodes")).to_be_visible()
+
+
 def test_the_log_is_filtered_and_an_event_leads_on(watched: Watched, served: Served) -> None:
     """Filters are in the address; an event has neighbours, causes and its context."""
     page = watched.open("/log?type=pool")

@@ -1,7 +1,8 @@
 /** The graph of a run on a canvas, with a table of the same nodes beside it; what is later than the version is dimmed. */
 import { withQuery } from "./address.js";
 import { ask } from "./api.js";
-import { cleared, colour, fill, h, icon, number } from "./dom.js";
+import { cleared, colour, fill, h, number } from "./dom.js";
+import { folded } from "./fold.js";
 
 const STEP_X = 46;
 const STEP_Y = 30;
@@ -18,7 +19,7 @@ export async function panel(context, tab, view) {
 
 class Graph {
   constructor(context, view, found) {
-    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity });
+    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity, opened: new Set(), isFolded: true });
     this.take(found);
     this.canvas = h("canvas", { class: "graph", tabindex: 0, role: "application",
       "aria-label": "Graph of the run: arrow keys go along edges, plus and minus zoom, 0 shows all. The table has the same nodes." });
@@ -27,18 +28,27 @@ class Graph {
     this.table = h("div", { class: "rows", hidden: true, role: "table", "aria-label": "Nodes", tabindex: 0, style: { position: "absolute", inset: "44px 0 0 0" } });
     this.table.addEventListener("scroll", () => this.drawTable(), { passive: true });
     this.switch = h("button", { type: "button", "aria-pressed": false, onclick: () => this.toggleTable() }, "Table");
+    this.folds = h("button", { type: "button", "aria-pressed": true, title: "straight runs and fans as one sign", onclick: () => this.fold(!this.isFolded) }, "Fold");
     this.bar = h("div", { style: { position: "absolute", left: "12px", top: "8px", display: "flex", gap: "8px", "align-items": "center", "z-index": "1" } },
-      this.switch, h("button", { type: "button", onclick: () => this.fit(), "aria-label": "Show all" }, "Fit"),
+      this.switch, this.folds, h("button", { type: "button", onclick: () => this.fit(), "aria-label": "Show all" }, "Fit"),
       h("button", { type: "button", onclick: () => this.zoom(1.3), "aria-label": "Nearer" }, "+"), h("button", { type: "button", onclick: () => this.zoom(1 / 1.3), "aria-label": "Farther" }, "−"), this.said);
   }
 
   take(found) {
-    this.nodes = found.nodes;
-    this.columns = found.columns;
-    this.rows = found.rows;
-    this.byName = new Map(found.nodes.map((node) => [node.name, node]));
-    this.edges = found.edges.map(([source, target, type, back]) => ({ source: this.byName.get(source), target: this.byName.get(target), type, back }))
+    this.all = found.nodes;
+    const byName = new Map(found.nodes.map((node) => [node.name, node]));
+    this.links = found.edges.map(([source, target, type, back]) => ({ source: byName.get(source), target: byName.get(target), type, back }))
       .filter((edge) => edge.source && edge.target);
+    this.arrange();
+  }
+
+  /** Fold what is not opened, and find the nodes and edges of each column. */
+  arrange() {
+    const opened = this.isFolded ? this.opened : { has: () => true };
+    Object.assign(this, folded(this.all, this.links, opened));
+    [this.columns, this.rows] = ["column", "row"].map((axis) => this.nodes.reduce((most, node) => Math.max(most, node[axis] + 1), 0));
+    this.chosen = this.chosen && this.byName.get(this.signOf(this.chosen.name)?.name ?? this.chosen.name);
+    this.related = this.chosen && this.relatedTo(this.chosen);
     // Edges by the column in which they begin, so that only those near the screen are drawn.
     this.inColumn = new Map();
     this.longest = 1;
@@ -90,6 +100,7 @@ class Graph {
     else if (event.key === "+") this.zoom(1.3);
     else if (event.key === "-") this.zoom(1 / 1.3);
     else if (event.key === "0") this.fit();
+    else if (event.key === "Enter" && node?.group) this.open(node);
     else if (event.key === "Enter" && this.chosen) location.assign(this.addressOf(this.chosen));
     else return undefined;
     event.preventDefault();
@@ -102,7 +113,7 @@ class Graph {
     return all[all.indexOf(node) + by];
   }
 
-  place(node) {
+  placeOf(node) {
     return [this.x + node.column * STEP_X * this.scale, this.y + node.row * STEP_Y * this.scale];
   }
 
@@ -110,7 +121,7 @@ class Graph {
     const column = Math.round((x - this.x) / STEP_X / this.scale);
     const reach = Math.max(10, 12 * this.scale);
     return (this.nodesIn.get(column) ?? []).find((node) => {
-      const [left, top] = this.place(node);
+      const [left, top] = this.placeOf(node);
       return Math.hypot(left - x, top - y) < reach;
     }) ?? null;
   }
@@ -120,7 +131,7 @@ class Graph {
     if (node) {
       this.related = this.relatedTo(node);
       if (bring) {
-        const [x, y] = this.place(node);
+        const [x, y] = this.placeOf(node);
         if (x < 40 || x > this.canvas.clientWidth - 40) this.x += this.canvas.clientWidth / 2 - x;
         if (y < 60 || y > this.canvas.clientHeight - 40) this.y += this.canvas.clientHeight / 2 - y;
       }
@@ -157,16 +168,17 @@ class Graph {
 
   details() {
     const node = this.chosen;
-    if (!node) return fill(this.context.aside, h("p", { class: "dim" }, `${number(this.nodes.length)} nodes, ${number(this.edges.length)} edges. Choose one to see what led to it.`), this.legend());
+    if (!node) return fill(this.context.aside, h("p", { class: "dim" }, `${number(this.all.length)} nodes, ${number(this.links.length)} edges. Choose one to see what led to it.`), this.legend());
     const rows = Object.entries(node.attributes).filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && !value.length));
     return fill(this.context.aside, h("h2", {}, node.name), h("dl", {}, [["type", node.type], ["registered", `@${node.version}`], ["round", node.sub ? `${node.round}.${node.sub}` : node.round]]
       .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     h("p", { class: "buttons", style: { margin: "0 0 12px" } }, h("a", { class: "button", href: this.addressOf(node) }, "History of its attributes")),
+    node.group ? h("p", {}, h("button", { type: "button", onclick: () => this.open(node) }, `Open ${number(node.group.length)} nodes`)) : null,
     rows.map(([name, value]) => [h("div", { class: "dim" }, name), h("pre", { tabindex: 0 }, typeof value === "string" ? value : JSON.stringify(value, null, 1))]));
   }
 
   legend() {
-    return h("p", {}, [...new Set(this.nodes.map((node) => node.type))].map((type) => [h("span", { class: "tag", style: { color: `var(--${COLOURS[type] ?? "system"})`, "border-color": "currentColor" } }, type), " "]),
+    return h("p", {}, [...new Set(this.all.map((node) => node.type))].map((type) => [h("span", { class: "tag", style: { color: `var(--${COLOURS[type] ?? "system"})`, "border-color": "currentColor" } }, type), " "]),
       h("span", { class: "dim" }, "a ring: the end of an active branch"));
   }
 
@@ -179,10 +191,12 @@ class Graph {
 
   async grown() {
     this.take(await ask("graph", { context: this.context.stream }));
+    this.drawTable();
     this.soon();
   }
 
   isLater(node) {
+    if (node.group) return node.group.every((one) => one.stream === this.context.stream && one.version > this.version);
     return node.stream === this.context.stream && node.version > this.version;
   }
 
@@ -217,8 +231,8 @@ class Graph {
     drawing.strokeStyle = line;
     for (let column = Math.max(0, first - this.longest); column <= last; column++) {
       for (const edge of this.inColumn.get(column) ?? []) {
-        const [x0, y0] = this.place(edge.source);
-        const [x1, y1] = this.place(edge.target);
+        const [x0, y0] = this.placeOf(edge.source);
+        const [x1, y1] = this.placeOf(edge.target);
         const isDim = this.isLater(edge.target) || (this.chosen && !(this.related.has(edge.source) && this.related.has(edge.target)));
         drawing.globalAlpha = isDim ? 0.15 : 0.7;
         drawing.setLineDash(edge.back ? [3, 3] : []);
@@ -234,7 +248,7 @@ class Graph {
     const size = Math.max(1.5, Math.min(8, 7 * this.scale));
     for (let column = Math.max(0, first); column <= last; column++) {
       for (const node of this.nodesIn.get(column) ?? []) {
-        const [x, y] = this.place(node);
+        const [x, y] = this.placeOf(node);
         if (y < -20 || y > height + 20) continue;
         drawing.globalAlpha = this.isLater(node) || (this.chosen && !this.related.has(node)) ? 0.25 : 1;
         drawing.fillStyle = colour(COLOURS[node.type] ?? "system");
@@ -247,6 +261,10 @@ class Graph {
           drawing.strokeStyle = colour(node === this.chosen ? "accent" : "text");
           drawing.lineWidth = 2;
           drawing.strokeRect(x - size - 3, y - size - 3, 2 * size + 6, 2 * size + 6);
+        }
+        if (node.group && this.scale > 0.3) {
+          drawing.fillStyle = colour("text");
+          drawing.fillText(`×${node.group.length}`, x + size + 4, y - size - 2);
         }
         if (this.scale > 0.9) {
           drawing.fillStyle = colour("dim");
@@ -271,6 +289,38 @@ class Graph {
     drawing.strokeRect(-this.x / STEP_X / this.scale * across, -this.y / STEP_Y / this.scale * down, width / STEP_X / this.scale * across, height / STEP_Y / this.scale * down);
   }
 
+  /** The node that stands for others, one of which has a name. */
+  signOf(name) {
+    return this.nodes.find((one) => one.group?.some((other) => other.name === name));
+  }
+
+  /** Choose a node by its name, out of the sign that stands for it. */
+  find(node) {
+    const sign = this.signOf(node.name);
+    if (sign && sign.name !== node.name) { this.opened.add(sign.name); this.arrange(); }
+    this.choose(this.byName.get(node.name), true);
+  }
+
+  fold(isFolded) {
+    this.isFolded = isFolded;
+    this.opened.clear();
+    this.folds.setAttribute("aria-pressed", isFolded);
+    this.arrange();
+    this.fit();
+    this.details();
+  }
+
+  /** Show the nodes for which a sign stands; its first node stays where it was on the screen. */
+  open(node) {
+    const [x, y] = this.placeOf(node);
+    this.opened.add(node.name);
+    this.arrange();
+    const [left, top] = this.placeOf(this.byName.get(node.name));
+    this.x += x - left;
+    this.y += y - top;
+    this.choose(this.byName.get(node.name));
+  }
+
   toggleTable() {
     this.table.hidden = !this.table.hidden;
     this.switch.setAttribute("aria-pressed", !this.table.hidden);
@@ -280,10 +330,10 @@ class Graph {
   drawTable() {
     if (this.table.hidden) return;
     const first = Math.floor(this.table.scrollTop / ROW);
-    const shown = this.nodes.slice(first, first + TABLE_ROWS).map((node, at) => h("div", { class: "line", role: "row", "aria-selected": node === this.chosen || undefined,
-      style: { top: `${(first + at) * ROW}px`, "grid-template-columns": "80px 110px minmax(120px, 1fr) 80px", opacity: this.isLater(node) ? "0.45" : "1" }, onclick: () => this.choose(node) },
+    const shown = this.all.slice(first, first + TABLE_ROWS).map((node, at) => h("div", { class: "line", role: "row", "aria-selected": node.name === this.chosen?.name || undefined,
+      style: { top: `${(first + at) * ROW}px`, "grid-template-columns": "80px 110px minmax(120px, 1fr) 80px", opacity: this.isLater(node) ? "0.45" : "1" }, onclick: () => this.find(node) },
     h("span", { role: "cell" }, `@${node.version}`), h("span", { role: "cell" }, node.type), h("span", { role: "cell" }, node.name), h("span", { role: "cell" }, node.pointer ? "pointer" : "")));
-    fill(this.table, h("div", { class: "spacer", style: { height: `${this.nodes.length * ROW}px` } }, shown));
+    fill(this.table, h("div", { class: "spacer", style: { height: `${this.all.length * ROW}px` } }, shown));
   }
 }
 

@@ -13,7 +13,7 @@ from ..projecting.status import ProjectionStatus
 from ..queries.approvals import PendingApproval
 from ..queries.audit import AuditEntry, plain_value
 from ..times import exact
-from .shapes import Shape, approval_shape, named_shape
+from .shapes import Shape, approval_shape, envelope_shape, named_shape
 
 
 def waiting_shape(waiting: PendingApproval) -> Shape:
@@ -79,16 +79,10 @@ def edge_shape(edge: TrajectoryEdge) -> Shape:
 
 def change_shape(change: AuditEntry) -> Shape:
     """Return a change of an item, of a context or of a node for JSON."""
-    recorded, meta = change.recorded, change.recorded.meta
+    recorded = change.recorded
     is_item = change.ref is not None or change.name is not None
     return {
-        "position": str(recorded.position),
-        "stream": recorded.stream,
-        "version": recorded.version,
-        "recorded_at": exact(recorded.recorded_at),
-        "actor": meta.actor,
-        "correlation_id": meta.correlation_id,
-        "causation": meta.causation,
+        **envelope_shape(recorded),
         "type": tag_of(recorded.event),
         "item": _changed_item(change) if is_item else None,
         "attribute": change.attribute,

@@ -120,8 +120,8 @@ def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:
     return {"stream": full.stream, "version": full.version, "id": item_id}
 
 
-def event_shape(recorded: RecordedEvent) -> Shape:
-    """Return an event with its envelope; `type` is its stored tag, `event` has its fields, defaults left out."""
+def envelope_shape(recorded: RecordedEvent) -> Shape:
+    """Return where and when an event was recorded, by whom and because of what."""
     meta = recorded.meta
     return {
         "position": str(recorded.position),
@@ -131,7 +131,14 @@ def event_shape(recorded: RecordedEvent) -> Shape:
         "actor": meta.actor,
         "correlation_id": meta.correlation_id,
         "causation": meta.causation,
-        "idempotency_key": meta.idempotency_key,
+    }
+
+
+def event_shape(recorded: RecordedEvent) -> Shape:
+    """Return an event with its envelope; `type` is its stored tag, `event` has its fields, defaults left out."""
+    return {
+        **envelope_shape(recorded),
+        "idempotency_key": recorded.meta.idempotency_key,
         "type": tag_of(recorded.event),
         "event": plain_fields(recorded.event, recorded.stream),
         "digest": recorded.digest.hex(),

@@ -1,6 +1,5 @@
 """What an append costs in round trips: one, once the process knows where the stream ends."""
 
-from collections.abc import Sequence
 from typing import NoReturn
 
 import pytest
@@ -13,7 +12,6 @@ from refold.infrastructure.log.postgres import planning
 from refold.infrastructure.log.postgres.append import Appender
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.planning import QUIET_APPENDS
-from refold.infrastructure.log.postgres.wire import Call, Wire
 from tests.contract.writing import append, check_order, everything, new, said
 from tests.domain.chat_events import OPENED
 from tests.domain.chat_events import said as message
@@ -221,73 +219,6 @@ def handle_on_new(log: PostgresLog) -> ChatContext:
     """Return a handle on a context with one message."""
     record(log, OPENED, message("m0"), stream="chat:root")
     return handle_on(log, "chat:root")
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that are sent from now on, in the order of their sending."""
-    statements: list[str] = []
-    hand_over = Wire._hand_over
-
-    def noted(self: Wire, calls: Sequence[Call]) -> None:
-        statements.extend(sql for sql, _ in calls)
-        hand_over(self, calls)
-
-    monkeypatch.setattr(Wire, "_hand_over", noted)
-    return statements
-
-
-def in_turn(watched: PostgresLog, log: PostgresLog, times: int) -> None:
-    """Let another process write to the slice before each append."""
-    for number in range(times):
-        append(log, "chat:other", said(number))
-        append(watched, "chat:a", said(number), expected=watched.head("chat:a"))
-
-
-def test_streams_of_a_shared_slice_are_not_asked_for(watched: PostgresLog, log: PostgresLog, asked: list[str]) -> None:
-    """Where only the slice is written to by others, and not the stream, five statements are enough."""
-    in_turn(watched, log, 4)
-    append(log, "chat:other", said(4))
-    del asked[:]
-
-    append(watched, "chat:a", said(5), expected=7)
-
-    assert [sql.split()[0] for sql in asked] == ["BEGIN", "SELECT", "SELECT", "INSERT", "COMMIT"]
-    assert "stream" not in asked[2]
-    check_order(everything(log))
-
-
-def test_a_stream_that_was_thought_to_be_ones_own(watched: PostgresLog, log: PostgresLog, asked: list[str]) -> None:
-    """If another process writes to it after all, nothing is written over, and its end is asked for from then on."""
-    in_turn(watched, log, 4)
-    append(log, "chat:a", said(90))
-
-    with pytest.raises(ConcurrencyError) as refused:
-        append(watched, "chat:a", said(91), expected=7)
-    append(watched, "chat:a", said(92))
-    append(log, "chat:a", said(93))
-    del asked[:]
-    append(watched, "chat:a", said(94))
-
-    assert refused.value.actual == 8
-    assert "stream" in asked[3]
-    assert [one.event.id for one in log.read("chat:a", after=7)] == [f"m{number}" for number in (90, 92, 93, 94)]
-    check_order(everything(log))
-
-
-def test_an_end_is_only_guessed_while_its_rows_are_there(
-    watched: PostgresLog, log: PostgresLog, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows of an earlier segment may be sealed, and would not refuse others; so the end of the stream is asked for."""
-    in_turn(watched, log, 4)
-    monkeypatch.setattr(planning, "SEGMENT", 1)
-    in_turn(watched, log, 1)
-    del asked[:]
-
-    in_turn(watched, log, 1)
-
-    assert any("stream AS s" in sql for sql in asked)
-    check_order(everything(log))
 
 
 def test_rows_of_a_projection_are_three_round_trips(proxy: Proxy) -> None:

@@ -171,7 +171,6 @@ class Appender:
         if ends is None and guesses is None:
             return None
         slices = [*guesses.values()] if guesses else [end.slice for end in ends or ()]
-        are_guessed = guesses is not None and self._memory.may_guess(news)
         first_id = 0
         try:
             wire = self._database.writer()
@@ -184,9 +183,7 @@ class Appender:
             together = ready(news, self._memory, self._compression)
             if guesses:
                 # Others wait for these locks, so the events are encoded before.
-                self._inquiry.read_ends(wire, guesses, are_streams_guessed=are_guessed)
-                if are_guessed:
-                    self._memory.guess(guesses)
+                self._inquiry.read_ends(wire, guesses)
                 ends = ends_of(news, self._memory)
             if together is None or ends is None:
                 return Begun()
@@ -206,10 +203,7 @@ class Appender:
             self._is_at_stake = False
             return None
         except BaseException as error:
-            failure = self._passing_quickly(error, slices)
-            for stream in (guesses or ()) if are_guessed else ():
-                self._memory.note_stream(stream, is_quiet=False)
-            return Interrupted(first_id, failure)
+            return Interrupted(first_id, self._passing_quickly(error, slices))
         if guesses or self._memory.opened:
             self._memory.keep(slices)
         self._is_at_stake = False

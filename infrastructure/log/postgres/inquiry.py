@@ -52,23 +52,16 @@ class _Question(NamedTuple):
     take: Callable[[Rows], None]
 
 
-_SLICE_END = (
-    "SELECT e.position, e.recorded_at, e.digest, (SELECT digest FROM {p}event WHERE slice = $1 AND position = $2)"
-)
-_FROM_LAST_EVENT = (
-    " FROM (SELECT 1) AS one LEFT JOIN LATERAL (SELECT position, recorded_at, digest FROM {p}event"
-    " WHERE slice = $1 ORDER BY position DESC LIMIT 1) AS e ON true"
-)
-
-
 class _Statements(NamedTuple):
     # One statement each, because others wait for the lock meanwhile.
     slice_end: str = (
-        _SLICE_END + ", coalesce((SELECT max(key) FROM {p}stream WHERE slice = $1), 0),"
-        " coalesce((SELECT max(key) FROM {p}blob WHERE slice = $1), 0)" + _FROM_LAST_EVENT
+        "SELECT e.position, e.recorded_at, e.digest,"
+        " (SELECT digest FROM {p}event WHERE slice = $1 AND position = $2),"
+        " coalesce((SELECT max(key) FROM {p}stream WHERE slice = $1), 0),"
+        " coalesce((SELECT max(key) FROM {p}blob WHERE slice = $1), 0)"
+        " FROM (SELECT 1) AS one LEFT JOIN LATERAL (SELECT position, recorded_at, digest FROM {p}event"
+        " WHERE slice = $1 ORDER BY position DESC LIMIT 1) AS e ON true"
     )
-    # Without the keys, which are not needed for more events of known streams: it takes half the server's time.
-    position: str = _SLICE_END + _FROM_LAST_EVENT
     stream_end: str = (
         "SELECT s.slice, s.key, e.version, e.digest FROM {p}stream AS s LEFT JOIN LATERAL (SELECT version, digest"
         " FROM {p}event WHERE slice = $1 AND stream = s.key ORDER BY version DESC LIMIT 1) AS e ON s.slice = $1"
@@ -138,13 +131,9 @@ class Inquiry:
         wire: Wire,
         guesses: Mapping[str, int],
         also: Callable[[], Iterable[Iterator[_Question]]] = lambda: (),
-        *,
-        are_streams_guessed: bool = False,
     ) -> None:
         """
         Begin a transaction, lock the slices in which these streams are thought to be, and read where both end.
-
-        Of streams that are guessed, only the slices are read.
 
         Raises:
             StreamMovedError, LogWentBackError, DamagedError: as above.
@@ -153,8 +142,8 @@ class Inquiry:
         slices = sorted(set(guesses.values()))
         questions = [_Question(Call(self._lock, (int4(number),)), _requires_row(number)) for number in slices]
         for number in slices:
-            questions += self._about_slice(number, changed, with_keys=not are_streams_guessed)
-        for stream, number in () if are_streams_guessed else guesses.items():
+            questions += self._about_slice(number, changed)
+        for stream, number in guesses.items():
             questions.append(self._about_stream(stream, number, moved))
         questions += chain.from_iterable(also())
         _, *answers = wire.run(BEGIN, *(question.call for question in questions))
@@ -167,30 +156,27 @@ class Inquiry:
             self._memory.slices.update(moved)
             raise StreamMovedError
 
-    def _about_slice(self, number: int, changed: list[int], *, with_keys: bool) -> Iterator[_Question]:
+    def _about_slice(self, number: int, changed: list[int]) -> Iterator[_Question]:
         before = self._memory.lanes.get(number)
         witness = self._guard.witness(number) if self._guard and before is None else None
         lane = self._memory.lanes[number] = SliceEnd()
 
         def take_end(rows: Rows) -> None:
-            ((position, recorded_at, digest, known, *keys),) = rows
+            ((position, recorded_at, digest, known, stream_key, blob_key),) = rows
             if position is not None:
                 # The next positions, times and digests are counted on from these.
                 lane.position = whole(f"the last position of slice {number}", position)
                 lane.recorded_at = whole(f"the time of position {number}.{lane.position}", recorded_at)
                 lane.digest = digest_of_row(f"position {number}.{lane.position}", digest)
-            if with_keys:
-                lane.stream_key = whole(f"the last key of a stream of slice {number}", keys[0], INT_MAX - 1)
-                lane.blob_key = whole(f"the last key of a text of slice {number}", keys[1])
-            elif before is not None:
-                lane.stream_key, lane.blob_key = before.stream_key, before.blob_key
+            lane.stream_key = whole(f"the last key of a stream of slice {number}", stream_key, INT_MAX - 1)
+            lane.blob_key = whole(f"the last key of a text of slice {number}", blob_key)
             if before is None:
                 return
             if before.digest != (known or b""):
                 changed.append(number)
-                return
-            lane.continue_from(before)
-            if before.digest == lane.digest:
+            elif before.digest == lane.digest:
+                # Nobody wrote since, so the remembered streams of the slice are still right.
+                lane.tips, lane.blobs = before.tips, before.blobs
                 self._memory.note_quiet(number)
             else:
                 self._memory.note_overtaken([number])
@@ -200,7 +186,7 @@ class Inquiry:
                 raise self._guard.went_back(witness)
 
         values: tuple[bytes, ...] = (int4(number), int8(before.position if before else 0))
-        yield _Question(Call(self._sql.slice_end if with_keys else self._sql.position, values), take_end)
+        yield _Question(Call(self._sql.slice_end, values), take_end)
         if witness is not None:
             values = (int4(number), witness.stream.encode(), int4(witness.version))
             yield _Question(Call(self._sql.digest, values), take_witness)
@@ -218,9 +204,6 @@ class Inquiry:
                     moved[stream] = place
                     continue
                 slices[stream] = number
-                guess = lane.guesses.pop(stream, None)
-                if stream not in lane.tips:
-                    self._memory.note_stream(stream, is_quiet=None if guess is None else guess.version == version)
                 tip = lane.tips.setdefault(stream, StreamTip(key))
                 if version is None:
                     continue

@@ -16,11 +16,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ....domain.errors import ConcurrencyError
 from ....domain.log.envelope import NO_DIGEST, chain_digest
-from ....domain.log.ports import ANY_VERSION, NewEvents
 from ....domain.positions import Position
 from ..codec import encode_meta
 from ..compression import Compression, mark_references
@@ -31,9 +30,6 @@ from .wire import Call, int4, int8
 STREAMS_MAX = 10_000
 # After this many appends in a row before which nobody else wrote to a slice, its end is predicted again.
 QUIET_APPENDS = 8
-# Ends of streams are only thought to be right while the slice ends in the same segment of so many positions, so that
-# the unique key of rows refuses them where they are not: rows of the last segment are never sealed into blocks.
-SEGMENT = 512
 BLOBS_MAX = 1_000
 ROWS_MAX = 64
 CHUNK_BYTES_MAX = 1 << 20
@@ -42,7 +38,6 @@ IDS_MAX = 1_000
 TABLES = ("stream", "blob", "event", "idempotency")
 Answer = Appended | ConcurrencyError
 Row = tuple[bytes | None, ...]
-Key = TypeVar("Key", int, str)
 
 
 class NotKnownError(Exception):
@@ -70,9 +65,6 @@ class SliceEnd:
     """
     The end of one slice: its last position, with the time and the digest of the event there (empty without one), the
     last keys given out, and the streams that are known.
-
-    `guesses` are the ends of streams when another process wrote to the slice. If one of them is wrong, or one of the
-    keys, the database refuses the rows that follow from it, because the numbers are taken.
     """
 
     position: int = 0
@@ -81,16 +73,7 @@ class SliceEnd:
     stream_key: int = 0
     blob_key: int = 0
     tips: dict[str, StreamTip] = field(default_factory=dict)
-    guesses: dict[str, StreamTip] = field(default_factory=dict)
     blobs: dict[tuple[bytes, str], int] = field(default_factory=dict)
-
-    def continue_from(self, before: SliceEnd) -> None:
-        """Take over what was known when the slice had another end."""
-        if self.digest == before.digest:
-            self.tips, self.guesses, self.blobs = before.tips, before.guesses, before.blobs
-        elif self.position // SEGMENT == before.position // SEGMENT:
-            self.guesses = before.guesses
-            self.guesses.update(before.tips)
 
 
 class Memory:
@@ -99,8 +82,7 @@ class Memory:
     of their last use, and tags, valid for ever.
 
     `shared` are the slices in which another process wrote lately, each with the number of appends since: their ends are
-    read under the lock instead of predicted. `common` are streams to which another process may write, each with
-    the number of times that nobody else did: their ends are read, too.
+    read under the lock instead of predicted.
     """
 
     def __init__(self) -> None:
@@ -109,7 +91,6 @@ class Memory:
         self.tags: dict[str, bytes] = {}
         self.opened: list[str] = []
         self.shared: dict[int, int] = {}
-        self.common: dict[str, int] = {}
 
     def slice_of(self, stream: str) -> int | None:
         """Return the slice of a stream that is remembered; the streams used last are remembered longest."""
@@ -124,34 +105,9 @@ class Memory:
 
     def note_quiet(self, number: int) -> None:
         """Remember that nobody else wrote to a slice since the last append here."""
-        _count_quiet(self.shared, number)
-
-    def note_stream(self, stream: str, *, is_quiet: bool | None) -> None:
-        """Remember whether nobody else wrote to a stream since the last append here; None if that is not known."""
-        if is_quiet:
-            _count_quiet(self.common, stream)
-        else:
-            # Once more is enough for a stream that was only forgotten.
-            self.common[stream] = 0 if is_quiet is False else QUIET_APPENDS - 1
-
-    def may_guess(self, news: Iterable[NewEvents]) -> bool:
-        """Return whether these streams are thought to end where their writers expect it."""
-        for new in news:
-            lane = self.lanes.get(self.slices.get(new.stream, -1))
-            tip = None if lane is None else lane.tips.get(new.stream) or lane.guesses.get(new.stream)
-            if tip is None or tip.version is None or new.stream in self.common:
-                return False
-            if new.expected_version not in (tip.version, ANY_VERSION) or new.expected_digest not in (b"", tip.digest):
-                return False
-        return True
-
-    def guess(self, streams: Iterable[str]) -> None:
-        """Take the ends of streams for right that are only thought to be; if the rows are refused, forget the slice."""
-        for stream in streams:
-            lane = self.lanes[self.slices[stream]]
-            guess = lane.guesses.pop(stream, None)
-            if guess is not None:
-                lane.tips.setdefault(stream, guess)
+        quiet = self.shared.pop(number, QUIET_APPENDS) + 1
+        if quiet < QUIET_APPENDS:
+            self.shared[number] = quiet
 
     def open(self, stream: str, number: int, tip: StreamTip) -> None:
         """Remember that a stream is about to be opened in a slice; its tip has the next key of the slice."""
@@ -174,7 +130,6 @@ class Memory:
         self.slices.clear()
         self.tags.clear()
         self.shared.clear()
-        self.common.clear()
 
     def keep(self, slices: Iterable[int]) -> None:
         """Remember that the plans for these slices are written."""
@@ -186,10 +141,8 @@ class Memory:
                 lane.blobs.clear()
         while len(self.slices) > STREAMS_MAX:
             stream, number = self.slices.popitem(last=False)
-            self.common.pop(stream, None)
             if number in self.lanes:
                 self.lanes[number].tips.pop(stream, None)
-                self.lanes[number].guesses.pop(stream, None)
 
     def tip_of(self, part: Part) -> StreamTip | None:
         """Return the end of a part's stream."""
@@ -372,12 +325,6 @@ class EventIds:
         self._next += count
         self._left -= count
         return first
-
-
-def _count_quiet(counts: dict[Key, int], key: Key) -> None:
-    quiet = counts.pop(key, QUIET_APPENDS) + 1
-    if quiet < QUIET_APPENDS:
-        counts[key] = quiet
 
 
 def _fits(part: Part, end: int | None) -> bool:

@@ -27,6 +27,7 @@ from ...domain.spans import Ref
 from ...domain.trajectory.identity import run_id_of
 from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
+from ..opening import context_named, streams_named
 from ..queries.audit import describe
 from ..queries.origins import Item, event_at, first_events, id_of
 from ..store import Store
@@ -355,8 +356,6 @@ def resolve_answer(store: Store, wish: Wish) -> Shape:
 
 def stream_named(store: Store, name: str) -> str:
     """Return the stream of a context by its name; without its kind it is a chat's, or the only one of that name."""
-    from ..opening import context_named, streams_named
-
     found = streams_named(store.log, name, KINDS)
     if found and found[0].startswith("chat:"):
         return found[0]

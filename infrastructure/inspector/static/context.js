@@ -1,7 +1,7 @@
 /** A context at a version: its items, its graph, its tokens, its events, and what is known about the chosen item. */
 import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { about, ask, change, fetchBodies, known, Refused } from "./api.js";
-import { brief, debounced, fill, h, icon, number, roleOf, say, span, time } from "./dom.js";
+import { debounced, fill, h, icon, number, roleOf, say, span, time } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
 import { bind, keyOf, showDialog } from "./keys.js";
 import { Timeline } from "./timeline.js";

@@ -1,7 +1,7 @@
 /** What differs between two versions, of one context or of two. */
 import { contextAddress, short } from "./address.js";
 import { ask } from "./api.js";
-import { fill, h, number } from "./dom.js";
+import { h, number } from "./dom.js";
 import { bind } from "./keys.js";
 
 export async function screen(place) {

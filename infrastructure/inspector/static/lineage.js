@@ -54,5 +54,4 @@ function mergeDialog(from, into) {
     h("p", { class: "dim" }, "On the command line: ", h("code", {}, `refold merge '${short(from.stream)}' '${short(into.stream)}'`)), fault,
     mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: start it with `refold ui --write`."),
   ].filter(Boolean), [run]);
-  fill(fault);
 }

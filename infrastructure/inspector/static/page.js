@@ -1,6 +1,6 @@
 /** The frame of all screens: header, news, theme, and the screen of the present address. */
 import { here, go, onAddress, withQuery } from "./address.js";
-import { about, ask, begin, follow, Refused } from "./api.js";
+import { about, begin, follow, Refused } from "./api.js";
 import { debounced, fill, h, icon, number, say } from "./dom.js";
 import { bind, keyOf, showDialog, showHelp } from "./keys.js";
 

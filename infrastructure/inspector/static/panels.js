@@ -5,7 +5,6 @@ import { cleared, colour, fill, h, number, roleOf, time } from "./dom.js";
 import { isThere } from "./feed.js";
 
 const BIGGEST = 12;
-const ROLES = ["system", "user", "assistant", "call", "output"];
 
 export async function panel(context, tab, view) {
   if (tab === "tokens") return new Tokens(context, view);

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from .context.context import Home
+from .context.context import Attachment
 from .context.decider import Decider
 from .context.journal import Journal
 from .context.view import Place
@@ -132,11 +132,13 @@ MOMENTS: Decider[Names] = Decider(decide, fold, {}, is_opened=False)
 class MomentNames:
     """The named moments of a store, including those that other processes name."""
 
-    def __init__(self, home: Home) -> None:
-        self._log = home.log
-        version, digest = home.log.end(STREAM)
+    def __init__(self, attachment: Attachment) -> None:
+        self._log = attachment.log
+        version, digest = attachment.log.end(STREAM)
         place = Place(STREAM, STREAM)
-        self._journal = Journal(home.log, place, MOMENTS, version=version, digest=digest, unflushed=home.unflushed)
+        self._journal = Journal(
+            attachment.log, place, MOMENTS, version=version, digest=digest, unflushed=attachment.unflushed
+        )
 
     def name(self, name: str, moment: Moment) -> None:
         """

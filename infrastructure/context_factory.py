@@ -198,7 +198,7 @@ class Context(Run):
         agent = self.sub_id if sub_id is None else sub_id
         if (user_id or self.user_id, session_id or self.session_id) == self.identity[:2]:
             current = self.identity._replace(run_id=until, sub_id=agent)
-            import_missing_rounds(self._factory, self._home.log, self._session_root, current)
+            import_missing_rounds(self._factory, self._attachment.log, self._session_root, current)
         found = super().restore_previous_runs(
             user_id=user_id, session_id=session_id, current_run_id=current_run_id, sub_id=sub_id
         )
@@ -308,7 +308,7 @@ class HeldContexts:
             return self._sessions.setdefault((user_id, session_id), RunFactory(runs=Context))
         if url not in self._stores:
             store = open_store(url)
-            self._stores[url] = store, RunFactory(store._home(None), Context)
+            self._stores[url] = store, RunFactory(store._attachment(None), Context)
         return self._stores[url][1]
 
     def _forget_empty(self, user_id: str, session_id: str) -> None:

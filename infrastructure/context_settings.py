@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeVar
 
 from ..domain.chat.tokens import TokenCounter
-from ..domain.context.context import home_of
+from ..domain.context.context import attachment_of
 from ..domain.context.journal import Journal
 from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import NO_TRACE, Trace
@@ -50,7 +50,7 @@ class ContainerSettings(NamedTuple):
         Raises:
             InvalidInputError: it has another limit, or other tags.
         """
-        container = cls.standing_on(journal, home_of(journal))
+        container = cls.standing_on(journal, attachment_of(journal))
         has = container.shown_state
         if self.limit not in (None, has.limit) or self.tags not in (None, has.tags):
             raise InvalidInputError(
@@ -74,7 +74,7 @@ class WindowSettings(NamedTuple):
         Raises:
             InvalidInputError: it has another budget or policy.
         """
-        window = ContextWindow.standing_on(journal, home_of(journal), counter=self.counter, trace=trace)
+        window = ContextWindow.standing_on(journal, attachment_of(journal), counter=self.counter, trace=trace)
         if self.max_tokens not in (None, window.max_tokens) or self.policy not in (None, window.policy):
             raise InvalidInputError(
                 f"{window.stream_id} has max_tokens {window.max_tokens} and the policy {window.policy!r}: leave "

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import in_thread
-from ..domain.context.context import Home
+from ..domain.context.context import Attachment
 from ..domain.errors import InvalidInputError, NotFoundError, StorageUnavailableError
 from ..domain.ids import decoded_id
 from ..domain.memory.memory import Memory
@@ -43,8 +43,10 @@ class SqliteMemoryStore(Memory):
                 f"{path} holds the records of an older memory: open a new file, and take them over with "
                 f"import_agent_memory(memory, {str(path)!r})"
             ) from error
-        home = Home(self._store.log, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=False)
-        super().__init__(home)
+        attachment = Attachment(
+            self._store.log, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=False
+        )
+        super().__init__(attachment)
 
     async def count(self) -> int:
         """Return how many records there are, in all scopes."""

@@ -14,7 +14,7 @@ from ..domain.arguments import require_instance
 from ..domain.canonical import canonical_json, require_unicode
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import in_thread
-from ..domain.context.context import Context, Home
+from ..domain.context.context import Attachment, Context
 from ..domain.context.decider import trusted
 from ..domain.context.journal import Journal
 from ..domain.context.transaction import Transaction, transaction
@@ -103,7 +103,7 @@ class Store:
         self._projections = projections
         self._runner = ProjectionRunner(log, projections, PROJECTIONS)
         self._unflushed: set[Journal[Any]] = set()
-        self._moments = MomentNames(self._home("commit"))
+        self._moments = MomentNames(self._attachment("commit"))
         self._end = LogEnd(log)
         flush_at_exit(self._unflushed)
         self._warning = None if opened_at is None else warn_of_unclosed(self, opened_at)
@@ -241,10 +241,10 @@ class Store:
     def _memory(self, durability: Durability | None, trace: Trace) -> Memory:
         from ..domain.memory.memory import Memory
 
-        return Memory(self._home(durability), trace=trace)
+        return Memory(self._attachment(durability), trace=trace)
 
-    def _home(self, durability: Durability | None) -> Home:
-        return Home(
+    def _attachment(self, durability: Durability | None) -> Attachment:
+        return Attachment(
             self.log,
             system=REAL_SYSTEM,
             durability=require_durability(durability or self._durability),
@@ -328,7 +328,7 @@ class Store:
         made: RunFactory | None = self.__dict__.get("_run_factory")
         if made is None:
             # One atomic step, so that two threads get the same factory.
-            made = self.__dict__.setdefault("_run_factory", RunFactory(self._home(self._durability)))
+            made = self.__dict__.setdefault("_run_factory", RunFactory(self._attachment(self._durability)))
         return made
 
     def release_runs(

@@ -95,7 +95,7 @@ class Approvals:
         return [call for call in waiting if call.approval is not None and call.approval.state == "requested"]
 
     def _new(self, prefix: str) -> dict[str, Any]:
-        system = self._context._home.system
+        system = self._context._attachment.system
         return {"id": system.new_id(prefix), "created_at": system.now()}
 
     def _decide(self, command: DecideCall, key: str | None) -> Approval:

@@ -17,7 +17,7 @@ from ..arguments import require_callable, require_limits, require_several, requi
 from ..canonical import Without
 from ..clock import REAL_SYSTEM, System, require_time
 from ..concurrency.threads import in_thread
-from ..context.context import Home, detached_home, detached_journal, home_of
+from ..context.context import Attachment, attachment_of, detached_attachment, detached_journal
 from ..context.journal import Journal, Outcome
 from ..errors import InvalidInputError
 from ..ids import ITEM
@@ -117,15 +117,15 @@ class ChatContext(ChatView["ChatContext"]):
         items: Sequence[ChatItem] | None = None,
         *,
         journal: Journal[ChatState] | None = None,
-        home: Home | None = None,
+        attachment: Attachment | None = None,
         system: System = REAL_SYSTEM,
     ) -> None:
         if journal is None:
-            home = detached_home(system)
-            self._stand_on(detached_journal(home, "chat", CHAT), home)
+            attachment = detached_attachment(system)
+            self._stand_on(detached_journal(attachment, "chat", CHAT), attachment)
             self._writer.execute(Open(Opened()))
         else:
-            self._stand_on(journal, home or home_of(journal, system))
+            self._stand_on(journal, attachment or attachment_of(journal, system))
         if items:
             self.add_items(items)
 
@@ -800,7 +800,7 @@ class ChatContext(ChatView["ChatContext"]):
         self._no_summary = None
 
         def call() -> tuple[object, ...]:
-            return ("merge_with_summary", *other_as_given(other, self._home), agent_id)
+            return ("merge_with_summary", *other_as_given(other, self._attachment), agent_id)
 
         if not text.strip() or await self._is_repeated(call, idempotency_key):
             return self
@@ -891,7 +891,7 @@ class ChatContext(ChatView["ChatContext"]):
         require_merge(other, base, rule)
 
         def call() -> tuple[object, ...]:
-            return (f"merge_{how}", *other_as_given(other, self._home), base, instructions, rule, agent_id)
+            return (f"merge_{how}", *other_as_given(other, self._attachment), base, instructions, rule, agent_id)
 
         if self._writer.repeated(call, idempotency_key):
             return
@@ -910,7 +910,7 @@ class ChatContext(ChatView["ChatContext"]):
         self, other: ChatView[Any], key: str | None, is_wanted: Callable[[OtherSide], bool] = lambda _: True
     ) -> AbstractContextManager[tuple[OtherSide, str | None]]:
         place = self._writer.place
-        return seen_from(self._home, place.stream, place.root, other, key, is_wanted)
+        return seen_from(self._attachment, place.stream, place.root, other, key, is_wanted)
 
     # The past
 
@@ -946,8 +946,8 @@ class ChatContext(ChatView["ChatContext"]):
 
     # Its journal and its store
 
-    def _forked(self, journal: Journal[ChatState], home: Home) -> ChatContext:
-        return ChatContext(journal=journal, home=home)
+    def _forked(self, journal: Journal[ChatState], attachment: Attachment) -> ChatContext:
+        return ChatContext(journal=journal, attachment=attachment)
 
     def _empty(self) -> ChatContext:
         return ChatContext()
@@ -957,7 +957,7 @@ class ChatContext(ChatView["ChatContext"]):
 
     @property
     def _system(self) -> System:
-        return self._source.home.system
+        return self._source.attachment.system
 
     def _refusal(self) -> str:
         return REFUSAL

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from ..arguments import require_instance
 from ..context.adopt import adopted_copy
-from ..context.context import Home
+from ..context.context import Attachment
 from ..context.journal import Journal
 from ..context.transaction import current_or_new_transaction
 from ..errors import InvalidInputError
@@ -25,7 +25,7 @@ from .views import MADE_UP, as_given
 
 @contextmanager
 def seen_from(
-    home: Home,
+    attachment: Attachment,
     stream: str,
     root: str,
     other: ChatView[Any],
@@ -39,17 +39,17 @@ def seen_from(
     which has the key.
     """
     other._source.settle()
-    if other._home.is_shared_with(home):
+    if other._attachment.is_shared_with(attachment):
         yield _side(other.stream_id, other.version, other._state), key
         return
-    copy = adopted_copy(other._home.log, other.stream_id, beside=stream, root=root, system=home.system)
+    copy = adopted_copy(other._attachment.log, other.stream_id, beside=stream, root=root, system=attachment.system)
     events = copy.log.read_events(copy.stream, until=other.version)
     state = CHAT.fold(CHAT.initial_state, complete(copy.log, events))
     side = _side(copy.stream, other.version, state)
     if not is_wanted(side):
         yield side, key
         return
-    with current_or_new_transaction(home.log, idempotency_key=key) as current:
+    with current_or_new_transaction(attachment.log, idempotency_key=key) as current:
         for new in copy.events:
             current.add(new)
         yield side, None
@@ -79,13 +79,13 @@ def require_merge(other: object, base: str | None, rule: str) -> None:
         raise InvalidInputError(f"on_conflict is {rule!r}: take 'ours', 'theirs' or 'newest'")
 
 
-def other_as_given(other: ChatView[Any], home: Home) -> tuple[object, ...]:
+def other_as_given(other: ChatView[Any], attachment: Attachment) -> tuple[object, ...]:
     """
     Return values that identify the other context, for comparing repeated calls.
 
     The id of a detached context means nothing in another log, so its items are added.
     """
-    is_nameless = other.is_detached and not other._home.is_shared_with(home)
+    is_nameless = other.is_detached and not other._attachment.is_shared_with(attachment)
     held = [as_given(item, *MADE_UP) for item in other._state.items] if is_nameless else None
     return other.stream_id, other._version_asked, held
 

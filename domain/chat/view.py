@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..arguments import require_callable, require_whole
 from ..canonical import require_unicode
 from ..concurrency.threads import in_thread
-from ..context.context import Context, Home
+from ..context.context import Attachment, Context
 from ..context.journal import Journal
 from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
@@ -312,7 +312,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     # Forks
 
-    def _forked(self, journal: Journal[ChatState], home: Home) -> ForkedChat:
+    def _forked(self, journal: Journal[ChatState], attachment: Attachment) -> ForkedChat:
         """Return the context of a fork."""
         raise NotImplementedError
 
@@ -349,7 +349,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         parent = self._parent()
         keeps = Copying(tools=None if tools is None else tool_names(tools)).keeps
         carried = items_of_turns(parent.state.items, recent_turns, keeps)
-        system = self._home.system
+        system = self._attachment.system
         config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
         forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
         call = ("fork_filtered", recent_turns, None if tools is None else tool_names(tools), agent)
@@ -434,17 +434,17 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         call: tuple[object, ...],
         messages: Iterable[ChatItemEvent] = (),
     ) -> ForkedChat:
-        home = self._home
+        attachment = self._attachment
         event = forked.event if isinstance(forked, Resolved) else forked
         assert isinstance(event, Forked), "a fork begins with one"
-        made_up = home.child_id(self.stream_id, self._state.ancestry, key) if context_id is None else context_id
+        made_up = attachment.child_id(self.stream_id, self._state.ancestry, key) if context_id is None else context_id
         stream = stream_id("chat", made_up)
         journal: Journal[ChatState] = Journal(
-            home.log,
+            attachment.log,
             Place(stream, event.root, event.agent),
             CHAT,
             version=0,
-            unflushed=home.unflushed,
+            unflushed=attachment.unflushed,
             base=fold(self._state, (forked,)),
         )
         begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
@@ -454,11 +454,11 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         except ConcurrencyError as error:
             raise InvalidInputError(f"{stream} exists already: fork under another id") from error
         # The first event is always committed at once, because all queued events of the context depend on it.
-        journal.durability = home.durability
-        return self._forked(journal, home)
+        journal.durability = attachment.durability
+        return self._forked(journal, attachment)
 
     def _message(self, role: str, text: str, agent_id: str | None) -> ChatItemEvent:
-        system = self._home.system
+        system = self._attachment.system
         return make_event(
             MessageAdded,
             id=system.new_id("msg_"),

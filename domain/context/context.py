@@ -48,7 +48,7 @@ class Named(Protocol):
 S = TypeVar("S", bound=Named)
 
 
-class Home:
+class Attachment:
     """Where a context is stored: its log, its system, and how its changes get to the disk; detached without a store."""
 
     def __init__(
@@ -80,24 +80,24 @@ class Home:
             return derived_id(root, self.system.new_id("-"))
         return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())
 
-    def is_shared_with(self, other: Home) -> bool:
+    def is_shared_with(self, other: Attachment) -> bool:
         """Return whether another context is in the same log, so that each can name the other's items."""
         return self.log is other.log
 
 
-def detached_home(system: System = REAL_SYSTEM) -> Home:
+def detached_attachment(system: System = REAL_SYSTEM) -> Attachment:
     """Return a new detached attachment, with its own log in memory."""
-    return Home(MemoryLog(system), system=system, durability="commit", unflushed=None, is_detached=True)
+    return Attachment(MemoryLog(system), system=system, durability="commit", unflushed=None, is_detached=True)
 
 
-def detached_journal(home: Home, kind: str, decider: Decider[S]) -> Journal[S]:
+def detached_journal(attachment: Attachment, kind: str, decider: Decider[S]) -> Journal[S]:
     """Return the journal of the only context in a detached log."""
-    return Journal(home.log, Place(f"{kind}:detached", "detached"), decider, version=0)
+    return Journal(attachment.log, Place(f"{kind}:detached", "detached"), decider, version=0)
 
 
-def home_of(journal: Journal[Any], system: System = REAL_SYSTEM) -> Home:
+def attachment_of(journal: Journal[Any], system: System = REAL_SYSTEM) -> Attachment:
     """Return the attachment of a context that a store opened."""
-    return Home(
+    return Attachment(
         journal.log, system=system, durability=journal.durability, unflushed=journal.unflushed, is_detached=False
     )
 
@@ -108,8 +108,8 @@ class Live(Generic[S]):
     adoption.
     """
 
-    def __init__(self, journal: Journal[S], home: Home) -> None:
-        self.journal, self.home = journal, home
+    def __init__(self, journal: Journal[S], attachment: Attachment) -> None:
+        self.journal, self.attachment = journal, attachment
 
     @property
     def live(self) -> Live[S]:
@@ -152,9 +152,9 @@ class Past(Generic[S]):
         return self.live.journal
 
     @property
-    def home(self) -> Home:
+    def attachment(self) -> Attachment:
         """The log and the settings of the context."""
-        return self.live.home
+        return self.live.attachment
 
     @property
     def is_loaded(self) -> bool:
@@ -194,15 +194,15 @@ class Context(Generic[S]):
     _shows: Context[S]
     _trace: Trace = NO_TRACE
 
-    def _stand_on(self, journal: Journal[S], home: Home) -> None:
-        self._writer, self._source = journal, Live(journal, home)
+    def _stand_on(self, journal: Journal[S], attachment: Attachment) -> None:
+        self._writer, self._source = journal, Live(journal, attachment)
         self._forget_shown()
 
     @classmethod
-    def standing_on(cls, journal: Journal[S], home: Home) -> Self:
+    def standing_on(cls, journal: Journal[S], attachment: Attachment) -> Self:
         """Return the context whose events a journal has; a store uses this to open a context."""
         made = cls.__new__(cls)
-        made._stand_on(journal, home)
+        made._stand_on(journal, attachment)
         return made
 
     def _naming(self, name: str, version: int) -> object:
@@ -263,8 +263,8 @@ class Context(Generic[S]):
         return self._source.journal
 
     @property
-    def _home(self) -> Home:
-        return self._source.home
+    def _attachment(self) -> Attachment:
+        return self._source.attachment
 
     @property
     def _state(self) -> S:
@@ -298,7 +298,7 @@ class Context(Generic[S]):
     @property
     def is_detached(self) -> bool:
         """Whether the context has its own log in memory."""
-        return self._home.is_detached
+        return self._attachment.is_detached
 
     @property
     def came_between(self) -> tuple[RecordedEvent, ...]:
@@ -308,7 +308,7 @@ class Context(Generic[S]):
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
         """Continue in a store's log, which holds the same events; `store.adopt` uses this."""
         self._writer.move_to(log, place, durability, unflushed)
-        self._source.live.home = home_of(self._writer, self._home.system)
+        self._source.live.attachment = attachment_of(self._writer, self._attachment.system)
         self._forget_shown()
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:

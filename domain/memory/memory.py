@@ -12,7 +12,7 @@ from ..canonical import Without, require_unicode
 from ..concurrency.locks import renew_in_child, synchronized
 from ..concurrency.threads import in_thread
 from ..content import stored_content
-from ..context.context import Context, Home, detached_home
+from ..context.context import Attachment, Context, detached_attachment
 from ..context.journal import Journal, Outcome
 from ..context.view import Place
 from ..errors import InvalidInputError, ReadOnlyError
@@ -38,9 +38,9 @@ class MemoryScope(Context[MemoryState]):
     `memory.scope(name)` gives one. It shows the records as of its last refresh; a `Memory` refreshes before each read.
     """
 
-    def __init__(self, home: Home, place: Place, trace: Trace) -> None:
+    def __init__(self, attachment: Attachment, place: Place, trace: Trace) -> None:
         self._trace = trace
-        self._stand_on(_journal_in(home, place), home)
+        self._stand_on(_journal_in(attachment, place), attachment)
 
     @property
     def scope(self) -> str:
@@ -103,7 +103,7 @@ class MemoryScope(Context[MemoryState]):
             kind=_kind(record.kind),
             tags=tuple(require_unicode(tag, "a tag") for tag in record.tags),
             first_at=_microseconds(record.timestamp),
-            now=int(self._home.system.now() * 1_000_000),
+            now=int(self._attachment.system.now() * 1_000_000),
         )
         # A repeated call has other times, but it is the same call.
         made_up = ("now",) if "timestamp" in record.model_fields_set else ("now", "first_at")
@@ -184,7 +184,7 @@ class MemoryScope(Context[MemoryState]):
     ) -> Outcome:
         if not self.version and not self.is_ahead:
             # No event opens a scope, so a scope whose first records were rolled back can simply begin again.
-            self._stand_on(_journal_in(self._home, self._writer.place), self._home)
+            self._stand_on(_journal_in(self._attachment, self._writer.place), self._attachment)
         return super()._record(command, expected_version, idempotency_key, catch_up=catch_up, call=call)
 
     def _naming(self, name: str, version: int) -> NameVersion:
@@ -195,16 +195,16 @@ class ScopeAt(MemoryScope):
     """A read-only scope: as it was at a version, or a live view."""
 
 
-def _journal_in(home: Home, place: Place) -> Journal[MemoryState]:
-    version, digest = home.log.end(place.stream)
+def _journal_in(attachment: Attachment, place: Place) -> Journal[MemoryState]:
+    version, digest = attachment.log.end(place.stream)
     return Journal(
-        home.log,
+        attachment.log,
         place,
         MEMORIES,
         version=version,
         digest=digest,
-        durability=home.durability,
-        unflushed=home.unflushed,
+        durability=attachment.durability,
+        unflushed=attachment.unflushed,
     )
 
 
@@ -229,8 +229,8 @@ class Memory:
     The name of a scope can take up to 255 bytes. A read sees all records that any writer has put so far.
     """
 
-    def __init__(self, home: Home, *, trace: Trace = NO_TRACE) -> None:
-        self._home, self._trace = home, trace
+    def __init__(self, attachment: Attachment, *, trace: Trace = NO_TRACE) -> None:
+        self._attachment, self._trace = attachment, trace
         self._scopes: OrderedDict[str, MemoryScope] = OrderedDict()
         self._after_fork()
         renew_in_child(self)
@@ -253,7 +253,7 @@ class Memory:
         found = self._scopes.get(scope)
         if found is None:
             place = Place(stream_id("memory", context_id), context_id)
-            found = self._scopes[scope] = MemoryScope(self._home, place, self._trace)
+            found = self._scopes[scope] = MemoryScope(self._attachment, place, self._trace)
         self._scopes.move_to_end(scope)
         self._let_go()
         return found
@@ -352,21 +352,21 @@ class Memory:
 
     async def _waiting(self, work: Callable[[], T]) -> T:
         """Run work that may wait for a disk in a thread, so that the event loop goes on; run other work directly."""
-        return work() if self._home.is_detached else await in_thread(work)
+        return work() if self._attachment.is_detached else await in_thread(work)
 
 
 class InMemoryMemoryStore(Memory):
     """A memory that lives as long as its process."""
 
     def __init__(self) -> None:
-        super().__init__(detached_home())
+        super().__init__(detached_attachment())
 
 
 class MemoryAt(Memory):
     """A read-only memory as it was at one moment."""
 
     def __init__(self, shown: Memory, moment: int | str | datetime | Moment) -> None:
-        self._shown, self._moment, self._home = shown, moment, shown._home
+        self._shown, self._moment, self._attachment = shown, moment, shown._attachment
 
     def scope(self, scope: str) -> MemoryScope:
         """

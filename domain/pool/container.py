@@ -19,7 +19,7 @@ from ..arguments import require_callable
 from ..canonical import require_short, require_unicode
 from ..concurrency.threads import in_thread
 from ..content import plain_content, stored_content, typed_content
-from ..context.context import Context, Home, Past, detached_home, detached_journal
+from ..context.context import Attachment, Context, Past, detached_attachment, detached_journal
 from ..context.decider import Decider
 from ..context.journal import CATCH_UPS_MAX, Journal, Outcome
 from ..context.transaction import current_transaction
@@ -183,13 +183,13 @@ class Container(Context[ContainerState], Generic[T]):
 
     def _begin(self, limit: int | None, tags: Iterable[str] | None) -> None:
         """Begin a detached container, with its own log in memory."""
-        home = detached_home()
-        journal = detached_journal(home, self.kind.name, self.decider)
+        attachment = detached_attachment()
+        journal = detached_journal(attachment, self.kind.name, self.decider)
         journal.execute(Begin(self.kind.opened(limit=limit, tags=require_tags(tags))))
-        self._stand_on(journal, home)
+        self._stand_on(journal, attachment)
 
-    def _stand_on(self, journal: Journal[ContainerState], home: Home) -> None:
-        super()._stand_on(journal, home)
+    def _stand_on(self, journal: Journal[ContainerState], attachment: Attachment) -> None:
+        super()._stand_on(journal, attachment)
         self._lock = CrossLoopLock()
         self.hooks = []
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_copy
-from ..context.context import Home
+from ..context.context import Attachment
 from ..context.journal import Journal
 from ..context.transaction import AsyncTransaction, current_or_new_transaction
 from ..context.view import Place
@@ -229,7 +229,7 @@ async def _adopt_and_merge(
 
     def read() -> tuple[Sequence[NewEvents], Merging]:
         other.flush()
-        system = container._home.system
+        system = container._attachment.system
         copy = adopted_copy(other.log, other.stream_id, beside=container.stream_id, root=container.root, system=system)
         return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
 
@@ -377,7 +377,7 @@ def of_branch(given: Any, context_id: str | None, limit: Any, no_limit: Any) -> 
 
 def branch_of(
     parent: Container[Any], limit: int | None, context_id: str | None, key: str | None
-) -> tuple[Journal[ContainerState], Home]:
+) -> tuple[Journal[ContainerState], Attachment]:
     """
     Begin a branch of what `parent` shows, and return its journal and its attachment.
 
@@ -387,16 +387,16 @@ def branch_of(
     # The events that a branch names must be on disk before the branch is.
     parent._source.settle()
     event = _branched(parent, limit)
-    home = parent._home
+    attachment = parent._attachment
     if context_id is None:
-        context_id = home.child_id(parent.stream_id, parent.shown_state.ancestry, key)
+        context_id = attachment.child_id(parent.stream_id, parent.shown_state.ancestry, key)
     stream = stream_id(parent.kind.name, context_id)
     journal: Journal[ContainerState] = Journal(
-        home.log,
+        attachment.log,
         Place(stream, event.root, event.agent),
         parent.decider,
         version=0,
-        unflushed=home.unflushed,
+        unflushed=attachment.unflushed,
         base=fold(parent.recorded_state, (event,)),
     )
     try:
@@ -405,8 +405,8 @@ def branch_of(
     except ConcurrencyError as error:
         raise InvalidInputError(f"{stream} exists already: branch under another id") from error
     # The creation of a container is never queued, since all of its queued events depend on it.
-    journal.durability = home.durability
-    return journal, home
+    journal.durability = attachment.durability
+    return journal, attachment
 
 
 def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 from ..canonical import require_unicode
 from ..concurrency.locks import renew_in_child, synchronized
-from ..context.context import Home, detached_home
+from ..context.context import Attachment, detached_attachment
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_or_new_transaction
 from ..context.view import Place
@@ -30,8 +30,8 @@ class RunFactory:
     of the class `runs`.
     """
 
-    def __init__(self, home: Home | None = None, runs: type[Run] = Run) -> None:
-        self._home = detached_home() if home is None else home
+    def __init__(self, attachment: Attachment | None = None, runs: type[Run] = Run) -> None:
+        self._attachment = detached_attachment() if attachment is None else attachment
         self._class = runs
         self._runs: WeakValueDictionary[RunId, Run] = WeakValueDictionary()
         self._subs: dict[RunId, int] = {}
@@ -114,43 +114,43 @@ class RunFactory:
         so.
         """
         try:
-            with current_or_new_transaction(self._home.log):
+            with current_or_new_transaction(self._attachment.log):
                 if not _begin(journal, identity, agent):
                     return False
-                Run(journal, self._home, identity).restore_previous_runs()
+                Run(journal, self._attachment, identity).restore_previous_runs()
         except ConcurrencyError:
             return False
         return True
 
     def _next_sub(self, main: RunId, agent: str | None) -> Run:
-        if not self._home.log.head(main.stream):
+        if not self._attachment.log.head(main.stream):
             raise InvalidInputError("Cannot initialize Context class in main agent without sub_id.")
         number = self._subs.get(main, 0) + 1
         while True:
             identity = main._replace(sub_id=number)
             # An existing run with this number may have another agent; it is not opened.
             journal = self._journal_at(StreamEnd(0), identity, agent)
-            if not self._home.log.head(identity.stream) and _begin(journal, identity, agent):
+            if not self._attachment.log.head(identity.stream) and _begin(journal, identity, agent):
                 self._subs[main] = number
                 return self._kept(journal, identity)
             number += 1
 
     def _journal(self, identity: RunId, agent: str | None) -> Journal[RunState]:
-        log, stream = self._home.log, identity.stream
-        end = flushed_end(self._home, stream)
+        log, stream = self._attachment.log, identity.stream
+        end = flushed_end(self._attachment, stream)
         if end.version:
             agent = _require_agent(log.read_events(stream, until=1)[0], stream, agent)
         return self._journal_at(end, identity, agent)
 
     def _journal_at(self, end: StreamEnd, identity: RunId, agent: str | None) -> Journal[RunState]:
         place = Place(identity.stream, identity.session_id, agent)
-        unflushed = self._home.unflushed
-        return Journal(self._home.log, place, RUNS, version=end.version, digest=end.digest, unflushed=unflushed)
+        unflushed = self._attachment.unflushed
+        return Journal(self._attachment.log, place, RUNS, version=end.version, digest=end.digest, unflushed=unflushed)
 
     def _kept(self, journal: Journal[RunState], identity: RunId) -> Run:
         # The opening is never queued, since all queued events of the run depend on it.
-        journal.durability = self._home.durability
-        run = self._class(journal, self._home, identity)
+        journal.durability = self._attachment.durability
+        run = self._class(journal, self._attachment, identity)
         self._runs[identity] = run
         return run
 

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ..context.context import Home
+from ..context.context import Attachment
 from ..errors import InvalidInputError
 from ..ids import encoded_id, split_stream_id, stream_id
 from ..log.ports import StreamEnd
@@ -70,7 +70,7 @@ def is_run_id(context_id: str) -> bool:
     return ID.fullmatch(context_id) is not None
 
 
-def flushed_end(home: Home, stream: str) -> StreamEnd:
+def flushed_end(attachment: Attachment, stream: str) -> StreamEnd:
     """
     Return the end of a stream, after all events that were queued for it in this process are in the log.
 
@@ -79,7 +79,7 @@ def flushed_end(home: Home, stream: str) -> StreamEnd:
     Raises:
         ConcurrencyError, StorageError: queued events were not recorded.
     """
-    for journal in list(home.unflushed or ()):
+    for journal in list(attachment.unflushed or ()):
         if journal.place.stream == stream:
             journal.flush()
-    return home.log.end(stream)
+    return attachment.log.end(stream)

@@ -318,7 +318,7 @@ class _RoundImport:
         own = {edge: self._refs[edge.source] for edge in known if edge.type == known[0].type}
         changes = _changes(node)
         fields = dict(changes[0][2] if changes else node.attributes)
-        created_at = self._run._home.system.now() if node.created_at is None else node.created_at
+        created_at = self._run._attachment.system.now() if node.created_at is None else node.created_at
         with acting(actor=node.actor):
             self._do(
                 ImportNode(

@@ -13,7 +13,7 @@ from typing import Any
 from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_events
-from ..context.context import Context, Home
+from ..context.context import Attachment, Context
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_transaction
 from ..context.view import Durability, Place
@@ -121,9 +121,9 @@ class Run(Context[RunState]):
     _seen: tuple[RunState, RunGraph] | None
     _shown: tuple[RunState, Trajectory] | None
 
-    def __init__(self, journal: Journal[RunState], home: Home, identity: RunId) -> None:
+    def __init__(self, journal: Journal[RunState], attachment: Attachment, identity: RunId) -> None:
         self.identity = identity
-        self._stand_on(journal, home)
+        self._stand_on(journal, attachment)
         self._portraits = PortraitTasks()
         self._semaphore = Semaphore(PORTRAITS_AT_ONCE)
 
@@ -195,7 +195,7 @@ class Run(Context[RunState]):
         """
         command = RegisterQuery(
             fields={"query": query, "additional_files": additional_files, **extra},
-            created_at=self._home.system.now(),
+            created_at=self._attachment.system.now(),
             label=label,
             description=description,
         )
@@ -233,7 +233,7 @@ class Run(Context[RunState]):
             description=description,
             predecessors=_node_names(predecessor_node or (), "predecessor_node"),
             fields=fields,
-            created_at=self._home.system.now(),
+            created_at=self._attachment.system.now(),
             edge=edge_type,
             label=label,
             add_pointer=add_pt,
@@ -362,7 +362,9 @@ class Run(Context[RunState]):
         runs = [run_id_of(context_id) for context_id in ids if is_run_id(context_id)]
         numbers = sorted(run.run_id for run in runs if run.sub_id == agent and run.run_id < until)
         streams = {number: own._replace(run_id=number, sub_id=agent).stream for number in numbers}
-        return {number: Segment(stream, flushed_end(self._home, stream).version) for number, stream in streams.items()}
+        return {
+            number: Segment(stream, flushed_end(self._attachment, stream).version) for number, stream in streams.items()
+        }
 
     def get_historical_trajectory(self, run_id: int) -> Trajectory | None:
         """Return the graph of an earlier round alone, or None if it was not restored."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from ..arguments import require_whole
 from ..canonical import Without, require_unicode
 from ..chat.tokens import TokenCounter
-from ..context.context import Context, Home, detached_home, detached_journal
+from ..context.context import Attachment, Context, detached_attachment, detached_journal
 from ..context.journal import Journal, Outcome
 from ..errors import InvalidInputError, NotFoundError, RefusedError
 from ..frozen import FrozenList
@@ -174,10 +174,10 @@ class ContextWindow(Context[WindowState]):
         policy: AdmissionPolicy = "first_come",
     ) -> None:
         opened = WindowOpened(max_tokens=require_max_tokens(max_tokens), policy=require_policy(policy))
-        home = detached_home()
-        journal = detached_journal(home, "window", WINDOWS)
+        attachment = detached_attachment()
+        journal = detached_journal(attachment, "window", WINDOWS)
         journal.execute(Begin(opened))
-        self._stand_on(journal, home)
+        self._stand_on(journal, attachment)
         self._counter = counter
         if items:
             self.items = items
@@ -186,13 +186,13 @@ class ContextWindow(Context[WindowState]):
     def standing_on(
         cls,
         journal: Journal[WindowState],
-        home: Home,
+        attachment: Attachment,
         *,
         counter: TokenCounter | None = None,
         trace: Trace = NO_TRACE,
     ) -> Self:
         """Return the window whose events a journal has; a store uses this to open a window."""
-        made = super().standing_on(journal, home)
+        made = super().standing_on(journal, attachment)
         made._counter, made._trace = counter, trace
         return made
 

@@ -7,7 +7,7 @@ from typing import Any
 from ...domain.chat.context import ChatContext
 from ...domain.chat.rules.decide import CHAT
 from ...domain.clock import REAL_SYSTEM
-from ...domain.context.context import Home
+from ...domain.context.context import Attachment
 from ...domain.context.decider import Decider
 from ...domain.context.journal import Journal
 from ...domain.context.view import Place
@@ -53,7 +53,7 @@ class WhatIf:
             NotFoundError, InvalidInputError, DecisionRefusedError: as for `chat`.
         """
         journal = self._journal("queue", context_id, ContextQueue.decider)
-        then: ContextQueue[Any] = ContextQueue.standing_on(journal, self._home())
+        then: ContextQueue[Any] = ContextQueue.standing_on(journal, self._attachment())
         return then.branch(context_id=self._free("queue", new_id))
 
     def pool(self, context_id: str, new_id: str | None = None) -> ContextPool[Any]:
@@ -64,7 +64,7 @@ class WhatIf:
             NotFoundError, InvalidInputError, DecisionRefusedError: as for `chat`.
         """
         journal = self._journal("pool", context_id, ContextPool.decider)
-        then: ContextPool[Any] = ContextPool.standing_on(journal, self._home())
+        then: ContextPool[Any] = ContextPool.standing_on(journal, self._attachment())
         return then.branch(context_id=self._free("pool", new_id))
 
     def keep(self) -> list[str]:
@@ -100,8 +100,8 @@ class WhatIf:
         first: Any = first_event(self._overlay, stream)
         return Journal(self._overlay, Place(stream, root_of(first, stream), first.agent), decider, version=version)
 
-    def _home(self) -> Home:
-        return Home(self._overlay, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=False)
+    def _attachment(self) -> Attachment:
+        return Attachment(self._overlay, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=False)
 
     def _free(self, kind: str, new_id: str | None) -> str | None:
         if new_id is not None and self._log.head(stream_id(kind, new_id)):

@@ -43,10 +43,10 @@ def remembering(**versions: int) -> Memory:
     """Return the memory of one slice, 3, with streams at these versions."""
     memory = Memory()
     memory.tags["tag"] = int4(1)
-    memory.lanes[3] = SliceEnd(position=10, recorded_at=NOW + 5, stream_key=2)
+    memory.slice_ends[3] = SliceEnd(position=10, recorded_at=NOW + 5, stream_key=2)
     for key, (stream, version) in enumerate(versions.items(), 1):
         memory.slices[stream] = 3
-        memory.lanes[3].tips[stream] = StreamTip(key, version)
+        memory.slice_ends[3].tips[stream] = StreamTip(key, version)
     return memory
 
 
@@ -74,7 +74,7 @@ def test_events_go_behind_the_end() -> None:
     (answer,) = plan.answers([Order(Request([part("a", 5, 2)]), 100)])
 
     assert placed(answer) == [[(5, 11), (6, 12)]]
-    assert (memory.lanes[3].position, memory.lanes[3].recorded_at) == (12, NOW + 5)
+    assert (memory.slice_ends[3].position, memory.slice_ends[3].recorded_at) == (12, NOW + 5)
     assert tables(plan) == ["event"]
 
 
@@ -112,7 +112,7 @@ def test_a_new_stream_gets_the_next_key() -> None:
     plan.answers([Order(Request([part("new", 1)]), 100)])
 
     assert tables(plan) == ["stream", "event"]
-    assert (memory.lanes[3].tips["new"].key, memory.slices["new"]) == (3, 3)
+    assert (memory.slice_ends[3].tips["new"].key, memory.slices["new"]) == (3, 3)
 
 
 def test_a_new_stream_goes_on_in_the_same_plan() -> None:
@@ -132,17 +132,17 @@ def test_what_is_not_written_is_forgotten() -> None:
 
     memory.forget()
 
-    assert (memory.lanes, memory.slices) == ({}, {"a": 3})
+    assert (memory.slice_ends, memory.slices) == ({}, {"a": 3})
 
 
 def test_one_slice_is_forgotten() -> None:
     """What is remembered of the others holds good."""
     memory = remembering(a=4)
-    memory.lanes[7] = SliceEnd(position=1)
+    memory.slice_ends[7] = SliceEnd(position=1)
 
     memory.forget([3])
 
-    assert list(memory.lanes) == [7]
+    assert list(memory.slice_ends) == [7]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_memory_does_not_tell(unknown: Part) -> None:
     with pytest.raises(NotKnownError):
         plan_of(memory).answers([Order(Request([part("a", 5)]), 200), Order(Request([unknown]), 100)])
 
-    assert (memory.lanes[3].position, memory.opened) == (10, [])
+    assert (memory.slice_ends[3].position, memory.opened) == (10, [])
 
 
 def test_a_key_and_a_conflict() -> None:

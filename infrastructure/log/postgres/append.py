@@ -146,7 +146,7 @@ class Appender:
             is_begun = isinstance(before, Begun)
             # A prediction of the end of a shared slice would fail.
             is_predicted = is_begun or self._memory.shared.keys().isdisjoint(slices)
-            if failure is None and is_predicted and all(number in self._memory.lanes for number in slices):
+            if failure is None and is_predicted and all(number in self._memory.slice_ends for number in slices):
                 try:
                     answers = self._append_by_memory(sorted(slices), drafted, foresee, is_begun=is_begun)
                     if answers is not None:
@@ -292,7 +292,7 @@ class Appender:
         is_begun: bool,
     ) -> list[Answer] | None:
         """Append in one round trip; None if the memory does not suffice."""
-        ends = {number: self._memory.lanes[number].digest for number in slices}
+        ends = {number: self._memory.slice_ends[number].digest for number in slices}
         with self._database.writing(under_way=is_begun) as wire:
             if self._is_new(wire):
                 return None

@@ -34,7 +34,7 @@ class End(NamedTuple):
     """The place and the end of a stream; a new one has no version yet."""
 
     slice: int
-    lane: SliceEnd
+    slice_end: SliceEnd
     tip: StreamTip
 
 
@@ -65,16 +65,16 @@ def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
                 return None
             ends.append(end)
             continue
-        lane = memory.lanes.get(number)
-        tip = None if lane is None else lane.tips.get(new.stream)
-        if lane is None or tip is None or tip.version is None or new.idempotency_key is not None:
+        slice_end = memory.slice_ends.get(number)
+        tip = None if slice_end is None else slice_end.tips.get(new.stream)
+        if slice_end is None or tip is None or tip.version is None or new.idempotency_key is not None:
             return None
         if len(new.events) >= EVENTS_MAX or new.expected_digest not in (b"", tip.digest):
             return None
         # A refusal needs a proof, which the planned append reads.
         if new.expected_version not in (tip.version, ANY_VERSION):
             return None
-        ends.append(End(number, lane, tip))
+        ends.append(End(number, slice_end, tip))
     return ends if len(ends) == 1 or len({end.slice for end in ends}) == len(ends) > 0 else None
 
 
@@ -87,7 +87,11 @@ def guessed_slices(news: Sequence[NewEvents], memory: Memory) -> dict[str, int] 
     for new in news:
         known = memory.slice_of(new.stream)
         number = slice_of(new.root or new.stream) if known is None else known
-        if number not in memory.lanes or new.idempotency_key is not None or not (new.stream + new.root).isprintable():
+        if (
+            number not in memory.slice_ends
+            or new.idempotency_key is not None
+            or not (new.stream + new.root).isprintable()
+        ):
             return None
         guesses[new.stream] = number
     return None if memory.shared.keys().isdisjoint(guesses.values()) else guesses
@@ -103,8 +107,8 @@ def _beginning(new: NewEvents, memory: Memory) -> End | None:
         # The name may be one that cannot be stored; the planned append has an error message for it.
         return None
     number = slice_of(root)
-    lane = memory.lanes.get(number)
-    return None if lane is None else End(number, lane, StreamTip(lane.stream_key + 1))
+    slice_end = memory.slice_ends.get(number)
+    return None if slice_end is None else End(number, slice_end, StreamTip(slice_end.stream_key + 1))
 
 
 def ready(news: Sequence[NewEvents], memory: Memory, compression: Compression) -> list[Ready] | None:
@@ -129,9 +133,9 @@ def ready(news: Sequence[NewEvents], memory: Memory, compression: Compression) -
 def rows_of(placed: ReadyAtEnds, first_id: int, now: int) -> list[Row]:
     """Return the rows to write, stream after stream."""
     rows: list[Row] = []
-    for (new, payloads, all_stored, metas, tags), (number, lane, tip) in placed:
-        stream, version, place, digest = new.stream, tip.version or 0, lane.position, tip.digest
-        recorded_at = lane.recorded_at = max(now, lane.recorded_at)
+    for (new, payloads, all_stored, metas, tags), (number, slice_end, tip) in placed:
+        stream, version, place, digest = new.stream, tip.version or 0, slice_end.position, tip.digest
+        recorded_at = slice_end.recorded_at = max(now, slice_end.recorded_at)
         where, key, time = int4(number), int4(tip.key), int8(recorded_at)
         for meta, payload, stored, packed, tag in zip(new.metas, payloads, all_stored, metas, tags, strict=True):
             version += 1
@@ -156,8 +160,8 @@ def received(placed: ReadyAtEnds, rows: list[Row], memory: Memory) -> list[Recei
     """Return the receipts of events that are about to be recorded, and advance the memory as if they were."""
     receipts: list[Receipt] = []
     digests = iter([row[9] for row in rows])
-    for (new, *_), (number, lane, tip) in placed:
-        stream, version, place, recorded_at = new.stream, tip.version or 0, lane.position, lane.recorded_at
+    for (new, *_), (number, slice_end, tip) in placed:
+        stream, version, place, recorded_at = new.stream, tip.version or 0, slice_end.position, slice_end.recorded_at
         if tip.version is None:
             memory.open(stream, number, tip)
         recorded: list[RecordedEvent] = []
@@ -166,7 +170,7 @@ def received(placed: ReadyAtEnds, rows: list[Row], memory: Memory) -> list[Recei
             place += 1
             digest = next(digests)
             recorded.append(RecordedEvent(stream, version, Position(number, place), recorded_at, event, meta, digest))
-        lane.position, tip.version = place, version
-        lane.digest = tip.digest = recorded[-1].digest
+        slice_end.position, tip.version = place, version
+        slice_end.digest = tip.digest = recorded[-1].digest
         receipts.append(Receipt(tuple(recorded)))
     return receipts

@@ -157,26 +157,26 @@ class Inquiry:
             raise StreamMovedError
 
     def _about_slice(self, number: int, changed: list[int]) -> Iterator[_Question]:
-        before = self._memory.lanes.get(number)
+        before = self._memory.slice_ends.get(number)
         witness = self._guard.witness(number) if self._guard and before is None else None
-        lane = self._memory.lanes[number] = SliceEnd()
+        slice_end = self._memory.slice_ends[number] = SliceEnd()
 
         def take_end(rows: Rows) -> None:
             ((position, recorded_at, digest, known, stream_key, blob_key),) = rows
             if position is not None:
                 # The next positions, times and digests are counted on from these.
-                lane.position = whole(f"the last position of slice {number}", position)
-                lane.recorded_at = whole(f"the time of position {number}.{lane.position}", recorded_at)
-                lane.digest = digest_of_row(f"position {number}.{lane.position}", digest)
-            lane.stream_key = whole(f"the last key of a stream of slice {number}", stream_key, INT_MAX - 1)
-            lane.blob_key = whole(f"the last key of a text of slice {number}", blob_key)
+                slice_end.position = whole(f"the last position of slice {number}", position)
+                slice_end.recorded_at = whole(f"the time of position {number}.{slice_end.position}", recorded_at)
+                slice_end.digest = digest_of_row(f"position {number}.{slice_end.position}", digest)
+            slice_end.stream_key = whole(f"the last key of a stream of slice {number}", stream_key, INT_MAX - 1)
+            slice_end.blob_key = whole(f"the last key of a text of slice {number}", blob_key)
             if before is None:
                 return
             if before.digest != (known or b""):
                 changed.append(number)
-            elif before.digest == lane.digest:
+            elif before.digest == slice_end.digest:
                 # Nobody wrote since, so the remembered streams of the slice are still right.
-                lane.tips, lane.blobs = before.tips, before.blobs
+                slice_end.tips, slice_end.blobs = before.tips, before.blobs
                 self._memory.note_quiet(number)
             else:
                 self._memory.note_overtaken([number])
@@ -192,7 +192,7 @@ class Inquiry:
             yield _Question(Call(self._sql.digest, values), take_witness)
 
     def _about_stream(self, stream: str, number: int, moved: dict[str, int]) -> _Question:
-        lane, slices = self._memory.lanes[number], self._memory.slices
+        slice_end, slices = self._memory.slice_ends[number], self._memory.slices
 
         def take_end(rows: Rows) -> None:
             slices.pop(stream, None)
@@ -204,13 +204,13 @@ class Inquiry:
                     moved[stream] = place
                     continue
                 slices[stream] = number
-                tip = lane.tips.setdefault(stream, StreamTip(key))
+                tip = slice_end.tips.setdefault(stream, StreamTip(key))
                 if version is None:
                     continue
                 whole(f"the last version of {stream}", version, INT_MAX - 1)
                 digest_of_row(f"event {stream}@{version}", digest)
                 if (tip.version, tip.digest) != (version, digest):
-                    lane.tips[stream] = StreamTip(tip.key, version, digest)
+                    slice_end.tips[stream] = StreamTip(tip.key, version, digest)
 
         return _Question(Call(self._sql.stream_end, (int4(number), stream.encode())), take_end)
 
@@ -230,7 +230,7 @@ class Inquiry:
             event_id += len(part.drafts)
 
     def _about_part(self, part: Part, number: int, found: Found) -> Iterator[_Question]:
-        lane = self._memory.lanes[number]
+        slice_end = self._memory.slice_ends[number]
         if part.idempotency_key is not None:
             name = (part.stream, part.idempotency_key)
             values = (int4(number), part.stream.encode(), part.idempotency_key.encode())
@@ -247,7 +247,7 @@ class Inquiry:
 
                 def take_blob(rows: Rows, name: tuple[bytes, str] = (text.digest, key_id)) -> None:
                     for (key,) in rows:
-                        lane.blobs[name] = whole("the key of a large text", key)
+                        slice_end.blobs[name] = whole("the key of a large text", key)
 
                 yield _Question(Call(self._sql.blob, (int4(number), text.digest, key_id.encode())), take_blob)
 

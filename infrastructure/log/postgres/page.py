@@ -28,7 +28,7 @@ LANES_MAX = 256
 
 
 @dataclass(slots=True)
-class _Lane:
+class _SliceRows:
     """
     A slice with new events: `taken` is the last position returned, `rows` are fetched ones after it, `end` is its last
     position.
@@ -85,7 +85,7 @@ class Pager:
         if not news or limit <= 0:
             return [], self._end_before(after) if limit > 0 and self._partition is None else after
         chunk = max(CHUNK_MIN, limit // len(news) + 1)
-        lanes = [_Lane(number, seen.get(number, 0), end, chunk) for number, end in sorted(news.items())]
+        lanes = [_SliceRows(number, seen.get(number, 0), end, chunk) for number, end in sorted(news.items())]
         rows: list[Row] = []
         while len(rows) < limit and lanes:
             self._fill([lane for lane in lanes if lane.is_dry], limit - len(rows))
@@ -113,11 +113,11 @@ class Pager:
                 return self._page_until(heads, after, limit)
 
     def _page_until(self, ends: Mapping[int, int], after: Moment, limit: int) -> tuple[list[Row], Moment]:
-        seen, lanes, left = dict(after.heads), list[_Lane](), limit
+        seen, lanes, left = dict(after.heads), list[_SliceRows](), limit
         for number, end in sorted(_news(ends, seen).items()):
             taken = seen.get(number, 0)
             if left > 0:
-                lanes.append(_Lane(number, taken, min(end, taken + left), left))
+                lanes.append(_SliceRows(number, taken, min(end, taken + left), left))
             left -= end - taken
         rows: list[Row] = []
         self._fill(lanes, limit)
@@ -132,7 +132,7 @@ class Pager:
             return after
         return Moment.of({lane: min(last, known.get(lane, 0)) for lane, last in after.heads})
 
-    def _fill(self, lanes: list[_Lane], wanted: int) -> None:
+    def _fill(self, lanes: list[_SliceRows], wanted: int) -> None:
         for start in range(0, len(lanes), LANES_MAX):
             some = lanes[start : start + LANES_MAX]
             calls = [self._call(lane, wanted) for lane in some]
@@ -144,7 +144,7 @@ class Pager:
                 lane.rows.extend(rows)
                 lane.chunk *= 2
 
-    def _check(self, lane: _Lane, rows: list[Row], until: int) -> None:
+    def _check(self, lane: _SliceRows, rows: list[Row], until: int) -> None:
         last = lane.taken
         for row in rows:
             if row[3] != last + 1:
@@ -154,12 +154,12 @@ class Pager:
             self._ends.forget()
             raise DamagedError(f"position {lane.number}.{last + 1}", "there is no event at it")
 
-    def _call(self, lane: _Lane, wanted: int) -> Call:
+    def _call(self, lane: _SliceRows, wanted: int) -> Call:
         until = min(lane.end, lane.taken + min(lane.chunk, wanted))
         return Call(ROWS_OF_POSITIONS, (int4(lane.number), int8(lane.taken), int8(until)))
 
 
-def _merge(lanes: list[_Lane], rows: list[Row], limit: int) -> None:
+def _merge(lanes: list[_SliceRows], rows: list[Row], limit: int) -> None:
     """Take rows in order of time until the page is full, or a lane must be filled again to know its next row."""
     if len(lanes) == 1:
         (lane,) = lanes

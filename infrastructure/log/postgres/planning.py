@@ -86,7 +86,7 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self.lanes: dict[int, SliceEnd] = {}
+        self.slice_ends: dict[int, SliceEnd] = {}
         self.slices: OrderedDict[str, int] = OrderedDict()
         self.tags: dict[str, bytes] = {}
         self.opened: list[str] = []
@@ -111,15 +111,15 @@ class Memory:
 
     def open(self, stream: str, number: int, tip: StreamTip) -> None:
         """Remember that a stream is about to be opened in a slice; its tip has the next key of the slice."""
-        lane = self.lanes[number]
-        lane.stream_key, lane.tips[stream] = tip.key, tip
+        slice_end = self.slice_ends[number]
+        slice_end.stream_key, slice_end.tips[stream] = tip.key, tip
         self.slices[stream] = number
         self.opened.append(stream)
 
     def forget(self, slices: Iterable[int] | None = None) -> None:
-        """Forget all lanes, or those of these slices; streams that were about to be opened do not exist."""
-        for number in [*self.lanes] if slices is None else slices:
-            self.lanes.pop(number, None)
+        """Forget the ends of all slices, or of these; streams that were about to be opened do not exist."""
+        for number in [*self.slice_ends] if slices is None else slices:
+            self.slice_ends.pop(number, None)
         for stream in self.opened:
             self.slices.pop(stream, None)
         self.opened.clear()
@@ -135,19 +135,19 @@ class Memory:
         """Remember that the plans for these slices are written."""
         self.opened.clear()
         for number in slices:
-            lane = self.lanes.get(number)
+            slice_end = self.slice_ends.get(number)
             # Not earlier: a plan needs the texts that were found for it, and those it placed itself.
-            if lane is not None and len(lane.blobs) > BLOBS_MAX:
-                lane.blobs.clear()
+            if slice_end is not None and len(slice_end.blobs) > BLOBS_MAX:
+                slice_end.blobs.clear()
         while len(self.slices) > STREAMS_MAX:
             stream, number = self.slices.popitem(last=False)
-            if number in self.lanes:
-                self.lanes[number].tips.pop(stream, None)
+            if number in self.slice_ends:
+                self.slice_ends[number].tips.pop(stream, None)
 
     def tip_of(self, part: Part) -> StreamTip | None:
         """Return the end of a part's stream."""
-        lane = self.lanes.get(self.slices.get(part.stream, part.slice))
-        return None if lane is None else lane.tips.get(part.stream)
+        slice_end = self.slice_ends.get(self.slices.get(part.stream, part.slice))
+        return None if slice_end is None else slice_end.tips.get(part.stream)
 
 
 class Found(NamedTuple):
@@ -250,33 +250,33 @@ class Plan:
         if not part.drafts:
             return []
         number = self._memory.slices.get(part.stream, part.slice)
-        lane = self._memory.lanes[number]
-        tip = lane.tips.get(part.stream) or self._open_stream(part.stream, number, lane)
+        slice_end = self._memory.slice_ends[number]
+        tip = slice_end.tips.get(part.stream) or self._open_stream(part.stream, number, slice_end)
         first = version = _first_version(part, tip.version)
-        recorded_at = lane.recorded_at = max(self._now, lane.recorded_at, part.recorded_at)
+        recorded_at = slice_end.recorded_at = max(self._now, slice_end.recorded_at, part.recorded_at)
         where, stream, time = int4(number), int4(tip.key), int8(recorded_at)
         placed, rows, tags = [], self._rows.setdefault("event", []), self._memory.tags
         for draft in part.drafts:
-            lane.position += 1
-            position, meta = Position(number, lane.position), draft.meta
+            slice_end.position += 1
+            position, meta = Position(number, slice_end.position), draft.meta
             tip.digest = chain_digest(tip.digest, part.stream, version, position, recorded_at, meta, draft.payload)
-            stored = self._refer(draft, number, lane) if draft.texts else draft.stored
+            stored = self._refer(draft, number, slice_end) if draft.texts else draft.stored
             packed = encode_meta(meta)
             self.size += len(stored)
             rows.append((
-                where, stream, int8(lane.position), int4(version), tags[draft.tag], time,
+                where, stream, int8(slice_end.position), int4(version), tags[draft.tag], time,
                 event_id.to_bytes(16, "big"), packed, stored, tip.digest,
             ))  # fmt: skip
-            placed.append(Placed(version, number, lane.position, recorded_at, tip.digest))
+            placed.append(Placed(version, number, slice_end.position, recorded_at, tip.digest))
             version += 1
             event_id += 1
-        tip.version, lane.digest = version - 1, tip.digest
+        tip.version, slice_end.digest = version - 1, tip.digest
         if part.idempotency_key is not None:
             self._keep_key(part, (where, stream), Known(first, version - 1))
         return placed
 
-    def _open_stream(self, stream: str, number: int, lane: SliceEnd) -> StreamTip:
-        tip = StreamTip(lane.stream_key + 1)
+    def _open_stream(self, stream: str, number: int, slice_end: SliceEnd) -> StreamTip:
+        tip = StreamTip(slice_end.stream_key + 1)
         self._rows.setdefault("stream", []).append((stream.encode(), int4(number), int4(tip.key)))
         self._memory.open(stream, number, tip)
         return tip
@@ -287,15 +287,15 @@ class Plan:
         row = (*place, key.encode(), int4(span.first_version), int4(span.last_version))
         self._rows.setdefault("idempotency", []).append(row)
 
-    def _refer(self, draft: Draft, number: int, lane: SliceEnd) -> bytes:
-        keys = [self._blob(text, draft.meta.key_id or "", number, lane) for text in draft.texts]
+    def _refer(self, draft: Draft, number: int, slice_end: SliceEnd) -> bytes:
+        keys = [self._blob(text, draft.meta.key_id or "", number, slice_end) for text in draft.texts]
         return mark_references(self._compression.shrink(insert_references(draft.plain, keys)))
 
-    def _blob(self, text: LargeText, key_id: str, number: int, lane: SliceEnd) -> int:
-        key = lane.blobs.get((text.digest, key_id))
+    def _blob(self, text: LargeText, key_id: str, number: int, slice_end: SliceEnd) -> int:
+        key = slice_end.blobs.get((text.digest, key_id))
         if key is None:
-            lane.blob_key += 1
-            key = lane.blobs[text.digest, key_id] = lane.blob_key
+            slice_end.blob_key += 1
+            key = slice_end.blobs[text.digest, key_id] = slice_end.blob_key
             data = self._compression.shrink_block(text.data)
             self.size += len(data)
             row = (int4(number), int8(key), text.digest, key_id.encode(), data)

@@ -152,7 +152,7 @@ async def test_times_are_in_the_order_of_events() -> None:
     scope = memory.scope("s")
     for start in (2e9, 1e9, 1.5e9):
         slow.time = start
-        scope._home.system = slow
+        scope._attachment.system = slow
         scope.put(about("abc"[scope.version]))
 
     records = scope.search()

@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from refold.domain.context.context import home_of
+from refold.domain.context.context import attachment_of
 from refold.domain.context.view import Durability
 from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook
 from refold.domain.log.ports import LiveLog
@@ -43,7 +43,7 @@ def queue_on(
     """Return a queue on a log, opened or created as a store does it."""
     opening = Opening("queue", QUEUES, QueueOpened(limit=limit), Begin)
     journal = open_journal(log, context_id, opening, create=True, durability=durability, unflushed=set())
-    return ContextQueue.standing_on(journal, home_of(journal))
+    return ContextQueue.standing_on(journal, attachment_of(journal))
 
 
 def pool_on(
@@ -52,7 +52,7 @@ def pool_on(
     """Return a pool on a log."""
     opening = Opening("pool", POOLS, PoolOpened(limit=limit), Begin)
     journal = open_journal(log, context_id, opening, create=True, durability=durability, unflushed=set())
-    return ContextPool.standing_on(journal, home_of(journal))
+    return ContextPool.standing_on(journal, attachment_of(journal))
 
 
 def contents(container: Any) -> list[Any]:

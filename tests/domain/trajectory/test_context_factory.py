@@ -266,7 +266,7 @@ def test_databases_that_cannot_be(url: str, error: type[Exception]) -> None:
 def test_a_context_of_a_transaction_that_failed(kept: ContextInitOptions) -> None:
     """What was begun in it is not there; who asks again gets one that can be used, with the same options."""
     options = ContextInitOptions(kept.database_url, ("load",))
-    log = ContextFactory.get_context("mia", "s", 5, 0, options)._home.log
+    log = ContextFactory.get_context("mia", "s", 5, 0, options)._attachment.log
     begun = []
 
     def begin_and_fail() -> None:

@@ -22,7 +22,7 @@ def test_ten_types() -> None:
 def test_a_node_says_what_was_given(node_type: str) -> None:
     """Its own fields by name, the rest in `extra`; and its label, description, session, round and time."""
     run, query = asked(3)
-    before = run._home.system.now()
+    before = run._attachment.system.now()
     node = run.node(add(run, node_type, query, description="d", note={"n": [1]}, other=None))
 
     assert type(node) is NODE_TYPES[node_type]
@@ -30,7 +30,7 @@ def test_a_node_says_what_was_given(node_type: str) -> None:
     assert {name: content[name] for name in FIELDS[node_type]} == FIELDS[node_type]
     assert node.extra == {"note": {"n": [1]}, "other": None}
     assert (node.session_id, node.run_id, node.history) == ("s", 3, {})
-    assert before <= node.created_at <= run._home.system.now()
+    assert before <= node.created_at <= run._attachment.system.now()
     assert node.get_schema() == {"label": f"{node_type.lower()}00000", "description": "d"}
 
 

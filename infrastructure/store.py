@@ -857,11 +857,14 @@ class Store:
         stop: Stop = lambda: False,
         executor: Executor | None = None,
         partitions: int | None = None,
+        swap: bool = True,
     ) -> RebuildReport:
         """
         Make the rows of a projection again, next to those in use, and replace them at the end.
 
-        A rebuild that `stop` ended, or that was killed, continues where it was, unless `restart`.
+        A rebuild that `stop` ended, or that was killed, continues where it was, unless `restart`. Without `swap` the
+        report says how the new rows differ from those in use, and both stay: the next rebuild replaces the rows in use,
+        and `discard_rebuild()` drops the new ones.
 
         With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in `partitions`;
         the default is the number of cores of this machine. The workers open the store at its location, and must be able
@@ -878,9 +881,10 @@ class Store:
         projection = self._runner.named(name)
         workers = None if executor is None else Workers.of(executor, partitions)
         report = rebuild(
-            self.log, self._projections, projection, restart=restart, progress=progress, stop=stop, workers=workers
-        )
-        if report.is_done:
+            self.log, self._projections, projection, restart=restart, progress=progress, stop=stop, workers=workers,
+            swap=swap,
+        )  # fmt: skip
+        if report.is_done and swap:
             note_fault(self._projections, projection, None)
         return report
 
@@ -895,6 +899,18 @@ class Store:
         from .projecting.rebuild import check
 
         return check(self.log, self._projections, self._runner.named(name), progress=progress, stop=stop)
+
+    def discard_rebuild(self, name: str) -> bool:
+        """
+        Drop the rows that a rebuild made and did not put in use; return whether there were any.
+
+        Raises:
+            NotFoundError: there is no such projection.
+            StorageBusyError: another process is rebuilding it.
+        """
+        from .projecting.rebuild import discard
+
+        return discard(self.log, self._projections, self._runner.named(name))
 
     def start_projections(self, names: Iterable[str] | None = None) -> WorkingThread:
         """

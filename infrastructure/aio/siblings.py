@@ -428,6 +428,7 @@ class AsyncStore(StoreProxy):
     on_folding = awaited(lambda: _store.on_folding)
     rebuild = awaited(lambda: _store.rebuild)
     check = awaited(lambda: _store.check)
+    discard_rebuild = awaited(lambda: _store.discard_rebuild)
     start_projections = returning(lambda: _store.start_projections, lambda: AsyncWorker)
     verify = awaited(lambda: _store.verify)
 

@@ -103,7 +103,7 @@ Outcome = RebuildReport | ProjectionError
 
 def is_fine(outcome: Outcome) -> bool:
     """Return whether the work was finished, and no row differs."""
-    return isinstance(outcome, RebuildReport) and outcome.is_done and not outcome.differing
+    return isinstance(outcome, RebuildReport) and outcome.is_done and not (outcome.differing or outcome.fault)
 
 
 def report_shape(name: str, outcome: Outcome) -> dict[str, Any]:
@@ -122,14 +122,16 @@ def _plain(row: Any) -> Any:
     return msgspec.to_builtins(row)
 
 
-def print_report(name: str, outcome: Outcome, *, is_check: bool) -> None:
-    """Print the result for a projection; faults are on lines of their own."""
+def print_report(name: str, outcome: Outcome, *, is_check: bool, is_kept: bool = False) -> None:
+    """Print the result for a projection, faults on lines of their own; `is_kept` are new rows that were not swapped."""
     if isinstance(outcome, ProjectionError):
         where = f"it cannot fold {outcome.event}: {outcome.reason}; mend the projection, then rebuild it"
         click.echo(f"{name}: " + paint(one_line(where), "red"))
     elif not outcome.is_done:
         click.echo(f"{name}: {_stopped(outcome, is_check)}")
-    elif not is_check:
+    elif outcome.fault:
+        click.echo(f"{name}: " + paint(one_line(f"the rows in use cannot be compared: {outcome.fault}"), "red"))
+    elif not (is_check or is_kept):
         pace = f"{counted(outcome.events, 'event')} in {duration(outcome.seconds)}"
         click.echo(f"{name}: {counted(outcome.rows, 'row')} of {pace}{_aside(outcome)}")
     elif not outcome.differing:
@@ -233,6 +235,8 @@ def _dask_client(address: str) -> Any:
 @names
 @click.option("--all", "of_all", is_flag=True, help="All projections.")
 @click.option("--check", "only_check", is_flag=True, help="Compare with the rows there are; change nothing.")
+@click.option("--no-swap", is_flag=True, help="Compare the new rows with those there are; the next rebuild swaps them.")
+@click.option("--discard", is_flag=True, help="Drop the new rows that an earlier rebuild left.")
 @click.option("--restart", is_flag=True, help="Begin anew where an earlier rebuild was stopped.")
 @workers_options
 @app
@@ -242,6 +246,8 @@ def rebuild(
     names: tuple[str, ...],
     of_all: bool,
     only_check: bool,
+    no_swap: bool,
+    discard: bool,
     restart: bool,
     workers: int | None,
     dask: str | None,
@@ -253,15 +259,22 @@ def rebuild(
     Make the rows of projections anew from the log; `refold projections` lists their names.
 
     Readers see the old rows until the new ones are complete. Ctrl-C stops it, and the next rebuild goes on there. With
-    --check rows that are not what the events give are shown, and the exit code is 1 where there are some. A long log is
-    folded by a process for each core, or as many as --workers says, or by a Dask cluster.
+    --check rows that are not what the events give are shown, and the exit code is 1 where there are some; with
+    --no-swap, too, and the new rows are kept beside those in use. A long log is folded by a process for each core, or
+    as many as --workers says, or by a Dask cluster.
 
     With --json: an array of {projection, is_done, rows, events, seconds, differing, differences: [{key, live,
-    rebuilt}], set_aside, stopped_at, error}; a row that is not there is null.
+    rebuilt}], set_aside, fault, stopped_at, error}; a row that is not there is null, fault is why the rows in use could
+    not be compared.
     """
     fault = _misuse(names, of_all, only_check, restart) or _misuse_of_workers(workers, dask, only_check)
+    fault = fault or _misuse_of_discard(discard, only_check, no_swap, restart, as_json)
     if fault:
         raise click.UsageError(fault, click.get_current_context())
+    if discard:
+        with keeping(location, own) as store:
+            _discard(store, known_names(store, names))
+        return 0
     with (
         keeping(location, own) as store,
         rebuilding_workers(store, 1 if only_check else workers, dask) as (executor, partitions),
@@ -279,10 +292,11 @@ def rebuild(
                     stop=stop.is_set,
                     executor=executor,
                     partitions=partitions,
+                    swap=not no_swap,
                 )
 
         outcomes = _outcomes(known_names(store, names), work, stop.is_set)
-        printed = _print_json(outcomes) if as_json else _print(outcomes, only_check)
+        printed = _print_json(outcomes) if as_json else _print(outcomes, is_check=only_check, is_kept=no_swap)
     return 0 if printed else FAILED
 
 
@@ -298,6 +312,18 @@ def _misuse_of_workers(workers: int | None, dask: str | None, only_check: bool) 
     return (
         "--check is done by this process: leave --workers and --dask out" if only_check and (workers or dask) else None
     )
+
+
+def _misuse_of_discard(discard: bool, only_check: bool, no_swap: bool, restart: bool, as_json: bool) -> str | None:
+    if discard and (only_check or no_swap or restart or as_json):
+        return "--discard makes no rows: leave --check, --no-swap, --restart and --json out"
+    return "--no-swap goes without --check, which makes no rows to swap" if only_check and no_swap else None
+
+
+def _discard(store: Store, names: Sequence[str]) -> None:
+    for name in names:
+        was_there = store.discard_rebuild(name)
+        click.echo(f"{name}: the new rows are dropped" if was_there else f"{name}: no rebuild left rows")
 
 
 def _outcomes(
@@ -325,9 +351,9 @@ def _print_json(outcomes: Iterator[tuple[str, Outcome]]) -> bool:
     return all(fine)
 
 
-def _print(outcomes: Iterator[tuple[str, Outcome]], is_check: bool) -> bool:
+def _print(outcomes: Iterator[tuple[str, Outcome]], *, is_check: bool, is_kept: bool) -> bool:
     fine = True
     for name, outcome in outcomes:
-        print_report(name, outcome, is_check=is_check)
+        print_report(name, outcome, is_check=is_check, is_kept=is_kept)
         fine = fine and is_fine(outcome)
     return fine

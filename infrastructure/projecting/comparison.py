@@ -41,13 +41,15 @@ class Compared(msgspec.Struct, frozen=True):
     """
     The number of rows that the events give, of those that differ, and the first few of these.
 
-    `is_met` is False if the log does not reach the checkpoint of the stored rows.
+    `is_met` is False if the log does not reach the checkpoint of the stored rows. `fault` is the reason why the stored
+    rows could not be compared.
     """
 
     rows: int = 0
     differing: int = 0
     differences: tuple[Difference, ...] = ()
     is_met: bool = True
+    fault: str | None = None
 
 
 class _OnePage:
@@ -178,6 +180,21 @@ class Comparison:
     def set_aside(self, projection: Projection) -> list[SetAside]:
         """Return the events that the fold went on without."""
         return self._scratch.set_aside(projection)
+
+
+def compared_with(
+    projection: Projection,
+    other: Projection,
+    store: ProjectionStore,
+    moment: Moment,
+    stored: Iterator[list[Values]],
+) -> Compared:
+    """Compare rows at a moment with those under another name, which are met only if they are at the same moment."""
+
+    def compare(reached: Moment, rebuilt: Iterator[list[Values]]) -> Compared:
+        return _compared(projection, stored, rebuilt) if reached == moment else Compared(is_met=False)
+
+    return store.walk(other, compare)
 
 
 def _cut(page: Page, until: Moment) -> Page:

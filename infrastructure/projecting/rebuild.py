@@ -1,14 +1,15 @@
 """
 Rebuilding a projection: new rows are made in a shadow; readers see the old rows until the shadow replaces them.
 
-If a rebuild is stopped or killed, its shadow stays, and the next rebuild continues it. A check makes no shadow: see
-`comparison.py`.
+If a rebuild is stopped or killed, its shadow stays, and the next rebuild continues it. A complete shadow may wait, too,
+until a person has seen how it differs from the live rows. A check makes no shadow: see `comparison.py`.
 """
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ from ...domain.errors import DamagedError, InvalidInputError, ProjectionError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
-from .comparison import Compared, Comparison, Difference
+from .comparison import Compared, Comparison, Difference, compared_with
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
 from .runner import ProjectionRunner
 from .shadow import Build, Progress, Stop, shadow_of
@@ -57,8 +58,9 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """
     The result of a rebuild or a check.
 
-    `is_done` is False if it was stopped, or if the live rows changed all the time. A check has the number of rows that
-    differ, and the first few of them. `set_aside` is the number of events that the rows are made without.
+    `is_done` is False if it was stopped, or if the live rows changed all the time. A check, and a rebuild without the
+    swap, have the number of rows that differ, and the first few of them; `fault` is the reason why the live rows could
+    not be compared. `set_aside` is the number of events that the rows are made without.
     """
 
     projection: str
@@ -69,6 +71,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     differing: int = 0
     differences: tuple[Difference, ...] = ()
     set_aside: int = 0
+    fault: str | None = None
 
 
 def rebuild(
@@ -80,10 +83,14 @@ def rebuild(
     progress: Progress | None = None,
     stop: Stop = lambda: False,
     workers: Workers | None = None,
+    swap: bool = True,
     watch: Stopwatch = REAL_SYSTEM,
 ) -> RebuildReport:
     """
     Rebuild the rows of a projection and replace the live rows by them; readers see the old rows until then.
+
+    Without `swap`, the new rows are compared with the live rows and stay beside them: the next rebuild replaces the
+    live rows, and `discard` drops the new ones.
 
     It continues a shadow that an earlier rebuild left, unless `restart` is set, or the code of the projection has
     changed since. `stop` and `progress` are called after each page. With `workers` the log is folded in partitions, if
@@ -96,24 +103,48 @@ def rebuild(
     began = watch.monotonic()
     with Build(log, store, projection, shadow_of(projection), watch=watch, progress=progress) as build:
         _begin(store, projection, build, restart)
-        _forget_unreadable(store, projection)
+        if swap:
+            _forget_unreadable(store, projection)
+        found: Compared | None = Compared()
         try:
-            is_built = _build_in_partitions(log, store, projection, build, stop, workers, watch)
-            is_done = is_built and _build_and_replace(store, projection, build, stop)
+            is_done = _build_in_partitions(log, store, projection, build, stop, workers, watch)
+            if is_done and swap:
+                is_done = _build_and_replace(store, projection, build, stop)
+            elif is_done:
+                found = _build_and_compare(log, store, projection, build, stop)
         except ProjectionError:
             # The fold is at fault, and with it all rows that it made.
             _forget_shadow(store, projection, build)
             raise
-        if not is_done:
+        if not is_done or found is None:
             return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
-    return RebuildReport(
-        projection=projection.name,
-        is_done=True,
-        rows=store.count(projection),
-        events=build.folded,
-        seconds=watch.monotonic() - began,
-        set_aside=len(store.set_aside(projection)),
-    )
+        made = projection if swap else build.shadow
+        return RebuildReport(
+            projection=projection.name,
+            is_done=True,
+            rows=store.count(made),
+            events=build.folded,
+            seconds=watch.monotonic() - began,
+            differing=found.differing,
+            differences=found.differences,
+            set_aside=len(store.set_aside(made)),
+            fault=found.fault,
+        )
+
+
+def discard(log: LiveLog, store: ProjectionStore, projection: Projection, *, watch: Stopwatch = REAL_SYSTEM) -> bool:
+    """
+    Drop the new rows that an unfinished rebuild left beside the live rows; return whether there were any.
+
+    Raises:
+        StorageBusyError: another process is rebuilding it.
+    """
+    with Build(log, store, projection, shadow_of(projection), watch=watch) as build:
+        note = CODE + build.shadow.name
+        was_there = store.checkpoint(build.shadow) != BEGINNING or has_partitions(store, projection)
+        _forget_shadow(store, projection, build)
+        store.set_note(note, before=store.note(note), after=None)
+    return was_there
 
 
 def _begin(store: ProjectionStore, projection: Projection, build: Build, restart: bool) -> None:
@@ -173,6 +204,28 @@ def _build_and_replace(store: ProjectionStore, projection: Projection, build: Bu
         if is_empty or store.replace(projection, build.shadow, before=before):
             return True
     return False
+
+
+def _build_and_compare(
+    log: LiveLog, store: ProjectionStore, projection: Projection, build: Build, stop: Stop
+) -> Compared | None:
+    """Build the shadow and compare it with the live rows, both at the same moment; None if it was stopped."""
+    live = ProjectionRunner(log, store, [projection])
+    for _ in range(MEETINGS_MAX):
+        if not build.run(stop):
+            return None
+        try:
+            live.catch_up(projection)
+            until = store.checkpoint(projection)
+            if not build.run(stop, until=until):
+                return None
+            compare = partial(compared_with, projection, build.shadow, store)
+            found: Compared = store.walk(projection, compare)
+        except DamagedError as error:
+            return Compared(store.count(build.shadow), fault=str(error))
+        if found.is_met:
+            return found
+    return Compared(store.count(build.shadow), fault="they changed all the time")
 
 
 def check(

@@ -110,10 +110,30 @@ def test_a_check_shows_what_differs(database: Path) -> None:
     assert refold("rebuild", "catalogue", "--check", db=database).code == 1
 
 
+def test_new_rows_are_kept_beside_those_in_use(database: Path) -> None:
+    """They are compared before they are swapped by the next rebuild, or dropped; the exit code says if any differ."""
+    refold("rebuild", "catalogue", db=database)
+    changed(database, "UPDATE view_catalogue SET items = 99 WHERE key = 'chat:air-0.0'")
+
+    kept = refold("rebuild", "catalogue", "--no-swap", db=database)
+
+    assert (kept.code, kept.err) == (1, "")
+    assert "  ~ chat:air-0.0: items is 99, and should be 5" in kept.out.splitlines()
+    assert (standing(database)["catalogue"]["rows"], standing(database)["catalogue"]["rebuilt"]) == (3, 14)
+    assert refold("rebuild", "catalogue", "--discard", db=database).out == "catalogue: the new rows are dropped\n"
+    assert refold("rebuild", "catalogue", "--discard", db=database).out == "catalogue: no rebuild left rows\n"
+    assert standing(database)["catalogue"]["rebuilt"] is None
+    refold("rebuild", "catalogue", "--no-swap", db=database)
+    assert refold("rebuild", "catalogue", db=database).code == 0
+    assert refold("rebuild", "catalogue", "--check", db=database).code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
         ([], 2, "give the names of projections, or --all"),
+        (["catalogue", "--check", "--no-swap"], 2, "--no-swap goes without --check"),
+        (["catalogue", "--discard", "--restart"], 2, "--discard makes no rows"),
         (["catalogue", "--all"], 2, "give the names of projections, or --all"),
         (["catalogue", "--check", "--restart"], 2, "--restart goes without --check"),
         (["catalogue", "nonsense"], 1, "there is no projection 'nonsense': there are catalogue, "),
@@ -262,6 +282,8 @@ REPORTS = [
     (RebuildReport(projection="p", is_done=True, differing=3, differences=OTHERS[:1]), True,
      "p: 3 rows not as the events give them: `refold rebuild p` mends that\n"
      "  - k0: it is missing\n  and 2 rows more\n"),
+    (RebuildReport(projection="p", is_done=True, rows=2, fault="torn"), True,
+     "p: the rows in use cannot be compared: torn\n"),
 ]  # fmt: skip
 
 
@@ -273,7 +295,7 @@ def test_what_is_said_of_a_report(
     print_report("p", report, is_check=is_check)
 
     assert capsys.readouterr().out == text
-    assert is_fine(report) == (report.is_done and not report.differing)
+    assert is_fine(report) == (report.is_done and not (report.differing or report.fault))
 
 
 @pytest.mark.parametrize("count", [0, 1, SHOWN_MAX, SHOWN_MAX + 1])

@@ -1,9 +1,14 @@
-"""From an address to a version: which version of a stream a number, a time, a position, a name or an item means."""
+"""
+From an address to a version: which version of a stream a number, a time, a position, a name or an item means.
+
+The command line and the page's URLs take the same references: `CTX`, `CTX@V` and `CTX@A..B`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 from ..errors import InvalidInputError, NotFoundError
 from ..ids import Address, Happened, OfItem, microseconds, parse_address
@@ -11,6 +16,31 @@ from ..log.ports import Log
 from ..positions import Moment
 
 Find = Callable[[OfItem | Happened], int | None]
+
+
+class Reference(NamedTuple):
+    """A context, and the moments after its `@`: none, one, or both ends of a range, of which "" is an open one."""
+
+    context: str
+    moments: tuple[str, ...] = ()
+    is_range: bool = False
+
+
+def parse_reference(text: str) -> Reference:
+    """
+    Return the parts of `CTX`, `CTX@V` or `CTX@A..B`. They are unambiguous, because ids contain neither `@` nor `..`.
+
+    Raises:
+        InvalidInputError: there is no context, or a moment is malformed.
+    """
+    context, at, moment = text.partition("@")
+    if not context or (at and not moment):
+        raise InvalidInputError(f"{text!r} should be a context, or a context and a moment like support@3")
+    first, dots, last = moment.partition("..")
+    ends = (first, last) if dots else (first,) if at else ()
+    for end in filter(None, ends):
+        parse_address(end)
+    return Reference(context, ends, is_range=bool(dots))
 
 
 def resolve_version(

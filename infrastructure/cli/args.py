@@ -13,12 +13,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from shlex import quote
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.clock import REAL_SYSTEM
+from ...domain.context.address import Reference, parse_reference
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError, NotFoundError, StorageError, StorageUnavailableError
 from ...domain.ids import parse_address, split_stream_id, stream_id
@@ -166,25 +167,14 @@ def writing(location: str) -> Iterator[Store]:
         yield store
 
 
-class Reference(NamedTuple):
-    """A context as it was typed, and the moments after its `@`: none, one, or both ends of a range."""
-
-    context: str
-    moments: tuple[str, ...] = ()
-    is_range: bool = False
-
-
 def address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Check an option that is a moment: a version, a time, `pos:P` or a name."""
-    return None if value is None else _checked_address(value)
-
-
-def _checked_address(text: str) -> str:
     try:
-        parse_address(checked_text(text))
+        if value is not None:
+            parse_address(checked_text(value))
     except InvalidInputError as error:
         raise click.BadParameter(str(error)) from error
-    return text
+    return value
 
 
 def position(ctx: click.Context, param: click.Parameter, value: str | None) -> Moment | None:
@@ -228,14 +218,10 @@ def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _parsed(text: str) -> Reference:
-    """Return the parts of an address. They are unambiguous, because ids contain neither `@` nor `..`."""
-    context, at, moment = checked_text(text).partition("@")
-    if not context or (at and not moment):
-        raise click.BadParameter(f"{text!r} should be a context, or a context and a moment like support@3")
-    first, dots, last = moment.partition("..")
-    ends = (first, last) if dots else (first,) if at else ()
-    moments = tuple(_checked_address(end) if end else "" for end in ends)
-    return Reference(context, moments, is_range=bool(dots))
+    try:
+        return parse_reference(checked_text(text))
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:

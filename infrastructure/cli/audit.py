@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ...domain.context.address import Reference
 from ...domain.context.description import because, joined, place_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id
@@ -20,7 +21,7 @@ from ..queries.origins import Item
 from ..store import Store
 from ..views.answers import change_shape
 from ..views.contexts import Seen, SeenRun
-from .args import Reference, as_json, checked_text, database, optional_text, reading, summed_up
+from .args import as_json, checked_text, database, optional_text, reading, summed_up
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
 from .item_list import seen

@@ -12,6 +12,7 @@ from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.chat.events import ConflictResolved, Merged
 from ...domain.chat.rules.commands import MergeRule
 from ...domain.chat.view import ChatView
+from ...domain.context.address import Reference
 from ...domain.context.description import count_of, counted, places_of
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
@@ -21,7 +22,6 @@ from ...domain.pool.events import MergedEvent, PoolConflictResolved
 from ...domain.pool.merge import Merging, Side
 from ...domain.totals import Totals
 from .args import (
-    Reference,
     actor,
     as_json,
     changing,

@@ -16,13 +16,14 @@ import click
 from click.shell_completion import BashComplete, add_completion_class, get_completion_class, split_arg_string
 
 from ...domain.chat.events import added_item
+from ...domain.context.address import Reference
 from ...domain.errors import RefoldError
 from ...domain.ids import ITEM, split_stream_id
 from ...domain.kinds import KINDS
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
-from .args import DEFAULT_DATABASE, Reference, address
+from .args import DEFAULT_DATABASE, address
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from ...domain.context.address import Reference
 from ...domain.context.description import counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
@@ -32,7 +33,6 @@ from ..queries.origins import first_events
 from ..store import Store
 from ..views.shapes import named_shape
 from .args import (
-    Reference,
     actor,
     as_json,
     changing,

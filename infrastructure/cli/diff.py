@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import click
 
+from ...domain.context.address import Reference
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ..store import Store
 from ..views.contexts import Seen, SeenRun, view_of
 from ..views.differences import Changes, changes_between
 from ..views.shapes import Entry, item_shape
-from .args import Reference, as_json, database, reading, stream_of
+from .args import as_json, database, reading, stream_of
 from .args import references as parse_references
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows, sort_of

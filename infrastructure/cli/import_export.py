@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import click
 import msgspec
 
+from ...domain.context.address import Reference
 from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
 from ...domain.log.ports import LiveLog
@@ -22,7 +23,6 @@ from ..exchange.parquet import export_parquet
 from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, import_as_runs, import_runs, read_runs
 from ..store import Store
 from .args import (
-    Reference,
     as_json,
     database,
     optional_text,

@@ -13,6 +13,7 @@ from ...domain.chat.describe import thoughts_of
 from ...domain.chat.events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, Opened
 from ...domain.chat.pairing import Approval, pair_calls
 from ...domain.clock import REAL_SYSTEM
+from ...domain.context.address import Reference
 from ...domain.context.description import Departure, counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
@@ -23,7 +24,7 @@ from ..store import Store
 from ..times import exact
 from ..views.contexts import Seen, SeenRun, View, view_of
 from ..views.shapes import Entry, item_shape
-from .args import Reference, stream_of
+from .args import stream_of
 from .lines import Row, about, body_of, print_rows, speaker_of
 from .render import (
     absolute,

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import click
 
 from ...domain.chat.events import FunctionCalled, FunctionReturned
+from ...domain.context.address import Reference
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CATALOGUE
@@ -17,7 +18,7 @@ from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.lineage import Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
-from .args import Reference, as_json, checked_text, database, position, reading, stream_of
+from .args import as_json, checked_text, database, position, reading, stream_of
 from .args import reference as parse_reference
 from .changes import note
 from .completion import named_contexts

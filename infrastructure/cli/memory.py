@@ -7,6 +7,7 @@ from shlex import quote
 
 import click
 
+from ...domain.context.address import Reference
 from ...domain.context.description import counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import decoded_id, split_stream_id
@@ -18,7 +19,6 @@ from ..queries.origins import Item, first_events
 from ..store import Store
 from ..views.shapes import named_shape
 from .args import (
-    Reference,
     actor,
     as_json,
     changing,

@@ -8,8 +8,9 @@ import click
 
 from ...domain.chat.context import ReadOnlyChatContext
 from ...domain.chat.pairing import PendingRule
+from ...domain.context.address import Reference
 from ..views.contexts import SeenChat, SeenRun
-from .args import Reference, as_json, database, reading
+from .args import as_json, database, reading
 from .args import reference as parse_reference
 from .completion import at_moment, named_contexts
 from .item_list import print_shown, seen, shown_of

@@ -16,6 +16,7 @@ import msgspec
 from ...domain.chat import describe as chats
 from ...domain.chat.events import ChatItemEvent, added_item
 from ...domain.content import Content
+from ...domain.context.address import parse_reference
 from ...domain.errors import InvalidInputError
 from ...domain.ids import parse_address, split_stream_id
 from ...domain.kinds import KINDS
@@ -255,10 +256,17 @@ def _side(view: Seen, entries: Sequence[Entry]) -> Shape:
     return {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
 
 
-def _place(address: str) -> tuple[str, str | None]:
-    """Return the context and the version of `CONTEXT@VERSION`."""
-    context, _, version = address.rpartition("@") if "@" in address else (address, "", "")
-    return context, version or None
+def _place(text: str) -> tuple[str, str | None]:
+    """
+    Return the context and the moment of `CTX` or `CTX@V`.
+
+    Raises:
+        InvalidInputError: it is none of these, or a range.
+    """
+    found = parse_reference(text)
+    if found.is_range:
+        raise InvalidInputError(f"{text!r} names a range, and one moment is wanted here")
+    return found.context, next(iter(found.moments), None)
 
 
 def why_answer(store: Store, wish: Wish) -> Shape:

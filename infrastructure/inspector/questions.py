@@ -53,7 +53,7 @@ QUESTIONS: dict[str, Question] = {
     ),
     "diff": Question(
         diff_answer, "The items that differ between two versions.",
-        {"before": "CONTEXT@VERSION", "after": "CONTEXT@VERSION"}, ("before", "after"),
+        {"before": "a context, and a moment, as `support-42@3`", "after": "the same"}, ("before", "after"),
     ),
     "why": Question(why_answer, "Why an item is not in the view.", {"context": CONTEXT, "item": "its id"}),
     "lineage": Question(

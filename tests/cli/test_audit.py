@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import refold as package
+from refold.domain.context.address import Reference
 from refold.domain.pool.items import ContextItem
-from refold.infrastructure.cli.args import Reference
 from refold.infrastructure.cli.item_list import items_seen
 from tests.cli.running import refold
 

@@ -24,8 +24,7 @@ export function here() {
   const name = decodeURIComponent(rest.join("/"));
   if (screen === "c" && name) {
     const place = contextOf(name);
-    if (place.from === undefined) return { screen: "context", ...place, query };
-    return { screen: "diff", before: `${place.context}@${place.from}`, after: `${place.context}@${place.version}`, query };
+    return { screen: place.before ? "diff" : "context", ...place, query };
   }
   if (screen === "diff" && name) {
     const [before, after] = name.split("...");
@@ -36,12 +35,13 @@ export function here() {
   return { screen: screen || "home", query };
 }
 
+/** Take CTX, CTX@V or CTX@A..B apart; all but plain versions is for the server to read. An open A is the beginning. */
 function contextOf(name) {
-  const [, context, at] = /^(.*?)(?:@([^@]*))?$/s.exec(name);
-  const range = /^(\d+)\.\.(\d+)$/.exec(at ?? "");
-  if (range) return { context, from: Number(range[1]), version: Number(range[2]) };
-  if (at && !/^\d+$/.test(at)) return { context, address: at };
-  return { context, version: at ? Number(at) : undefined };
+  const [, context, at] = /^([^@]*)(?:@(.*))?$/s.exec(name);
+  const range = /^(.*?)\.\.(.*)$/s.exec(at ?? "");
+  if (range) return { before: `${context}@${range[1] || 0}`, after: range[2] ? `${context}@${range[2]}` : context };
+  if (at === undefined || /^\d+$/.test(at)) return { context, version: at && Number(at) };
+  return { context, address: at };
 }
 
 let changed = () => {};

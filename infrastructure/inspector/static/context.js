@@ -65,7 +65,7 @@ class ContextScreen {
     this.chosen = found >= 0 ? found : null;
     const names = this.tabNames();
     let { version } = place;
-    if (place.address) version = (await ask("resolve", { context: this.stream, at: place.address })).version;
+    if (place.address !== undefined) version = (await ask("resolve", { context: this.stream, at: place.address })).version;
     if (version > this.index.head) throw new Refused("NotFoundError", `${short(this.stream)} has ${this.index.head} versions, not ${version}`, 404);
     this.isLive = version === undefined;
     this.version = version ?? this.index.head;
@@ -95,9 +95,8 @@ class ContextScreen {
   async seek(wanted, how) {
     let version = Number(wanted);
     try {
-      if (!Number.isInteger(version) || version < 0 || wanted === "") {
-        ({ version } = await ask("resolve", { context: this.stream, at: String(wanted) }));
-      }
+      // What was typed is read by the server, as an address is.
+      if (typeof wanted === "string") ({ version } = await ask("resolve", { context: this.stream, at: wanted }));
     } catch (error) {
       fill(this.timeline.said, h("span", { role: "alert" }, error.message));
       return;

@@ -25,7 +25,7 @@ from .events import (
     WindowSettingsChanged,
 )
 from .items import QUARTERS_PER_TOKEN, Held
-from .state import EMPTY, Resolved, WindowState, complete, fold, recorded_event
+from .state import EMPTY, PACKING, Resolved, WindowState, complete, fold, recorded_event
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -257,4 +257,4 @@ def _held(version: int, state: WindowState) -> Held:
     return held
 
 
-WINDOWS: Decider[WindowState] = Decider(decide, fold, EMPTY, complete, recorded_event)
+WINDOWS: Decider[WindowState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from ..context.description import Departure
+from ..context.snapshot import Packing
 from ..errors import DamagedError, NotFoundError
 from ..log.ports import Log, StreamEnd
 from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
-from ..spans import Span, refs_of
+from ..spans import OWN, Ref, Span, refs_of, spans_of
 from .describe import left_by
 from .events import (
     ITEM_EVENTS,
@@ -197,6 +198,94 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[WindowEvent | Resolve
 def _resolved(log: Seen, event: WindowRestored) -> Resolved:
     named = read_named(log, event.items, ITEM_EVENTS)
     return Resolved(event, tuple(Held(ref.version, found, NOWHERE) for ref, found in named))
+
+
+class _Packed(msgspec.Struct, frozen=True, array_like=True):
+    """
+    A state without its items' events: their versions, in order. The event that opened the window is read again, too.
+
+    `places` has the places of the items that are not where their version puts them. `by_key` and `by_priority` have one
+    item of each group, in the order of the groups.
+    """
+
+    version: int
+    max_tokens: int
+    policy: str
+    names: dict[str, int]
+    items: tuple[Span, ...]
+    places: dict[int, tuple[int, int]]
+    by_key: tuple[Span, ...]
+    by_priority: tuple[Span, ...]
+
+
+def packed(state: WindowState) -> bytes:
+    """Return a state as a snapshot holds it."""
+    items = state.held.items
+    return msgspec.msgpack.encode(
+        _Packed(
+            version=state.version,
+            max_tokens=state.max_tokens,
+            policy=state.policy,
+            names=state.names,
+            items=_spans_of(items),
+            places={held.version: held.place for held in items.values() if held.place != (held.version, 0)},
+            by_key=_spans_of(next(iter(group.items)) for group in state.by_key.values()),
+            by_priority=_spans_of(next(iter(group.items)) for group in state.by_priority.values()),
+        )
+    )
+
+
+def _spans_of(versions: Iterable[int]) -> tuple[Span, ...]:
+    return spans_of(Ref(version, OWN) for version in versions)
+
+
+def unpacked(log: Seen, stream: str, data: bytes) -> WindowState:
+    """
+    Return the state that `packed` packed.
+
+    Raises:
+        DamagedError: the log does not hold what it names.
+    """
+    short = msgspec.msgpack.decode(data, type=_Packed)
+    opened = log.read_events(stream, until=1)[0]
+    there = [Span(stream, span.runs) for span in short.items]
+    held = {
+        ref.version: Held(ref.version, event, short.places.get(ref.version, (ref.version, 0)))
+        for ref, event in read_named(log, there, ITEM_EVENTS)
+    }
+    return WindowState(
+        version=short.version,
+        opened=opened if isinstance(opened, WindowOpened) else None,
+        max_tokens=short.max_tokens,
+        policy=short.policy,
+        held=_group_of(held.values()),
+        by_key=_groups(held, short.by_key, attrgetter("event.key")),
+        by_priority=_groups(held, short.by_priority, attrgetter("event.priority")),
+        names=short.names,
+    )
+
+
+def _group_of(items: Iterable[Held]) -> Group:
+    listed = {held.version: held for held in items}
+    return Group(OrderedMap.of(listed), sum(held.quarters for held in listed.values()))
+
+
+def _groups(held: Mapping[int, Held], order: Iterable[Span], key: Callable[[Held], K]) -> Groups[K]:
+    """Return items by a key, given one item of each group in the order of the groups."""
+    grouped: dict[K, list[Held]] = {key(held[version]): [] for version in _versions(order)}
+    for one in held.values():
+        grouped[key(one)].append(one)
+    return OrderedMap.of({name: _group_of(items) for name, items in grouped.items()})
+
+
+PACKING = Packing(
+    packed,
+    unpacked,
+    "refold.domain.ordered_map",
+    "refold.domain.window.events",
+    "refold.domain.window.items",
+    "refold.domain.window.state",
+)
 
 
 class Departures:

@@ -19,6 +19,8 @@ from refold.domain.log.ports import LiveLog, StreamEnd
 from refold.domain.memory.rules import MEMORIES
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.rules import POOLS, QUEUES
+from refold.domain.window.items import ContextItem as WindowItem
+from refold.domain.window.rules import WINDOWS
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 
@@ -26,8 +28,15 @@ from ..domain.chat_events import said
 from ..domain.memory.remembering import about
 from ..domain.pool.containers import item, queue_on
 from ..model.editing_life import TELLER
+from .windows import busy
 
-DECIDERS: dict[str, Decider[Any]] = {"chat": CHAT, "queue": QUEUES, "pool": POOLS, "memory": MEMORIES}
+DECIDERS: dict[str, Decider[Any]] = {
+    "chat": CHAT,
+    "queue": QUEUES,
+    "pool": POOLS,
+    "memory": MEMORIES,
+    "window": WINDOWS,
+}
 
 
 async def fill(log: LiveLog) -> list[str]:
@@ -54,7 +63,21 @@ async def fill(log: LiveLog) -> list[str]:
     await pool.clear()
     await pool.add(item("last"))
     chat, brief = await fill_chats(store)
-    return [queue.stream_id, pool.stream_id, side.stream_id, other.stream_id, "memory:s", chat, brief]
+    window = fill_window(store)
+    return [queue.stream_id, pool.stream_id, side.stream_id, other.stream_id, "memory:s", chat, brief, window]
+
+
+def fill_window(store: Store) -> str:
+    """Make a window whose groups of items are in another order than the items, and return its stream."""
+    window = store.window("s", max_tokens=3_780, policy="evict_lower_priority")
+    busy(window)
+    for key, priority in (("x", 0), ("y", 0.5), ("x", 2), ("z", 1)):
+        window.add(WindowItem(key, f"{key} {priority}", "s", priority))  # type: ignore[arg-type]
+    window.evict(window.births[-4])
+    window.put(WindowItem("y", "again", "s", 3))
+    window.remove("z")
+    window.restore(window.evicted()[-1].born)
+    return window.stream_id
 
 
 async def fill_chats(store: Store) -> tuple[str, str]:
@@ -103,6 +126,17 @@ def keep(log: LiveLog, stream: str, version: int) -> None:
     assert at.decider.packing is not None
     digest = log.read(stream, after=version - 1, until=version)[0].digest
     at.decider.packing.keep(log, stream, at.past(version), StreamEnd(version, digest))
+
+
+def counted(call: Callable[..., Any], read: list[int], count: Callable[[Any], int]) -> Callable[..., Any]:
+    """Return a call that also notes how many events it returns."""
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        found = call(*args, **kwargs)
+        read.append(count(found))
+        return found
+
+    return counting
 
 
 def is_used(log: LiveLog, stream: str) -> bool:
@@ -207,6 +241,35 @@ class SnapshotsContract:
         found = Snapshot.unpacked(queue.stream_id, log.snapshot(queue.stream_id))
         assert found is not None
         assert found.version == queue.version
+
+    @pytest.mark.parametrize("kind", ["window", "memory"])
+    async def test_opening_a_long_one_reads_few_events(
+        self, log: LiveLog, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        """Those of the present items, the first one, and those behind the snapshot; however many there were before."""
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)
+        store = Store(log, MemoryProjectionStore())
+        window, memory = store.window("s", max_tokens=3_780), store.memory()
+        for number in range(60):
+            window.put(WindowItem(f"k{number % 3}", f"text {number}", "s"))
+            await memory.put(about(f"key{number % 3}", number))
+        stream = f"{kind}:s"
+        whole = view_of(log, stream).past(log.head(stream))
+        # The first one to read all of it keeps a snapshot.
+        assert view_of(log, stream).state == whole
+        window.put(WindowItem("k0", "behind", "s"))
+        await memory.put(about("key0", "behind"))
+        read: list[int] = []
+        for name in ("read", "read_events"):
+            monkeypatch.setattr(log, name, counted(getattr(log, name), read, len))
+        monkeypatch.setattr(log, "read_ranges", counted(log.read_ranges, read, lambda found: sum(map(len, found))))
+
+        opened = view_of(log, stream)
+
+        assert opened.state.version == log.head(stream) > 60
+        # An event may count twice, where one call reads through another.
+        assert sum(read) <= 2 * (3 + 1 + 2 + 1)
+        assert opened.state == opened.past(log.head(stream))
 
     async def test_a_transaction_keeps_one_when_it_is_recorded(
         self, log: LiveLog, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ from ..projections.contract import Projection
 from ..projections.entries import ENTRIES
 from ..projections.lineage import LINEAGE, LineageRow
 from ..projections.rollup import ROLLUP, RollupRow
+from ..projections.saved_states import SAVED_STATES, SavedStateRow, states_prefix
 from ..projections.search import SearchHit
 from ..projections.trajectory_tables import EdgeRow, NodeRow
 from ..projections.usage import USAGE, UsageRow, summed_by
@@ -622,6 +623,18 @@ class Store:
         from .queries.approvals import pending_approvals
 
         return pending_approvals(self._runner.rows(APPROVALS), lambda context_id: self.chat(context_id, create=False))
+
+    def saved_states(self, framework: str, context: str | None = None, *, prefix: str = "") -> list[SavedStateRow]:
+        """
+        Return what a framework saved last under each key that begins with `prefix`, in all chats or in one.
+
+        Rows are sorted by chat and version. `chat.saved_states.at(row.version)` returns the data itself.
+        """
+        require_unicode(framework, "the framework")
+        stream = None if context is None else stream_id("chat", context)
+        found = self._runner.rows_under([SAVED_STATES], [states_prefix(framework, stream)])
+        kept = (row for row in found if not row.is_deleted and row.name.startswith(prefix))
+        return sorted(kept, key=lambda row: (row.context, row.version))
 
     def rollup(self) -> list[RollupRow]:
         """Return the summary of the log, one row for every 1,024 positions of a slice."""

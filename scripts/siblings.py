@@ -35,6 +35,12 @@ CHAT = "domain.chat.context"
 SIBLINGS = (
     Sibling("AsyncChat", CHAT, "ChatContext", "A chat whose calls are awaited."),
     Sibling("AsyncApprovals", "domain.chat.approvals", "Approvals", "The approvals of a chat; calls are awaited."),
+    Sibling(
+        "AsyncSavedStates",
+        "domain.chat.saved_states",
+        "SavedStates",
+        "The data of frameworks in a chat; calls are awaited.",
+    ),
     Sibling("AsyncQueue", "domain.pool.queue", "ContextQueue", "A queue whose calls are awaited.", arguments="[Any]"),
     Sibling("AsyncPool", "domain.pool.pool", "ContextPool", "A pool whose calls are awaited.", arguments="[Any]"),
     Sibling("AsyncBudgetWindow", "domain.window.window", "ContextWindow", "A window whose calls are awaited."),
@@ -73,6 +79,7 @@ ITSELF = ("Self", "ForkedChat")
 # Properties that never wait for a disk or for another thread.
 PLAIN = (
     "id", "stream_id", "stream_kind", "root", "is_detached", "came_between", "readonly", "approvals",
+    "saved_states",
     "user_id", "session_id", "run_id", "sub_id", "scope", "moment",
 )  # fmt: skip
 # Methods that only return an object for `async with`.

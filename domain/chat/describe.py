@@ -54,6 +54,7 @@ from .events import (
     MessageFinished,
     Named,
     Opened,
+    StateSaved,
     Summarized,
     SummaryUndone,
 )
@@ -93,6 +94,9 @@ def describe(event: ChatEvent) -> Change:
             return Change(lambda _: in_pairs(**about), opened=opened)
         case Named():
             return named_version(event.name, event.version)
+        case StateSaved(framework=framework, key=key, value=value):
+            did = "saved" if value else "deleted"
+            return Change(lambda _: f"{framework} {did} {key}")
         case MessageExtended(item=item, text=text):
             return Change(lambda _: f"{place_of(item)} goes on: {text}")
         case MessageFinished(item=item, text=text, incomplete=reason):

@@ -181,6 +181,19 @@ class Named(_Event, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):
     version: VersionNumber
 
 
+class StateSaved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.state_saved.v1"):
+    """
+    A framework saved data of its own beside the items, such as a checkpoint; the view is as before.
+
+    `framework` names it, and `key` the data: the same key again replaces what was saved before. `value` is canonical
+    JSON; empty: what was saved is deleted.
+    """
+
+    framework: str
+    key: str
+    value: JsonObject = b""
+
+
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated
 ITEM_EVENTS = (MessageAdded, FunctionCalled, FunctionReturned, HandedOff, ConfigUpdated)
 
@@ -410,7 +423,7 @@ EditEvent = (
 )
 Piece = MessageExtended | MessageFinished
 PIECES = Piece.__args__
-ChatEvent = Opened | ChatItemEvent | Piece | Named | EditEvent
+ChatEvent = Opened | ChatItemEvent | Piece | Named | StateSaved | EditEvent
 VIEW_EVENTS = (
     ItemInserted,
     InstructionsReplaced,

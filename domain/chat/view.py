@@ -26,6 +26,7 @@ from .rules.commands import Begin
 from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, tool_names
 from .rules.forking import recent_turns as items_of_turns
+from .saved_states import SavedStates
 from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
@@ -174,6 +175,11 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     def approvals(self) -> Approvals:
         """The approvals of calls: asking for one, deciding, and the calls that wait for a decision."""
         return Approvals(self, self.pending_calls)
+
+    @property
+    def saved_states(self) -> SavedStates:
+        """The data that frameworks saved beside the items, such as checkpoints."""
+        return SavedStates(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the context as plain data in the seed's form, `{"items": [...]}`."""

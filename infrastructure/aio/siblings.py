@@ -14,6 +14,7 @@ from .proxy import AsyncProxy, AsyncSubscription, StoreProxy, awaited, passed, p
 if TYPE_CHECKING:
     from ...domain.chat.approvals import Approvals
     from ...domain.chat.context import ChatContext
+    from ...domain.chat.saved_states import SavedStates
     from ...domain.memory.memory import Memory, MemoryScope
     from ...domain.pool.pool import ContextPool
     from ...domain.pool.queue import ContextQueue
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     _chat = cast("ChatContext", None)
     _approvals = cast("Approvals", None)
+    _saved_states = cast("SavedStates", None)
     _queue = cast("ContextQueue[Any]", None)
     _pool = cast("ContextPool[Any]", None)
     _budget_window = cast("ContextWindow", None)
@@ -69,6 +71,7 @@ class AsyncChat(AsyncProxy["ChatContext"]):
     active_config_at = awaited(lambda: _chat.active_config_at)
     pending_calls = awaited(lambda: _chat.pending_calls)
     approvals = showing(lambda: _chat.approvals, lambda: AsyncApprovals)
+    saved_states = showing(lambda: _chat.saved_states, lambda: AsyncSavedStates)
     to_dict = awaited(lambda: _chat.to_dict)
     to_openai_messages = awaited(lambda: _chat.to_openai_messages)
     to_openai_responses = awaited(lambda: _chat.to_openai_responses)
@@ -120,6 +123,15 @@ class AsyncApprovals(AsyncProxy["Approvals"]):
     reject = awaited(lambda: _approvals.reject)
     change = awaited(lambda: _approvals.change)
     pending = awaited(lambda: _approvals.pending)
+
+
+class AsyncSavedStates(AsyncProxy["SavedStates"]):
+    """The data of frameworks in a chat; calls are awaited."""
+
+    save = awaited(lambda: _saved_states.save)
+    last = awaited(lambda: _saved_states.last)
+    all = awaited(lambda: _saved_states.all)
+    at = awaited(lambda: _saved_states.at)
 
 
 class AsyncQueue(AsyncProxy["ContextQueue[Any]"]):
@@ -413,6 +425,7 @@ class AsyncStore(StoreProxy):
     lineage = awaited(lambda: _store.lineage)
     usage = awaited(lambda: _store.usage)
     pending_approvals = awaited(lambda: _store.pending_approvals)
+    saved_states = awaited(lambda: _store.saved_states)
     rollup = awaited(lambda: _store.rollup)
     search = awaited(lambda: _store.search)
     audit = awaited(lambda: _store.audit)
@@ -437,6 +450,7 @@ class AsyncStore(StoreProxy):
 _SIBLINGS: dict[str, type[AsyncProxy[Any]]] = {
     "domain.chat.context.ChatContext": AsyncChat,
     "domain.chat.approvals.Approvals": AsyncApprovals,
+    "domain.chat.saved_states.SavedStates": AsyncSavedStates,
     "domain.pool.queue.ContextQueue": AsyncQueue,
     "domain.pool.pool.ContextPool": AsyncPool,
     "domain.window.window.ContextWindow": AsyncBudgetWindow,
@@ -455,6 +469,8 @@ _SIBLINGS: dict[str, type[AsyncProxy[Any]]] = {
 def to_async(wrapped: ChatContext) -> AsyncChat: ...
 @overload
 def to_async(wrapped: Approvals) -> AsyncApprovals: ...
+@overload
+def to_async(wrapped: SavedStates) -> AsyncSavedStates: ...
 @overload
 def to_async(wrapped: ContextQueue[Any]) -> AsyncQueue: ...
 @overload

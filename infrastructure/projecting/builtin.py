@@ -9,6 +9,7 @@ from ...projections.entries import ENTRIES
 from ...projections.growth import GROWTH
 from ...projections.lineage import LINEAGE
 from ...projections.rollup import ROLLUP
+from ...projections.saved_states import SAVED_STATES
 from ...projections.search import SEARCH
 from ...projections.steps import STEPS
 from ...projections.trajectory_tables import RUN_TABLES
@@ -28,5 +29,6 @@ PROJECTIONS: tuple[Projection, ...] = (
     LINEAGE,
     USAGE,
     APPROVALS,
+    SAVED_STATES,
     *RUN_TABLES,
 )

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...domain.chat.context import ChatContext
-from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, Named, Opened
+from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, Named, Opened, StateSaved
 from ...domain.chat.pairing import pair_calls
 from ...domain.chat.state.sequence import Items
 from ...domain.context.address import resolve_version
@@ -107,7 +107,7 @@ def _last_added(log: Log, stream: str, version: int, count: int) -> list[Recorde
     while until and len(added) < count:
         after = max(0, until - looked_back)
         events = log.read(stream, after=after, until=until)
-        if not all(isinstance(recorded.event, (*ITEM_EVENTS, Named, Opened)) for recorded in events):
+        if not all(isinstance(recorded.event, (*ITEM_EVENTS, Named, Opened, StateSaved)) for recorded in events):
             return None
         added[:0] = [recorded for recorded in events if isinstance(recorded.event, ITEM_EVENTS)]
         until, looked_back = after, looked_back * 2

@@ -25,6 +25,7 @@ from .chat_calls import ChatCallsContract
 from .chat_editing import ChatEditingContract
 from .chat_forking import ChatForkingContract
 from .chat_merging import ChatMergingContract
+from .chat_states import ChatStatesContract
 from .chat_streaming import ChatStreamingContract
 from .chat_summaries import ChatSummariesContract
 from .writing import at_once, check_chain, said
@@ -41,6 +42,7 @@ def opened(log: LiveLog, *streams: str, durability: Any = "commit") -> list[Chat
 
 class ChatContextContract(
     ChatApprovalsContract,
+    ChatStatesContract,
     ChatCallsContract,
     ChatEditingContract,
     ChatForkingContract,

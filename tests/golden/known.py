@@ -30,6 +30,7 @@ from refold.domain.chat.events import (
     Opened,
     Origin,
     Placement,
+    StateSaved,
     Summarized,
     SummaryUndone,
 )
@@ -103,6 +104,8 @@ EVENTS: list[Event] = [
     ConfigUpdated(**LEAST, tools=("lookup",), tool_schemas=b'{"lookup":{"name":"lookup"}}', settings=b'{"model":"m1"}'),
     Named(name="before-lunch", version=1),
     Named(name="über", version=100_000),
+    StateSaved(framework="graph", key="step/1"),
+    StateSaved(framework="Über", key="", value=b'{"channels":{"count":1}}'),
     ItemInserted(item=FunctionCalled(**LEAST, name="f", arguments="{}", call_id="c1"), before=Ref(2)),
     ItemInserted(item=SAID, before=Ref(70_000, "chat:über"), tail=(OTHERS, OWN)),
     InstructionsReplaced(item=SAID, before=Ref(2), replaced=(OWN, OTHERS), change=Totals(0, 0, -7)),

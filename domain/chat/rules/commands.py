@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from ...spans import Segment
-from ..events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, MessageAdded, Opened
+from ..events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, MessageAdded, Opened, StateSaved
 from ..state.fold import Resolved
 from ..state.sequence import Items
 from ..tokens import DEFAULT
@@ -89,6 +89,12 @@ class NameVersion(msgspec.Struct, frozen=True):
 
     name: str
     version: int
+
+
+class SaveStates(msgspec.Struct, frozen=True):
+    """Save data of a framework, in this order, all or none."""
+
+    saved: tuple[StateSaved, ...]
 
 
 class InsertItems(msgspec.Struct, frozen=True):
@@ -210,6 +216,7 @@ Decision = (
     | DecideCall
     | WritePiece
     | NameVersion
+    | SaveStates
     | InsertItems
     | ReplaceInstructions
     | EvictItems

@@ -29,6 +29,7 @@ from .commands import (
     PinItems,
     ReplaceInstructions,
     RestoreItems,
+    SaveStates,
     Summarize,
     TellOther,
     Truncate,
@@ -83,6 +84,8 @@ def _decided(command: Decision, state: ChatState) -> Sequence[ChatEvent | Resolv
             return write_piece(command, state)
         case NameVersion(name=name, version=version):
             return _name(require_name(name), version, state)
+        case SaveStates(saved=saved):
+            return saved
         case InsertItems(stream=stream, items=items):
             return insert_items(stream, items, state)
         case ReplaceInstructions(stream=stream, item=item):

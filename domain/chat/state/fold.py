@@ -42,6 +42,7 @@ from ..events import (
     Opened,
     Piece,
     Placement,
+    StateSaved,
     Summarized,
     SummaryUndone,
     is_instructions,
@@ -329,6 +330,9 @@ class _Fold:
             self._opened = recorded
         elif isinstance(recorded, Named):
             self._names = {**self._names, recorded.name: recorded.version}
+        elif isinstance(recorded, StateSaved):
+            # It is beside the view: `SavedStates` reads it from the log.
+            return version
         elif isinstance(recorded, PIECES):
             self._items.write(recorded, version)
         elif isinstance(recorded, Forked):

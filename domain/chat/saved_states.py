@@ -1,0 +1,103 @@
+"""Data that a framework saves beside the items of a chat: checkpoints, channels, usage, state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..arguments import require_instance
+from ..canonical import canonical_json, parse_json, require_unicode
+from ..context.context import Context
+from ..log.envelope import RecordedEvent
+from .events import StateSaved
+from .rules.commands import SaveStates
+from .state.fold import ChatState
+
+# A framework usually saves with every step, so its newest data is among the last few events.
+FIRST_LOOK_EVENTS = 32
+
+
+class SavedState(NamedTuple):
+    """Data under a key, and the version of the chat that saved it; `value` is None if that version deleted it."""
+
+    key: str
+    value: dict[str, Any] | None
+    version: int
+
+
+class SavedStates:
+    """
+    The data that frameworks saved in a chat, `chat.saved_states`. Adapters use it; the model is never sent any of it.
+
+    Each framework has keys of its own. Everything that was saved stays in the log: a view of the past shows what was
+    saved by then. A fork begins with none.
+    """
+
+    def __init__(self, context: Context[ChatState]) -> None:
+        self._context = context
+
+    def save(
+        self,
+        framework: str,
+        values: Mapping[str, dict[str, Any] | None],
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> int:
+        """
+        Save JSON objects by key, all or none; None deletes. Return the version of the last of them.
+
+        Raises:
+            InvalidInputError: a name is no text, or a value cannot be kept as a JSON object.
+            ConcurrencyError: the chat is not at `expected_version`.
+        """
+        require_unicode(framework, "the framework")
+        saved = tuple(StateSaved(framework=framework, key=key, value=_stored(key, it)) for key, it in values.items())
+        outcome = self._context._record(
+            SaveStates(saved), expected_version, idempotency_key, catch_up=True, call=("save_states", saved)
+        )
+        return outcome.version
+
+    def last(self, framework: str, prefix: str = "") -> SavedState | None:
+        """
+        Return what was saved last under a key that begins with `prefix`; None if nothing was.
+
+        The events are read from the end, so that it is quick where a framework saves often.
+        """
+        return next((_saved_in(event) for event in self._backwards() if _is_about(event, framework, prefix)), None)
+
+    def all(self, framework: str, *, after: int = 0) -> list[SavedState]:
+        """Return what was saved in versions above `after`, in their order; also what was replaced or deleted since."""
+        events = self._context.recorded_events(after=after, until=self._context.version)
+        return [_saved_in(event) for event in events if _is_about(event, framework, "")]
+
+    def at(self, version: int) -> SavedState | None:
+        """Return what the event of a version saved; None if it saved nothing."""
+        found = self._context.recorded_events(after=version - 1, until=version) if version > 0 else []
+        return next((_saved_in(event) for event in found if isinstance(event.event, StateSaved)), None)
+
+    def _backwards(self) -> Iterator[RecordedEvent]:
+        until, count = self._context.version, FIRST_LOOK_EVENTS
+        while until > 0:
+            after = max(0, until - count)
+            yield from reversed(self._context.recorded_events(after=after, until=until))
+            until, count = after, count * 2
+
+
+def _is_about(recorded: RecordedEvent, framework: str, prefix: str) -> bool:
+    event = recorded.event
+    return isinstance(event, StateSaved) and event.framework == framework and event.key.startswith(prefix)
+
+
+def _saved_in(recorded: RecordedEvent) -> SavedState:
+    event: StateSaved = recorded.event
+    return SavedState(event.key, parse_json(event.value) if event.value else None, recorded.version)
+
+
+def _stored(key: str, value: dict[str, Any] | None) -> bytes:
+    require_unicode(key, "the key")
+    if value is None:
+        return b""
+    what = f"the value of {key!r}"
+    given: Any = value
+    return canonical_json(require_instance(given, dict, what, "give a dict, or None to delete"), what=what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeVar
 
 from ..domain.chat.tokens import TokenCounter
+from ..domain.clock import System
 from ..domain.context.context import attachment_of
 from ..domain.context.journal import Journal
 from ..domain.errors import InvalidInputError
@@ -43,14 +44,14 @@ class ContainerSettings(NamedTuple):
         )
         return Opening(kind.name, cls.decider, opened, Begin)
 
-    def container_on(self, journal: Journal[Any], cls: type[C]) -> C:
+    def container_on(self, journal: Journal[Any], cls: type[C], system: System) -> C:
         """
         Return the queue or pool of a journal.
 
         Raises:
             InvalidInputError: it has another limit, or other tags.
         """
-        container = cls.standing_on(journal, attachment_of(journal))
+        container = cls.standing_on(journal, attachment_of(journal, system))
         has = container.shown_state
         if self.limit not in (None, has.limit) or self.tags not in (None, has.tags):
             raise InvalidInputError(
@@ -67,14 +68,15 @@ class WindowSettings(NamedTuple):
     policy: AdmissionPolicy | None = None
     counter: TokenCounter | None = None
 
-    def window_on(self, journal: Journal[Any], trace: Trace = NO_TRACE) -> ContextWindow:
+    def window_on(self, journal: Journal[Any], system: System, trace: Trace = NO_TRACE) -> ContextWindow:
         """
         Return the window of a journal.
 
         Raises:
             InvalidInputError: it has another budget or policy.
         """
-        window = ContextWindow.standing_on(journal, attachment_of(journal), counter=self.counter, trace=trace)
+        attachment = attachment_of(journal, system)
+        window = ContextWindow.standing_on(journal, attachment, counter=self.counter, trace=trace)
         if self.max_tokens not in (None, window.max_tokens) or self.policy not in (None, window.policy):
             raise InvalidInputError(
                 f"{window.stream_id} has max_tokens {window.max_tokens} and the policy {window.policy!r}: leave "

@@ -63,14 +63,14 @@ def open_database(
 ) -> Database:
     """
     Open the database at a location, as `location_of` returns it: a path (SQLite), a URL "postgresql://...", or
-    ":memory:". A log in a database decodes its events by `codec`, and takes their times from `system`.
+    ":memory:". A log takes the times of its events from `system`; one in a database decodes them by `codec`.
 
     Raises:
         InvalidInputError: the location is invalid.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
     """
     if location == ":memory:":
-        return MemoryLog(), MemoryProjectionStore()
+        return MemoryLog(system), MemoryProjectionStore()
     if location.startswith("postgresql://"):
         from .log.postgres.log import PostgresLog
         from .projecting.rows.postgres import PostgresProjectionStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..domain.canonical import require_unicode
+from ..domain.clock import REAL_SYSTEM, System
 from ..domain.context.view import Durability, require_durability
 from ..domain.errors import InvalidInputError
 from .databases import location_of, open_database
@@ -18,6 +19,7 @@ def open_store(
     create: bool = True,
     read_only: bool = False,
     synchronous: str = "FULL",
+    system: System = REAL_SYSTEM,
 ) -> Store:
     """
     Open the store at `location`: a path (SQLite), a URL "postgresql://...", or ":memory:". A URL of SQLAlchemy, such as
@@ -26,6 +28,7 @@ def open_store(
     `durability` is the default of its contexts: "commit" (a call returns when its events are on disk) or "enqueue"
     (when they are queued; `flush()` is the barrier). `synchronous` is SQLite's own setting: with FULL, commits survive
     a power cut; with NORMAL, a power cut may lose the last commits. With `create=False` a missing database is an error.
+    `system` gives the times and the new ids of its events; a test may give one of its own.
 
     Raises:
         InvalidInputError: an option or the location is invalid.
@@ -35,12 +38,14 @@ def open_store(
     require_durability(durability)
     if require_unicode(synchronous, "synchronous").upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
-    log, projections = open_database(text, create=create, read_only=read_only, synchronous=synchronous.upper())
+    log, projections = open_database(
+        text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=system
+    )
     try:
         # A log in memory has no database, and needs no warning if it is not closed. The `where` of PostgreSQL leaves
         # out the password.
         opened_at = log.database.where if hasattr(log, "database") else None
-        return Store(log, projections, durability=durability, opened_at=opened_at)
+        return Store(log, projections, durability=durability, opened_at=opened_at, system=system)
     except BaseException:
         log.close()
         raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..domain.arguments import require_instance
 from ..domain.canonical import canonical_json, require_unicode
-from ..domain.clock import REAL_SYSTEM
+from ..domain.clock import REAL_SYSTEM, System
 from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Attachment, Context
 from ..domain.context.decider import trusted
@@ -98,8 +98,10 @@ class Store:
         *,
         durability: Durability = "commit",
         opened_at: str | None = None,
+        system: System = REAL_SYSTEM,
     ) -> None:
         self.log = log
+        self._system = system
         self._durability = durability
         self._projections = projections
         self._runner = ProjectionRunner(log, projections, PROJECTIONS)
@@ -149,7 +151,8 @@ class Store:
             source=source,
             attributes=canonical_json(attributes, what=f"attributes of {context_id!r}") if attributes else b"",
         )
-        return ChatContext(journal=self._journal(context_id, Opening("chat", CHAT, opened, Open), create, durability))
+        journal = self._journal(context_id, Opening("chat", CHAT, opened, Open), create, durability)
+        return ChatContext(journal=journal, system=self._system)
 
     def queue(
         self,
@@ -177,7 +180,7 @@ class Store:
 
         settings = ContainerSettings(limit, None if tags is None else require_tags(tags))
         opening = settings.opening(ContextQueue, user=user, session=session, agent=agent)
-        return settings.container_on(self._journal(context_id, opening, create, durability), ContextQueue)
+        return settings.container_on(self._journal(context_id, opening, create, durability), ContextQueue, self._system)
 
     def pool(
         self,
@@ -203,7 +206,7 @@ class Store:
 
         settings = ContainerSettings(limit, None if tags is None else require_tags(tags))
         opening = settings.opening(ContextPool, user=user, session=session, agent=agent)
-        return settings.container_on(self._journal(context_id, opening, create, durability), ContextPool)
+        return settings.container_on(self._journal(context_id, opening, create, durability), ContextPool, self._system)
 
     def window(
         self,
@@ -233,7 +236,7 @@ class Store:
 
         settings = WindowSettings(max_tokens, policy, counter)
         opening = window_opening(settings, user=user, session=session, agent=agent)
-        return settings.window_on(self._journal(context_id, opening, create, durability))
+        return settings.window_on(self._journal(context_id, opening, create, durability), self._system)
 
     def memory(self, *, durability: Durability | None = None) -> Memory:
         """Return the memory of this store, which has records in scopes."""
@@ -247,7 +250,7 @@ class Store:
     def _attachment(self, durability: Durability | None) -> Attachment:
         return Attachment(
             self.log,
-            system=REAL_SYSTEM,
+            system=self._system,
             durability=require_durability(durability or self._durability),
             unflushed=self._unflushed,
             is_detached=False,
@@ -292,7 +295,7 @@ class Store:
             session_id=session_id,
             user_id=user_id,
             metadata={} if metadata is None else metadata,
-            context_window=settings.window_on(journal, trace),
+            context_window=settings.window_on(journal, self._system, trace),
             memory=self._memory(durability, trace),
         )
 
@@ -488,7 +491,7 @@ class Store:
         from .queries.what_if import WhatIf
 
         self.flush()
-        return WhatIf(self.log, cut_at(moment, self._moments, self._end))
+        return WhatIf(self.log, cut_at(moment, self._moments, self._end), self._system)
 
     def name_moment(self, name: str, moment: str | datetime | Moment | Position | None = None) -> Moment:
         """

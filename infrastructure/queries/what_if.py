@@ -6,7 +6,7 @@ from typing import Any
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.rules.decide import CHAT
-from ...domain.clock import REAL_SYSTEM
+from ...domain.clock import System
 from ...domain.context.context import Attachment
 from ...domain.context.decider import Decider
 from ...domain.context.journal import Journal
@@ -28,9 +28,9 @@ class WhatIf:
     `keep()` writes all of them into the store in one transaction. A WhatIf that is not kept is lost with its objects.
     """
 
-    def __init__(self, log: LiveLog, cut: Cut) -> None:
-        self._log = log
-        self._overlay = OverlayLog(log, cut, REAL_SYSTEM)
+    def __init__(self, log: LiveLog, cut: Cut, system: System) -> None:
+        self._log, self._system = log, system
+        self._overlay = OverlayLog(log, cut, system)
         self._is_kept = False
 
     def chat(self, context_id: str, new_id: str | None = None, *, agent: str | None = None) -> ChatContext:
@@ -101,7 +101,7 @@ class WhatIf:
         return Journal(self._overlay, Place(stream, root_of(first, stream), first.agent), decider, version=version)
 
     def _attachment(self) -> Attachment:
-        return Attachment(self._overlay, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=False)
+        return Attachment(self._overlay, system=self._system, durability="commit", unflushed=None, is_detached=False)
 
     def _free(self, kind: str, new_id: str | None) -> str | None:
         if new_id is not None and self._log.head(stream_id(kind, new_id)):

@@ -54,6 +54,7 @@ COMMANDS = {
     "copy": ("import_export:copy", "Copy the whole store into another database, or move it there."),
     "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context."),
     "stats": ("contexts:stats", "Count contexts, events and bytes."),
+    "demo": ("demo", "Fill an empty store with made-up histories, to look at."),
     "ui": ("ui", "Serve a page on which people look at the store."),
     "completion": ("completion:completion", "Print the script with which a shell completes words."),
 }

@@ -1,0 +1,31 @@
+"""`refold demo`: an empty store is filled with made-up histories, to look at."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+import click
+
+from ...domain.clock import REAL_SYSTEM
+from ...domain.context.description import counted
+from ..demo import SIZES, fill_store
+from .args import database, shown
+from .progress import progress_bar
+
+
+@click.command("demo")
+@click.option("--size", type=click.Choice(list(SIZES)), default="small", show_default=True, help="How much to make.")
+@database
+def command(size: str, location: str) -> None:
+    """
+    Fill an empty store with made-up histories of agents, so that there is something to look at.
+
+    A support desk, a team of researchers, a coding agent, an analyst and a reader of leases: with forks, merges,
+    approvals, failures, summaries, graphs and costs. The histories end now; apart from their times they are the same
+    each time. `large` has some ten thousand events, and a graph of 10,000 nodes.
+    """
+    with progress_bar("making histories") as progress:
+        made = fill_store(location, size=size, until=REAL_SYSTEM.now(), progress=progress)
+    contexts, events = counted(made.contexts, "context"), counted(made.events, "event")
+    click.echo(f"{shown(location)} holds {contexts} with {events} of {made.days} days, all of them made up")
+    click.echo(f"look at them on a page: refold ui --db {quote(shown(location))}", err=True)

@@ -1,0 +1,83 @@
+"""
+A store filled with made-up histories of agents, for `refold demo`: everything that a screen or a command can show.
+
+All of it is generated: the same call makes the same events, with the same ids and times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...domain.errors import DecisionRefusedError
+from ..open import open_store
+from ..store import Store
+from . import analysis, coding, long_chats, research, support
+from .simulation import DAY, Job, Simulation
+
+__all__ = ["SIZES", "fill_store"]
+
+
+class Extent(NamedTuple):
+    """How much is generated."""
+
+    days: int
+    tickets: int
+    leases: int
+    checks: int = 0
+    nodes: int = 0
+
+
+SIZES: dict[str, Extent] = {
+    "small": Extent(days=9, tickets=16, leases=10),
+    "large": Extent(days=45, tickets=1_100, leases=24, checks=2_400, nodes=10_000),
+}
+
+
+class Made(NamedTuple):
+    """What was made."""
+
+    contexts: int
+    events: int
+    days: int
+
+
+def fill_store(location: str, *, size: str, until: float, progress: Callable[[int, int], None] | None = None) -> Made:
+    """
+    Fill an empty store with histories that end before `until`, in seconds since 1970, and return how many were made.
+
+    `progress` is called with the simulated seconds that were done, and with all of them.
+
+    Raises:
+        DecisionRefusedError: there is something in it already; nothing was changed.
+    """
+    extent = SIZES[size]
+    simulation = Simulation(until - extent.days * DAY)
+    # Without a sync for each commit: what a power cut would take is made again.
+    with open_store(location, synchronous="NORMAL", system=simulation) as store:
+        for stream in store.log.streams(limit=1):
+            raise DecisionRefusedError(
+                f"the store is not empty, it has {stream}: give a database that is not there yet, as --db demo.db"
+            )
+        asyncio.run(simulation.run(_jobs(store, simulation, extent), _told(progress, extent.days * DAY)))
+        return Made(len(store.contexts()), sum(row.events for row in store.rollup()), extent.days)
+
+
+def _told(progress: Callable[[int, int], None] | None, total: float) -> Callable[[float], None]:
+    def tell(done: float) -> None:
+        if progress is not None:
+            progress(int(done), int(total))
+
+    return tell
+
+
+def _jobs(store: Store, simulation: Simulation, extent: Extent) -> list[tuple[float, Job]]:
+    days = extent.days
+    return [
+        *support.jobs(store, simulation, days=days, tickets=extent.tickets),
+        *long_chats.jobs(store, simulation, days=days, leases=extent.leases, checks=extent.checks),
+        *research.jobs(store, simulation, days=days),
+        *coding.jobs(store, simulation, days=days),
+        *analysis.jobs(store, simulation, days=days, nodes=extent.nodes),
+    ]

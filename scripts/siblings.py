@@ -84,9 +84,10 @@ PLAIN = (
 )  # fmt: skip
 # Methods that only return an object for `async with`.
 ENTERED = ("stream",)
-# They are calls of the store itself, or of no use in an event loop: `attach` and `adopted_events` serve `adopt`, the
-# recorder is for sync applications, and `run_projections` blocks until it is stopped.
-LEFT_OUT = ("attach", "adopted_events", "transaction", "close", "recorder", "run_projections", "aflush")
+# Of no use in an event loop: `attach` and `adopted_events` serve `adopt`, and every `flush` is awaited.
+LEFT_OUT = ("attach", "adopted_events", "aflush")
+# The base has the first two; the recorder is for sync applications, and `run_projections` blocks until it is stopped.
+OF_STORES = ("transaction", "close", "recorder", "run_projections")
 # Containers have them for their own modules.
 OF_CONTAINERS = (
     "log", "births", "recorded_state", "shown_state", "repeated", "fire", "change", "added_event", "added_events",
@@ -100,8 +101,8 @@ def _lines(sibling: Sibling) -> Iterator[str]:
     seen = dict.fromkeys(name for owner in reversed(sync.__mro__) for name in vars(owner))
     for name in seen:
         member = inspect.getattr_static(sync, name)
-        left_out = (*LEFT_OUT, *(OF_CONTAINERS if sync.__module__.endswith(("pool.pool", "pool.queue")) else ()))
-        if not name.startswith("_") and name not in left_out:
+        of_kind = OF_STORES if sibling.base else OF_CONTAINERS if sync.__module__.startswith("refold.domain.pool.") else ()
+        if not name.startswith("_") and name not in (*LEFT_OUT, *of_kind):
             line = _line(sibling, name, member)
             if line:
                 yield f"    {line}"

@@ -338,6 +338,7 @@ class AsyncRun(AsyncProxy["Run"]):
     return_step = awaited(lambda: _run.return_step)
     clear_steps = awaited(lambda: _run.clear_steps)
     record_messages = awaited(lambda: _run.record_messages)
+    close = awaited(lambda: _run.close)
     steps = awaited(lambda: _run.steps)
     messages = awaited(lambda: _run.messages)
     context_text = awaited(lambda: _run.context_text)

@@ -23,7 +23,7 @@ import refold
 from refold.domain.errors import RefusedError
 from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.aio import siblings
-from refold.infrastructure.aio.proxy import AsyncProxy
+from refold.infrastructure.aio.proxy import AsyncProxy, StoreProxy
 
 from ..domain.llm.models import ScriptedLLM
 from ..projecting.counts import Counts
@@ -234,7 +234,8 @@ def database_calls() -> Iterator[list[str]]:
 
 def members(kind: type[AsyncProxy[Any]]) -> list[str]:
     """Return the public names of an async class."""
-    return [name for name in dir(kind) if not name.startswith("_") and name not in ("sync", "transaction", "close")]
+    of_proxies = {name for base in (AsyncProxy, StoreProxy) for name in vars(base)}
+    return [name for name in dir(kind) if not name.startswith("_") and name not in of_proxies]
 
 
 def called(sibling: Any, name: str, store: refold.Store) -> Callable[[], Awaitable[Any]] | None:

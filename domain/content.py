@@ -148,15 +148,18 @@ def _plain_json(value: Any, what: str) -> bytes | None:
 def _stored_with_marks(value: Any, what: str) -> Content:
     try:
         marked = _marked(value)
-        content = Content(json=_json(marked, what), type=MARKED)
-        back = restored_content(content)
-        is_same = _marked(back) == marked
     except LimitExceededError:
         raise
     except (InvalidInputError, TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
             f"{what} cannot be stored as JSON: {error}; `register_content` says how to store instances of a class"
         ) from error
+    content = Content(json=_json(marked, what), type=MARKED)
+    try:
+        back = restored_content(content)
+        is_same = _marked(back) == marked
+    except (InvalidInputError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{what} would not come back as it is: {error}") from error
     if not is_same:
         raise InvalidInputError(f"{what} would not come back as it is: {value!r} is read as {back!r}")
     return content

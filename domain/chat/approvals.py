@@ -82,7 +82,8 @@ class Approvals:
         Raises:
             InvalidInputError: the arguments are no JSON object.
         """
-        text = arguments if isinstance(arguments, str) else canonical_json(dict(arguments), what="arguments").decode()
+        given = dict(arguments) if isinstance(arguments, Mapping) else arguments
+        text = given if isinstance(given, str) else canonical_json(given, what="the arguments").decode()
         _require_object(text)
         changed = make_event(FunctionCalled, **self._new("call_"), name="", arguments=text, call_id=call)
         assert isinstance(changed, FunctionCalled), "a call is recorded as one"

@@ -29,6 +29,7 @@ DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_details
 BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 # Google counts the tokens of thoughts beside those of the answer.
 BESIDE_OUTPUT = "thoughts_token_count"
+KNOWN = frozenset((*MODEL, *READ, *WRITTEN, *CACHED, *COST, *DETAILS, *BESIDE_INPUT, BESIDE_OUTPUT))
 # A larger value cannot be a number of tokens, or of billionths of a dollar, and is not counted.
 COUNT_MAX = 1 << 40
 NANOS = 1_000_000_000
@@ -95,6 +96,11 @@ def _imported(rest: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**fields, "usage": rest["usage"]} if "usage" in rest else fields
 
 
+def is_usage(about: Mapping[str, Any]) -> bool:
+    """Return whether a mapping has a field of a usage, under the name of any provider."""
+    return not KNOWN.isdisjoint(about)
+
+
 def metrics_given(usage: object, given: tuple[Any, ...]) -> dict[str, Any] | None:
     """Return `metrics_of` a usage and the arguments of a call, in the order of ARGUMENTS."""
     return metrics_of(None, usage, **dict(zip(ARGUMENTS, given, strict=True)))
@@ -107,7 +113,8 @@ def metrics_of(given: Mapping[str, Any] | None = None, usage: object = None, **n
     `usage` is a Usage, a mapping, or the usage object of a client; `named` are fields of a Usage, which come first.
 
     Raises:
-        InvalidInputError: a count is not a number from 0 to COUNT_MAX, the model no text, or the cost no amount.
+        InvalidInputError: a count is not a number from 0 to COUNT_MAX, the model no text, or the cost no amount; or
+            `usage` has no field that any provider gives a usage.
     """
     counts = _plain(usage)
     about: dict[str, Any] = {name: counts.pop(name) for name in ("model", "cost") if name in counts}
@@ -136,9 +143,13 @@ def _plain(usage: object) -> dict[str, Any]:
     if hasattr(usage, "model_dump"):
         plain = usage.model_dump(mode="json", exclude_none=True)
     elif not isinstance(usage, Mapping):
-        plain = getattr(usage, "__dict__", None)
-    if not isinstance(plain, Mapping):
-        raise InvalidInputError(f"usage is {usage!r}: it is a Usage, a dict, or the usage object of a client")
+        # An object without attributes of its own has its fields elsewhere.
+        plain = getattr(usage, "__dict__", None) or None
+    if not isinstance(plain, Mapping) or (plain and not is_usage(plain)):
+        raise InvalidInputError(
+            f"usage is {usage!r}: give a Usage, a dict, or the usage object of a client, with fields such as "
+            "`input_tokens` or `prompt_tokens`"
+        )
     return {name: value for name, value in plain.items() if value is not None}
 
 

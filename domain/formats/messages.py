@@ -17,7 +17,7 @@ from ..canonical import canonical_json, parse_json
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ..chat.items import ChatItem, items_from_dict
 from ..chat.state.sequence import Items
-from ..chat.usage import metrics_of
+from ..chat.usage import is_usage, metrics_of
 from ..chat.views import items_as_given, recorded_form
 from ..clock import System
 from ..errors import InvalidInputError
@@ -126,7 +126,10 @@ def _used(answer: Any) -> dict[str, Any] | None:
     response = answer.get("response_metadata")
     model = answer.get("model") or answer.get("model_version")
     model = model or (response.get("model_name") if isinstance(response, dict) else None)
-    return metrics_of(usage=usage, model=model) if isinstance(usage, dict) else None
+    if not isinstance(usage, dict):
+        return None
+    # A usage whose fields nobody here knows is stored, and counts nothing.
+    return metrics_of(usage=usage, model=model) if is_usage(usage) else metrics_of({"usage": usage}, model=model)
 
 
 def _is_one(given: Any) -> bool:

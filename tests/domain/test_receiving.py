@@ -16,6 +16,7 @@ from openai.types.responses import Response
 
 from refold.chat import ChatContext, ChatMessage, FunctionCall, FunctionCallOutput
 from refold.domain.chat.events import ChatItemEvent, Image, MessageAdded
+from refold.domain.chat.usage import Usage as Used
 from refold.domain.chat.usage import usage_of
 from refold.domain.errors import InvalidInputError
 from refold.domain.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -208,6 +209,15 @@ def test_the_usage_of_an_answer_is_recorded() -> None:
         (12, 3, "small-1"), (12, 3, "small-1"), (1, 2, "c"),
     ]  # fmt: skip
     assert "usage" not in str(chat.to_openai_messages())
+
+
+def test_a_usage_that_nobody_knows_is_kept() -> None:
+    """An answer with a usage in words of its own is taken: the usage lies beside it, and counts nothing."""
+    chat = ChatContext()
+    chat.add_messages({"role": "assistant", "content": "Hi.", "model": "m", "usage": {"inputTokens": 5}})
+
+    assert chat.messages()[0].metrics == {"model": "m", "usage": {"inputTokens": 5}}
+    assert usage_of(chat.recorded_items()[0]) == Used(model="m")
 
 
 def test_the_usage_of_an_answer_in_a_list_is_recorded() -> None:

@@ -132,6 +132,22 @@ FIELDS = [
     *wrong("output: Input should be a valid string, found 5", "chat.add_function_output('f', 5, 'c1')"),
     *wrong("tools[1]: ", "chat.add_config_update(tools=['f', 5])"),
 ]  # fmt: skip
+APPROVALS = [
+    *wrong("has no call 5", "chat.approvals.request(5)", "chat.approvals.approve(5, by='mia')", error=NotFoundError),
+    *wrong("has no call 'nope'", "chat.approvals.reject('nope', by='mia')", error=NotFoundError),
+    *wrong("has no call 'nope'", "chat.answer_call('nope', 'x')", "chat.approvals.of('nope')", error=NotFoundError),
+    *wrong("no call with the id or call id 'nope'", "chat.seen('nope')", error=NotFoundError),
+    *wrong("by is 5: give the name", "chat.approvals.approve('c1', by=5)", "chat.approvals.request('c1', by=5)"),
+    *wrong("by is ' ': give the name", "chat.approvals.reject('c1', by=' ')"),
+    *wrong("give a JSON object", "chat.approvals.change('c1', 5, by='mia')", "chat.approvals.change('c1', [], by='m')"),
+    *wrong("give a JSON object", "chat.approvals.change('c1', None, by='mia')"),
+    *wrong("the arguments cannot be stored as JSON", "chat.approvals.change('c1', {'a': b'x'}, by='mia')"),
+    *wrong("the arguments are no JSON", "chat.approvals.change('c1', 'all of it', by='mia')"),
+    *wrong("pending is 'skip': take 'stub', 'omit' or 'refuse'", "chat.to_openai_messages(pending='skip')",
+           "chat.to_anthropic_messages(pending='skip')", "chat.to_google_json(pending='skip')"),
+    *wrong("the role 'system' is in force as a whole", "chat.stream('system')"),
+    *wrong("usage is {'inputTokens': 5}", "chat.add_message('user', 'x', usage={'inputTokens': 5})"),
+]  # fmt: skip
 PLAIN_DATA = [
     *wrong("give an object with `items`", "refold.ChatContext.from_dict(None)", "refold.ChatContext.from_dict([])"),
     *wrong("the field items is missing", "refold.ChatContext.from_dict({})", error=MissingFieldError),
@@ -143,4 +159,4 @@ PLAIN_DATA = [
     *wrong("items[1], field content: ", item_from(type="message", id="b", role="user", content=5)),
     *wrong("items[1], field arguments: ", item_from(type="function_call", id="b", name="f", arguments={}, call_id="")),
 ]
-MISTAKES = [*IDS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *PLAIN_DATA]
+MISTAKES = [*IDS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *APPROVALS, *PLAIN_DATA]

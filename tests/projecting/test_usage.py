@@ -133,8 +133,11 @@ def test_given_by_name(store: refold.Store) -> None:
         ({"cost": "much"}, "cost is 'much'"),
         ({"model": 5}, "model is 5"),
         ({"usage": 7}, "usage is 7"),
+        ({"usage": {"inputTokens": 7}}, "usage is {'inputTokens': 7}: give a Usage, a dict"),
+        ({"usage": object()}, "with fields such as `input_tokens`"),
+        ({"usage": type("Counts", (), {"input_tokens": 7})()}, "with fields such as `input_tokens`"),
         ({"usage": {"input_tokens": "7"}}, "input_tokens is '7'"),
-        ({"usage": {"details": {1: 2}}}, "keys of JSON"),
+        ({"usage": {"input_tokens": 1, "details": {1: 2}}}, "keys of JSON"),
     ],
 )
 def test_usage_that_is_none(given: dict[str, Any], named: str) -> None:

@@ -261,9 +261,10 @@ async def test_what_cannot_be_kept_is_refused(value: Any) -> None:
     """The error names the item, and nothing was put in."""
     pool = await pool_of("a")
 
-    with pytest.raises(InvalidInputError, match="the content of item 'b'"):
+    with pytest.raises(InvalidInputError, match="the content of item 'b'") as caught:
         await pool.add(item("b", value))
     assert (pool.version, contents(pool)) == (2, ["a"])
+    assert str(caught.value).count("cannot be stored as JSON") <= 1
 
 
 def test_what_goes_round_in_circles() -> None:

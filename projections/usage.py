@@ -40,7 +40,10 @@ from ..domain.trajectory.events import MessageRecorded, PortraitWritten
 from .json_texts import texts_of_run_event
 from .rows import digest_of
 
-DAY_MICROSECONDS = 86_400_000_000
+DAY_SECONDS = 86_400
+DAY_MICROSECONDS = DAY_SECONDS * 1_000_000
+# In days since 1970, as all days here.
+LAST_DAY = (date.max - date(1970, 1, 1)).days
 # Events that follow each other are of the same few agents.
 KEYS_KEPT_MAX = 1_024
 
@@ -49,7 +52,7 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """
     The usage of a model by an agent in a context on a day (UTC, `2026-11-21`); an empty text is "not given".
 
-    `context` is the stream of the context. `agent` is the agent of the item, else the agent that recorded it. `calls`
+    The day is the one on which an item happened, so imported history counts for its own days. `context` is the stream of the context. `agent` is the agent of the item, else the agent that recorded it. `calls`
     counts calls of functions. `tokens_in` and `tokens_out` are estimated. `counted_in` and `counted_out` are the counts
     of providers; `counted_cached` is a part of `counted_in`. `cost_nanos` is in billionths of a US dollar.
     """
@@ -78,7 +81,7 @@ class UsageByContext:
     """The fold behind `store.usage()`."""
 
     name = "usage"
-    version = 3
+    version = 4
     row = UsageRow
     stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(
@@ -97,7 +100,7 @@ class UsageByContext:
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the key of the day, agent, model and context that the event counts for."""
         said = _said(event)
-        return () if said is None else (_key(_day(event), said.agent, said.model, event.stream),)
+        return () if said is None else (_key(_day(event, said), said.agent, said.model, event.stream),)
 
     def evolve(self, key: str, row: UsageRow | None, event: RecordedEvent) -> UsageRow:
         return self.evolve_all(key, row, (event,))
@@ -105,7 +108,7 @@ class UsageByContext:
     def evolve_all(self, key: str, row: UsageRow | None, events: Sequence[RecordedEvent]) -> UsageRow:
         said = [one for one in map(_said, events) if one is not None]
         if row is None:
-            day, first = _named(_day(events[0])), said[0]
+            first, day = said[0], _named(_day(events[0], said[0]))
             row = UsageRow(key=key, day=day, agent=first.agent, model=first.model, context=events[0].stream)
         return msgspec.structs.replace(
             row,
@@ -187,9 +190,10 @@ def _key(day: int, agent: str, model: str, context: str) -> str:
     return f"{_named(day)}/{digest_of(agent)}/{digest_of(model)}/{digest_of(context)}"
 
 
-def _day(event: RecordedEvent) -> int:
-    """Return the day of an event, in days since 1970."""
-    return event.recorded_at // DAY_MICROSECONDS
+def _day(event: RecordedEvent, said: _Said) -> int:
+    """Return the day on which an item happened, in days since 1970; without such a day, that of its event."""
+    happened = -1.0 if said.item is None else said.item.created_at // DAY_SECONDS
+    return int(happened) if 0 <= happened <= LAST_DAY else event.recorded_at // DAY_MICROSECONDS
 
 
 def _named(day: int) -> str:

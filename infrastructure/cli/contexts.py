@@ -123,7 +123,8 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, location: s
     Sum up tokens and costs.
 
     IN, OUT and CACHED are tokens that providers counted; CACHED is a part of IN. COST is in US dollars. ABOUT is the
-    estimate of the tokens of all items, each counted once, which needs no provider.
+    estimate of the tokens of all items, each counted once, which needs no provider. An item counts for the day on
+    which it happened.
 
     With --json: an array of {day, agent, model, context, messages, calls, tokens_in, tokens_out, counted_in,
     counted_out, counted_cached, cost}; a name that is not in --by is null, tokens_in and tokens_out are estimates of

@@ -57,6 +57,18 @@ def test_estimated(store: refold.Store) -> None:
     assert used(helper) == ("helper", "", 0, 0, 11, 0, 0, 0, 0)
 
 
+def test_days(store: refold.Store) -> None:
+    """An item counts for the day on which it happened, to its end in UTC; one without such a day, for its event's."""
+    chat = store.chat("a")
+    for happened in (0.5, 86_399.9, 86_400.0, 1_763_683_200.0, -5.0, 253_402_300_799.0, 253_402_300_800.0, 1e300):
+        chat.add_message("user", "Where?", created_at=happened)
+
+    today = datetime.now(UTC).date().isoformat()
+    days = {row.day: row.messages for row in store.usage(by=["day"])}
+    assert days == {"1970-01-01": 2, "1970-01-02": 1, "2025-11-21": 1, "9999-12-31": 1, today: 3}
+    assert [row.messages for row in store.usage(by=(), since="2025-11-21", until="2025-11-21")] == [1]
+
+
 @pytest.mark.parametrize(
     "metrics",
     [

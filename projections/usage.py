@@ -52,9 +52,10 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """
     The usage of a model by an agent in a context on a day (UTC, `2026-11-21`); an empty text is "not given".
 
-    The day is the one on which an item happened, so imported history counts for its own days. `context` is the stream of the context. `agent` is the agent of the item, else the agent that recorded it. `calls`
-    counts calls of functions. `tokens_in` and `tokens_out` are estimated. `counted_in` and `counted_out` are the counts
-    of providers; `counted_cached` is a part of `counted_in`. `cost_nanos` is in billionths of a US dollar.
+    The day is the one on which an item happened, so imported history counts for its own days. `context` is the stream
+    of the context. `agent` is the agent of the item, else that of its event. `calls` counts calls of functions.
+    `tokens_in` and `tokens_out` are estimated. `counted_in` and `counted_out` are the counts of providers;
+    `counted_cached` is a part of `counted_in`. `cost_nanos` is in billionths of a US dollar.
     """
 
     key: str

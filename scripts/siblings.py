@@ -99,10 +99,11 @@ def _lines(sibling: Sibling) -> Iterator[str]:
     sync: Any = getattr(import_module(f"refold.{sibling.module}"), sibling.sync)
     yield from _field_lines(sibling, sync)
     seen = dict.fromkeys(name for owner in reversed(sync.__mro__) for name in vars(owner))
+    of_kind = OF_STORES if sibling.base else OF_CONTAINERS if ".pool." in sync.__module__ else ()
+    left_out = (*LEFT_OUT, *of_kind)
     for name in seen:
         member = inspect.getattr_static(sync, name)
-        of_kind = OF_STORES if sibling.base else OF_CONTAINERS if sync.__module__.startswith("refold.domain.pool.") else ()
-        if not name.startswith("_") and name not in (*LEFT_OUT, *of_kind):
+        if not name.startswith("_") and name not in left_out:
             line = _line(sibling, name, member)
             if line:
                 yield f"    {line}"

@@ -65,10 +65,7 @@ if TYPE_CHECKING:
     from .projecting.rebuild import RebuildReport
     from .projecting.worker import ProjectionWorker, WorkingThread
     from .queries.approvals import PendingApproval
-    from .queries.audit import (
-        AuditEntry,
-        Transition,
-    )
+    from .queries.audit import AuditEntry, Transition
     from .queries.entries import EntryStay
     from .queries.intervals import Interval
     from .queries.node_audit import AttributeTransition
@@ -882,10 +879,9 @@ class Store:
         report says how the new rows differ from those in use, and both stay: the next rebuild replaces the rows in use,
         and `discard_rebuild()` drops the new ones.
 
-        With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in `partitions`;
-        the default is the number of cores of this machine. The workers open the store at its location, and must be able
-        to import your own projections. This process alone rebuilds a store in memory, and a projection that is searched
-        or is not `stays_in_slice`.
+        With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in `partitions`,
+        by default one for each core. They open the store at its location, and must be able to import your projections.
+        This process alone rebuilds a store in memory, and a projection that is searched or is not `stays_in_slice`.
 
         Raises:
             NotFoundError: there is no such projection.
@@ -921,8 +917,7 @@ class Store:
         Drop the rows that a rebuild made and did not put in use; return whether there were any.
 
         Raises:
-            NotFoundError: there is no such projection.
-            StorageBusyError: another process is rebuilding it.
+            NotFoundError, StorageBusyError: there is no such projection, or another process is rebuilding it.
         """
         from .projecting.rebuild import discard
 
@@ -948,13 +943,20 @@ class Store:
         """
         self._worker(names).run(stop)
 
-    def verify(self, *, repair: bool = False, progress: Progress | None = None, processes: int | None = None) -> Report:
+    def verify(
+        self,
+        *,
+        repair: bool = False,
+        progress: Progress | None = None,
+        stop: Stop = lambda: False,
+        processes: int | None = None,
+    ) -> Report:
         """
         Check everything: versions, positions, digests, references, large texts, keys, and every projection.
 
         The report lists all problems. With `repair`, projections that differ from the log are rebuilt; no event
         changes. In a database of 100,000 events and more, other processes of this machine help, one for each further
-        core, at most 2; with `processes=1` there are none.
+        core, at most 2; with `processes=1` there are none. `stop` is called after each page of events.
 
         Raises:
             InvalidInputError: `processes` is less than 1.
@@ -962,7 +964,9 @@ class Store:
         from .verifying import verify
 
         projections = self._runner.projections.values()
-        return verify(self.log, self._projections, projections, repair=repair, progress=progress, processes=processes)
+        return verify(
+            self.log, self._projections, projections, repair=repair, progress=progress, stop=stop, processes=processes
+        )
 
     def _worker(self, names: Iterable[str] | None) -> ProjectionWorker:
         from .projecting.worker import ProjectionWorker

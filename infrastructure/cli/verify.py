@@ -38,7 +38,8 @@ def command(repair: bool, processes: int | None, own: Own, location: str, as_jso
     so still after --repair.
 
     With --json: {database, is_whole, streams, events, projections, problems: [{kind, where, reason, repairable,
-    is_repaired}], left_out}: the last are projections that could not be compared, as the database cannot be written.
+    is_repaired}], left_out, is_done}: left_out are projections that could not be compared, as the database cannot be
+    written.
     """
     report = _report(location, repair, processes, own)
     if as_json:

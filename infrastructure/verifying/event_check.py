@@ -49,7 +49,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """
     The number of streams, events and projections that were checked, and the problems; a sound store has none.
 
-    `left_out` are projections that could not be compared: that needs a table in a database that cannot be written.
+    `left_out` are projections that were not compared: that needs a table in a database that cannot be written.
+    `is_done` is False if the check was stopped; the report has what was found by then.
     """
 
     streams: int
@@ -57,11 +58,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     projections: int
     problems: tuple[Problem, ...]
     left_out: tuple[str, ...] = ()
+    is_done: bool = True
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is no problem, or all problems are repaired."""
-        return all(problem.is_repaired for problem in self.problems)
+        """Whether everything was checked, and there is no problem, or all problems are repaired."""
+        return self.is_done and all(problem.is_repaired for problem in self.problems)
 
 
 def damage_of(error: Exception, what: str) -> DamagedError:
@@ -220,15 +222,18 @@ class EventCheck:
         # The damage that prevents reading the log as a whole.
         self.damage: DamagedError | None = None
 
-    def run(self, read: Callable[[Callable[[Sequence[RecordedEvent]], None]], object]) -> None:
+    def run(self, read: Callable[[Callable[[Sequence[RecordedEvent]], None]], bool]) -> bool:
         """
-        Check everything and put what is wrong into `problems`.
+        Check everything and put what is wrong into `problems`; return False if the reading was stopped.
 
-        `read` reads the log in its order, and calls the function that it gets with the events of each page.
+        `read` reads the log in its order, calls the function that it gets with the events of each page, and returns
+        whether it read all.
         """
         places = Places()
         try:
-            read(lambda events: self._look(events, places))
+            if not read(lambda events: self._look(events, places)):
+                self.problems += self._unreadable.problems()
+                return False
         except Exception as error:
             self.damage = damage_of(error, "the log")
             self._ends.clear()
@@ -251,6 +256,7 @@ class EventCheck:
         if self.damage is None and not self._unreadable.count:
             keys = asked(self.problems, "the idempotency keys", lambda: list(islice(self._wrong_keys(), KEYS_TOLD)))
             self.problems += [Problem("row", stream, reason) for stream, reason in keys or ()]
+        return True
 
     def _look(self, events: Sequence[RecordedEvent], places: Places) -> None:
         for recorded in events:

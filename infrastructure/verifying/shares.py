@@ -30,7 +30,7 @@ from ...projections.contract import Projection, SearchedRow
 from ..databases import open_database
 from ..projecting.builtin import PROJECTIONS
 from ..projecting.comparison import Compared, Comparison
-from ..projecting.shadow import Progress, RebuildProgress, progress_after
+from ..projecting.shadow import Progress, RebuildProgress, Stop, progress_after
 from ..projecting.store import ProjectionStore, SetAside, kept_by
 
 # Of fewer events, starting a process is not worth it.
@@ -139,14 +139,16 @@ class SharedComparison:
         for helper in self._helpers:
             helper.end()
 
-    def read(self, look: Callable[[Sequence[RecordedEvent]], None]) -> None:
+    def read(self, look: Callable[[Sequence[RecordedEvent]], None], stop: Stop = lambda: False) -> bool:
         """
-        Read the log once, and fold the projections of this process; `look` is called with the events of each page.
+        Read the log once, and fold the projections of this process; return False if it was stopped.
+
+        `look` is called with the events of each page.
 
         Raises:
             DamagedError: an event is missing or was changed.
         """
-        self._own.read(look)
+        return self._own.read(look, stop)
 
     def is_mine(self, projection: Projection) -> bool:
         """Return whether this process compares a projection, so that nobody has to be waited for."""

@@ -18,7 +18,7 @@ from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
 from ..projecting.rebuild import rebuild
 from ..projecting.runner import ProjectionRunner, contradictions, keep_trace, traces
-from ..projecting.shadow import Progress
+from ..projecting.shadow import Progress, Stop
 from ..projecting.store import ProjectionStore, kept_by
 from .event_check import PAGE_EVENTS, EventCheck, Problem, Report, damage_of
 from .shares import SharedComparison
@@ -35,12 +35,14 @@ def verify(
     *,
     repair: bool = False,
     progress: Progress | None = None,
+    stop: Stop = lambda: False,
     processes: int | None = None,
 ) -> Report:
     """
     Return what is wrong with a store; with `repair`, wrong projections are rebuilt, unless the file itself is broken.
 
-    Rows of a projection may be the only sign of lost events, so that sign is stored permanently before a rebuild.
+    `stop` is called after each page of the log, and before each projection. Rows of a projection may be the only sign
+    of lost events, so that sign is stored permanently before a rebuild.
 
     Raises:
         InvalidInputError: fewer than one of `processes` are asked for.
@@ -49,7 +51,7 @@ def verify(
     if repair and kept_by(store) is not store:
         raise StorageReadOnlyError("nothing can be repaired in a store that was opened for reading only")
     with SharedComparison(log, kept_by(store), projections, progress=progress, processes=processes) as comparison:
-        return _verified(log, store, projections, comparison, repair, progress)
+        return _verified(log, store, projections, comparison, repair, progress, stop)
 
 
 def _verified(
@@ -59,10 +61,13 @@ def _verified(
     comparison: SharedComparison,
     repair: bool,
     progress: Progress | None,
+    stop: Stop,
 ) -> Report:
     events = EventCheck(log)
-    events.run(comparison.read)
+    is_done = events.run(lambda look: comparison.read(look, stop))
     problems = list(events.problems)
+    if not is_done:
+        return Report(streams=events.streams, events=events.events, projections=0, problems=(*problems,), is_done=False)
     left_out: list[str] = []
     # The content of a broken file cannot be trusted, and the file must not be written to.
     repair = repair and not any(problem.kind == "file" for problem in problems)
@@ -79,6 +84,11 @@ def _verified(
         of_each = {one.name: list[Problem]() for one in projections}
         # Helpers are waited for last.
         for projection in sorted(projections, key=comparison.is_mine, reverse=True):
+            if is_done and stop():
+                is_done = False
+            if not is_done:
+                left_out.append(projection.name)
+                continue
             try:
                 found = _ProjectionCheck(log, store, projection, comparison, progress)
                 of_each[projection.name] += found.wrong(repair)
@@ -97,6 +107,7 @@ def _verified(
         projections=len(projections) - len(left_out),
         problems=tuple(problems),
         left_out=tuple(left_out),
+        is_done=is_done,
     )
 
 

@@ -195,7 +195,7 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "audit_node": ("Action(look)",),
     "add_projection": (Counts(),),
     "on_folding": (None,),
-    **dict.fromkeys(("rows", "rebuild", "check"), ("catalogue",)),
+    **dict.fromkeys(("rows", "rebuild", "check", "discard_rebuild"), ("catalogue",)),
 }  # fmt: skip
 
 

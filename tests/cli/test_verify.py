@@ -42,7 +42,7 @@ def test_nothing_is_wrong(database: Path) -> None:
     assert ended.out == f"3 streams, 14 events, {shape['projections']} projections: nothing is wrong\n"
     assert shape == {
         "database": str(database), "is_whole": True, "streams": 3, "events": 14,
-        "projections": shape["projections"], "problems": [], "left_out": [],
+        "projections": shape["projections"], "problems": [], "left_out": [], "is_done": True,
     }  # fmt: skip
 
 

@@ -54,6 +54,21 @@ def test_an_empty_store(store: refold.Store) -> None:
     ] * 2
 
 
+def test_a_check_that_is_stopped_says_so(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the log is read, or between two projections; nothing that was not checked counts as sound."""
+    monkeypatch.setattr(comparison, "PAGE_EVENTS", 16)
+    for number in range(40):
+        store.chat("a").add_message("user", f"text {number}")
+
+    early = store.verify(stop=iter((False, True)).__next__)
+    late = store.verify(stop=iter((False, False, False, False, True)).__next__)
+
+    assert (early.events, early.projections, early.is_done, early.is_whole) == (32, 0, False, False)
+    assert (late.events, late.projections, late.is_done, late.is_whole) == (41, 1, False, False)
+    assert len(late.left_out) == len(store.projections()) - 1
+    assert store.verify().is_whole
+
+
 def test_others_go_on_writing(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written, and what is folded by others, while the store is looked at does no harm."""
     monkeypatch.setattr(comparison, "PAGE_EVENTS", 2)

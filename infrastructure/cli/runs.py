@@ -15,13 +15,14 @@ from ...domain.messages import Message, kind_of, message_to_dict
 from ...domain.spans import Ref
 from ...domain.trajectory.describe import message_text, value_text
 from ...domain.trajectory.events import QUEUES
-from ...domain.trajectory.history import TrajectoryDiff, compared
+from ...domain.trajectory.history import TrajectoryDiff
 from ...domain.trajectory.identity import KIND, RunId, run_id_of
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
-from ..views.answers import edge_shape, node_shape
+from ..views.answers import difference_shape, edge_shape, node_shape
 from ..views.contexts import SeenRun, view_of
+from ..views.differences import graph_difference
 from .args import address, reading, summed_up
 from .item_list import head_shape, print_head
 from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
@@ -239,10 +240,10 @@ def _lines(text: str, indent: int) -> list[str]:
 def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool) -> bool:
     """Print the differences from the graph `before` to the graph `after`, and return whether there are any."""
     old, new = before.run.graph(), after.run.graph()
-    difference = _difference(before, old, after, new)
+    difference = graph_difference(before.run.identity, old, after.run.identity, new)
     if as_json:
         sides = {"from": _side_shape(before, old), "to": _side_shape(after, new)}
-        print_json({**sides, **(_numbers(difference) if stat else _lists(difference, old, new))})
+        print_json({**sides, **(_numbers(difference) if stat else difference_shape(difference, old, new))})
         return bool(difference)
     labels = (one_line(f"{side.stream}@{side.version}") for side in (before, after))
     click.echo(paint(" -> ".join(labels), "bold"))
@@ -254,38 +255,10 @@ def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool
     return bool(difference)
 
 
-def _difference(before: SeenRun, old: Trajectory, after: SeenRun, new: Trajectory) -> TrajectoryDiff:
-    """
-    Return the difference between two graphs.
-
-    Rounds of one session share nodes. In runs of different sessions, nodes with the same name count as the same.
-    """
-    if before.run.identity[:2] != after.run.identity[:2]:
-        old, new = _by_name(old), _by_name(new)
-    return compared(old, new)
-
-
-def _by_name(graph: Trajectory) -> Trajectory:
-    nodes = [msgspec.structs.replace(node, birth=node.name) for node in graph.nodes.values()]
-    return Trajectory(nodes, graph.edges, root=graph.root, initial=graph.initial, pointers=graph.pointers)
-
-
 def _side_shape(view: SeenRun, graph: Trajectory) -> dict[str, Any]:
     kind, context = split_stream_id(view.stream)
     numbers = {"nodes": len(graph), "edges": len(graph.edges), "pointers": len(graph.pointers)}
     return {"context": context, "kind": kind, "version": view.version, **numbers}
-
-
-def _lists(difference: TrajectoryDiff, old: Trajectory, new: Trajectory) -> dict[str, Any]:
-    return {
-        "nodes_added": [node_shape(new.nodes[name], new) for name in difference.nodes_added],
-        "nodes_removed": [node_shape(old.nodes[name], old) for name in difference.nodes_removed],
-        "changed": [change._asdict() for change in difference.changed],
-        "edges_added": [edge_shape(edge) for edge in difference.edges_added],
-        "edges_removed": [edge_shape(edge) for edge in difference.edges_removed],
-        "pointers_added": list(difference.pointers_added),
-        "pointers_removed": list(difference.pointers_removed),
-    }
 
 
 def _numbers(difference: TrajectoryDiff) -> dict[str, int]:

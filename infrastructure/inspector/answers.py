@@ -13,36 +13,23 @@ from typing import Any
 
 import msgspec
 
-from ...domain.chat import describe as chats
-from ...domain.chat.events import ChatItemEvent, added_item
-from ...domain.content import Content
-from ...domain.context.address import parse_reference
 from ...domain.errors import InvalidInputError
 from ...domain.ids import parse_address, split_stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
-from ...domain.memory.events import MemoryRemembered
-from ...domain.pool.describe import text_of
-from ...domain.pool.events import AddedEvent
-from ...domain.spans import Ref
 from ...domain.trajectory.identity import run_id_of
-from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
 from ..opening import context_named, streams_named
-from ..queries.audit import describe
-from ..queries.origins import Item, event_at, first_events, id_of
+from ..queries.origins import event_at
 from ..store import Store
 from ..times import exact
 from ..views.answers import hit_shape, node_shape, status_shape, usage_shape, waiting_shape
 from ..views.contexts import Seen, SeenRun, view_of
-from ..views.differences import changes_between
 from ..views.lineage import drawn, families, point_shape, said_of
-from ..views.shapes import Entry, Shape, context_shape, item_shape
+from ..views.shapes import Shape, context_shape
 from .layout import laid_out
 from .wish import Wish
 
-# A text is cut to this many characters, unless it is asked for by itself.
-BODY_MAX = 4_000
 # Times and actors are sent for each version of a context up to this many, and for the newest ones beyond.
 VERSIONS_MAX = 50_000
 PAGE_MAX = 500
@@ -129,152 +116,6 @@ def _stays(store: Store, stream: str, kind: str) -> list[Any]:
 
 def _columns(stays: Sequence[Any]) -> dict[str, list[Any]]:
     return {name: [getattr(stay, name, "") for stay in stays] for name in COLUMNS}
-
-
-def items_answer(store: Store, wish: Wish) -> list[Shape]:
-    """Return items by their origins, `stream@version`, in the order of the question."""
-    if not 1 <= len(wish.refs) <= PAGE_MAX:
-        raise InvalidInputError(f"{len(wish.refs)} items are asked for: ask for 1 to {PAGE_MAX}, each as ref=STREAM@V")
-    refs = [item_ref(text) for text in wish.refs]
-    found = first_events(store.log, refs)
-    most = None if wish.text("whole") else BODY_MAX
-    return [_body(found[ref], most) for ref in refs if ref in found]
-
-
-def item_ref(text: str) -> Ref:
-    """Return the event that a text names; raise InvalidInputError if it names none."""
-    try:
-        return Ref.parse(text)
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from error
-
-
-def _body(recorded: RecordedEvent, most: int | None) -> Shape:
-    """Return an item as it was recorded, with its text; `cut` is the number of characters that were left out."""
-    item = _item_of(recorded.event)
-    about = {
-        "ref": recorded.reference, "at": exact(recorded.recorded_at), "actor": recorded.meta.actor,
-        "type": tag_of(recorded.event),
-    }  # fmt: skip
-    if item is None:
-        text = describe(recorded.event).words(as_json)
-        return {**about, "speaker": "event", "body": text, "cut": 0}
-    text = _text_of(item)
-    speaker = getattr(item, "description", None) or id_of(item) or ""
-    happened, thoughts = None, ""
-    if isinstance(item, ChatItemEvent):
-        speaker, happened, thoughts = chats.speaker_of(item), item.created_at, "\n".join(chats.thoughts_of(item))
-    return {
-        **about,
-        "id": id_of(item),
-        "speaker": speaker,
-        "body": text[:most],
-        "cut": max(0, len(text) - most) if most else 0,
-        "thoughts": thoughts[:most],
-        "call_id": getattr(item, "call_id", None),
-        "name": getattr(item, "name", None),
-        "happened_at": happened,
-        "usage": _usage_of(item),
-    }
-
-
-def _usage_of(item: object) -> Any:
-    usage = getattr(item, "usage", None)
-    return msgspec.to_builtins(usage, enc_hook=str) if isinstance(usage, msgspec.Struct) else None
-
-
-def _item_of(event: object) -> Item | None:
-    if isinstance(event, AddedEvent | WindowItemEvent | MemoryRemembered):
-        return event
-    return added_item(event)
-
-
-def _text_of(item: Item) -> str:
-    if isinstance(item, ChatItemEvent):
-        return chats.body_of(item)
-    value = item.content if isinstance(item, AddedEvent) else item.value
-    return text_of(value, as_json) if isinstance(value, Content) else str(value)
-
-
-def as_json(value: Any) -> str:
-    """Return plain data as the text of JSON."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def view_answer(store: Store, wish: Wish) -> Shape:
-    """Return the items of a context at a version, as `refold show --json` prints them."""
-    view = _seen(store, wish.required("context"), wish.text("version"))
-    return {
-        "context": view.stream, "version": view.version, "head": view.head, "tokens": view.tokens,
-        "settings": view.settings,
-        "items": [item_shape(entry) for entry in view.entries(tail=wish.whole("tail", PAGE_MAX, 1, PAGE_MAX))],
-    }  # fmt: skip
-
-
-def left_answer(store: Store, wish: Wish) -> list[Shape]:
-    """Return the items that left a context up to a version, the newest departure first, with how and why."""
-    view = _seen(store, wish.required("context"), wish.text("version"))
-    gone = view.evicted()[-PAGE_MAX:]
-    return [
-        {**item_shape(entry), "left": {"how": how.how, "reason": how.reason, "version": how.version}}
-        for entry, how in reversed(gone)
-    ]
-
-
-def _seen(store: Store, context: str, version: str | None) -> Seen:
-    view = view_of(store, stream_named(store, context), version)
-    if isinstance(view, SeenRun):
-        raise InvalidInputError(f"{view.stream} is a run, which holds a graph: ask for graph?context=")
-    return view
-
-
-def diff_answer(store: Store, wish: Wish) -> Shape:
-    """Return the items that differ between two versions, `CONTEXT@VERSION` each."""
-    before, after = (_seen(store, *_place(wish.required(name))) for name in ("before", "after"))
-    sides = [(view, view.entries()) for view in (before, after)]
-    (old, olds), (new, news) = sides
-    changes = changes_between(olds, news)
-    return {
-        "before": _side(old, olds),
-        "after": _side(new, news),
-        "tokens": new.tokens - old.tokens,
-        "added": [_compared(entry) for entry in changes.added],
-        "removed": [_compared(entry) for entry in changes.removed],
-        "changed": [{"from": _compared(one), "to": _compared(other)} for one, other in changes.changed],
-        "moved": [_compared(entry) for entry in changes.moved],
-        # The items of both, in order, by their origins: the page shows the unchanged ones between the others.
-        "order": [entry.recorded.reference for entry in news],
-    }
-
-
-def _compared(entry: Entry) -> Shape:
-    text = _text_of(entry.item)
-    return {**_body(entry.recorded, BODY_MAX), "body": text[:BODY_MAX], "cut": max(0, len(text) - BODY_MAX)}
-
-
-def _side(view: Seen, entries: Sequence[Entry]) -> Shape:
-    return {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
-
-
-def _place(text: str) -> tuple[str, str | None]:
-    """
-    Return the context and the moment of `CTX` or `CTX@V`.
-
-    Raises:
-        InvalidInputError: it is none of these, or a range.
-    """
-    found = parse_reference(text)
-    if found.is_range:
-        raise InvalidInputError(f"{text!r} names a range, and one moment is wanted here")
-    return found.context, next(iter(found.moments), None)
-
-
-def why_answer(store: Store, wish: Wish) -> Shape:
-    """Return whether an item is in the view of a context, and how it left."""
-    stream = stream_named(store, wish.required("context"))
-    found = store.why_gone(stream, wish.required("item"))
-    return {**msgspec.structs.asdict(found), "position": found.position and str(found.position),
-            "recorded_at": found.recorded_at and exact(found.recorded_at)}  # fmt: skip
 
 
 def lineage_answer(store: Store, wish: Wish) -> list[Shape]:
@@ -368,3 +209,16 @@ def stream_named(store: Store, name: str) -> str:
     if found and found[0].startswith("chat:"):
         return found[0]
     return context_named(store.log, name)
+
+
+def seen(store: Store, context: str, version: str | None) -> Seen:
+    """Return a context that holds items, at a version."""
+    view = view_of(store, stream_named(store, context), version)
+    if isinstance(view, SeenRun):
+        raise InvalidInputError(f"{view.stream} is a run, which holds a graph: ask for graph?context=")
+    return view
+
+
+def as_json(value: Any) -> str:
+    """Return plain data as the text of JSON."""
+    return json.dumps(value, ensure_ascii=False)

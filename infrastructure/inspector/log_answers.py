@@ -11,11 +11,12 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.rollup import ROLLUP_EVENTS, RollupRow, counts_by_type
 from ..log.codec import tag_of
 from ..queries.audit import describe
-from ..queries.origins import causes_of, event_at
+from ..queries.origins import causes_of, event_at, first_events, reference_in
 from ..store import Store
 from ..times import exact
 from ..views.shapes import Shape, event_shape
-from .answers import PAGE_MAX, as_json, item_ref, stream_named
+from .answers import PAGE_MAX, as_json, stream_named
+from .item_answers import item_ref
 from .wish import Wish
 
 # A filtered question looks through this many events at a time, and says how far it came.
@@ -107,7 +108,15 @@ def event_answer(store: Store, wish: Wish) -> Shape:
     if event is None or event.version != ref.version:
         raise NotFoundError(f"there is no event {ref}")
     causes = causes_of(store.log, [event])[event.reference]
-    return {**event_shape(event), "text": describe(event.event).words(as_json), "causes": list(causes)}
+    known = first_events(store.log, filter(None, map(reference_in, causes)))
+    chain = {found.reference: _line(found) for found in known.values()}
+    return {
+        **event_shape(event),
+        "text": describe(event.event).words(as_json),
+        "causes": list(causes),
+        # A cause that is no event of this store is some text of its writer, and has no line.
+        "chain": [chain[cause] for cause in causes if cause in chain],
+    }
 
 
 def histogram_answer(store: Store, wish: Wish) -> Shape:

@@ -8,10 +8,7 @@ from .answers import (
     approvals_answer,
     context_answer,
     contexts_answer,
-    diff_answer,
     graph_answer,
-    items_answer,
-    left_answer,
     lineage_answer,
     moments_answer,
     node_answer,
@@ -19,10 +16,10 @@ from .answers import (
     resolve_answer,
     search_answer,
     usage_answer,
-    view_answer,
-    why_answer,
 )
 from .changes import CHANGES
+from .comparisons import diff_answer, replay_answer
+from .item_answers import audit_answer, items_answer, left_answer, pins_answer, view_answer, why_answer
 from .log_answers import event_answer, histogram_answer, log_answer
 from .wish import Question
 
@@ -52,10 +49,19 @@ QUESTIONS: dict[str, Question] = {
         {"context": CONTEXT, "version": VERSION}, ("version",),
     ),
     "diff": Question(
-        diff_answer, "The items that differ between two versions.",
+        diff_answer, "The items, or the nodes of a run, that differ between two versions.",
         {"before": "a context, and a moment, as `support-42@3`", "after": "the same"}, ("before", "after"),
     ),
     "why": Question(why_answer, "Why an item is not in the view.", {"context": CONTEXT, "item": "its id"}),
+    "audit": Question(
+        audit_answer, "Every change of a context and of its items.", {"context": CONTEXT, "item": "only of this item"},
+    ),
+    "pins": Question(pins_answer, "The pinned items of a chat, each with its versions.", {"context": "a chat"}),
+    "replay": Question(
+        replay_answer,
+        "The prompts of a chat under another policy, call by call; with `seen` both prompts of one, by origins.",
+        {"context": "a chat", "policy": "all, tokens:N or items:N", "seen": "the version of a call"},
+    ),
     "lineage": Question(
         lineage_answer, "Forks and merges in the order of drawing.", {"context": "only the family of this context",
         "limit": "how many points at most"},
@@ -89,8 +95,9 @@ QUESTIONS: dict[str, Question] = {
 # The shapes may get more fields; none changes its meaning or goes.
 API_VERSION = "1"
 REQUIRED = {
-    "context": ("context", "view", "left", "why", "graph", "resolve"), "ref": ("items",), "before": ("diff",),
+    "context": ("context", "view", "left", "why", "audit", "pins", "replay", "graph", "resolve"), "ref": ("items",), "before": ("diff",),
     "after": ("diff",), "item": ("why",), "name": ("node",), "event": ("event",), "q": ("search",), "at": ("resolve",),
+    "policy": ("replay",),
 }  # fmt: skip
 FAULT = {"description": "The request cannot be answered: {error, message}."}
 

@@ -76,7 +76,7 @@ def causes_of(log: Log, events: Iterable[RecordedEvent]) -> dict[str, tuple[str,
     return {reference: _chain(reference, cause_of) for reference in asked}
 
 
-def _named_in(cause: str) -> Ref | None:
+def reference_in(cause: str) -> Ref | None:
     """Return the reference of the event that a cause names; None if the cause is some other text of the writer."""
     found = REFERENCE.fullmatch(cause)
     if found is None:
@@ -91,7 +91,7 @@ def _named_in(cause: str) -> Ref | None:
 
 def _unknown(cause_of: dict[str, str | None]) -> dict[str, Ref]:
     names = {cause for cause in cause_of.values() if cause is not None and cause not in cause_of}
-    refs = {name: _named_in(name) for name in names}
+    refs = {name: reference_in(name) for name in names}
     return {name: ref for name, ref in refs.items() if ref is not None}
 
 

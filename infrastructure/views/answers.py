@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...domain.spans import Ref
+from ...domain.trajectory.history import TrajectoryDiff
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.search import SearchHit
 from ...projections.usage import NAMES, UsageRow
@@ -75,6 +76,19 @@ def node_shape(node: TrajectoryNode, graph: Trajectory) -> Shape:
 def edge_shape(edge: TrajectoryEdge) -> Shape:
     """Return an edge for JSON, with the names of its ends."""
     return {"source": edge.source, "target": edge.target, "type": edge.type}
+
+
+def difference_shape(difference: TrajectoryDiff, old: Trajectory, new: Trajectory) -> Shape:
+    """Return the differences between two graphs for JSON."""
+    return {
+        "nodes_added": [node_shape(new.nodes[name], new) for name in difference.nodes_added],
+        "nodes_removed": [node_shape(old.nodes[name], old) for name in difference.nodes_removed],
+        "changed": [change._asdict() for change in difference.changed],
+        "edges_added": [edge_shape(edge) for edge in difference.edges_added],
+        "edges_removed": [edge_shape(edge) for edge in difference.edges_removed],
+        "pointers_added": list(difference.pointers_added),
+        "pointers_removed": list(difference.pointers_removed),
+    }
 
 
 def change_shape(change: AuditEntry) -> Shape:

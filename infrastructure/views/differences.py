@@ -1,7 +1,8 @@
-"""The differences between the items of two contexts, or of two versions of one."""
+"""The differences between the items, or the graphs, of two contexts, or of two versions of one."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -12,6 +13,9 @@ import msgspec
 from ...domain.chat.events import ChatItemEvent, Image, MessageAdded
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, QueueAppended
+from ...domain.trajectory.history import TrajectoryDiff, compared
+from ...domain.trajectory.identity import RunId
+from ...domain.trajectory.trajectory import Trajectory
 from ...domain.window.events import WindowItemEvent
 from ..queries.origins import Item, id_of
 from .shapes import Entry
@@ -41,6 +45,45 @@ def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
             removed += before[start + i : start + j]
             added += after[start + k : start + m]
     return _paired(added, removed)
+
+
+class Line(NamedTuple):
+    """A line of two lists side by side: `sort` is same, added, removed, changed or moved."""
+
+    sort: str
+    before: Entry | None
+    after: Entry | None
+
+
+def side_by_side(before: Sequence[Entry], after: Sequence[Entry], changes: Changes) -> list[Line]:
+    """Return both lists as one, in the order of `after`; an item that was removed or moved away stands where it was."""
+    gone = {id(entry): "removed" for entry in changes.removed} | {id(old): "changed" for old, _ in changes.changed}
+    come = {id(entry): Line("added", None, entry) for entry in changes.added}
+    come |= {id(entry): Line("moved", None, entry) for entry in changes.moved}
+    come |= {id(new): Line("changed", old, new) for old, new in changes.changed}
+    lines: list[Line] = []
+    olds = deque(before)
+
+    def leave() -> None:
+        old = olds.popleft()
+        sort = gone.get(id(old), "moved")
+        # A changed item stands at its new place, with both texts.
+        if sort != "changed":
+            lines.append(Line(sort, old, None))
+
+    for new in after:
+        while olds and id(olds[0]) in gone:
+            leave()
+        if id(new) in come:
+            lines.append(come[id(new)])
+            continue
+        # All that is before the next common item, and was not removed, was moved.
+        while olds and (id(olds[0]) in gone or _said(olds[0].item) != _said(new.item)):
+            leave()
+        lines.append(Line("same", olds.popleft(), new))
+    while olds:
+        leave()
+    return lines
 
 
 def _paired(added: list[Entry], removed: list[Entry]) -> Changes:
@@ -91,3 +134,19 @@ def _said_in_chat(item: ChatItemEvent) -> bytes:
         parts = (msgspec.structs.replace(p, id="") if isinstance(p, Image) else p for p in bare.content)
         bare = msgspec.structs.replace(bare, content=tuple(parts))
     return msgspec.msgpack.encode(bare)
+
+
+def graph_difference(one: RunId, old: Trajectory, other: RunId, new: Trajectory) -> TrajectoryDiff:
+    """
+    Return the difference between the graphs of two runs.
+
+    Rounds of one session share nodes. In runs of different sessions, nodes with the same name count as the same.
+    """
+    if one[:2] != other[:2]:
+        old, new = _by_name(old), _by_name(new)
+    return compared(old, new)
+
+
+def _by_name(graph: Trajectory) -> Trajectory:
+    nodes = [msgspec.structs.replace(node, birth=node.name) for node in graph.nodes.values()]
+    return Trajectory(nodes, graph.edges, root=graph.root, initial=graph.initial, pointers=graph.pointers)

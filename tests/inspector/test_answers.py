@@ -58,6 +58,8 @@ def wishes(store: refold.Store, question: str) -> Iterator[dict[str, Any]]:
         "items": {"ref": f"{chat.key}@2"},
         "diff": {"before": f"{chat.key}@1", "after": f"{chat.key}@{chat.version}"},
         "why": {"context": chat.key, "item": store.chat(chat.id).items[0].id},
+        "pins": {"context": chat.key},
+        "replay": {"context": chat.key, "policy": "items:3"},
         "event": {"event": f"{chat.key}@1"},
         "search": {"q": "question"},
         "resolve": {"context": chat.key, "at": "-1"},
@@ -67,8 +69,8 @@ def wishes(store: refold.Store, question: str) -> Iterator[dict[str, Any]]:
         yield from ({"name": name} for name in (run.nodes() if run else [])[:1])
     elif question == "graph":
         yield from ({"context": row.key} for row in rows if row.kind == "run")
-    elif question in ("context", "view", "left"):
-        yield from ({"context": row.key} for row in rows if question == "context" or row.kind != "run")
+    elif question in ("context", "view", "left", "audit"):
+        yield from ({"context": row.key} for row in rows if question in ("context", "audit") or row.kind != "run")
     else:
         yield given.get(question, {})
 
@@ -118,6 +120,79 @@ def test_a_filtered_log_goes_on_where_it_stopped(asked: Asked) -> None:
     assert wanted["scanned"] == asked.meta["events"]
 
 
+def test_an_event_says_what_led_to_it(asked: Asked) -> None:
+    """The chain of causes can be read without asking for each; a cause that is no event of the store has no line."""
+    queue = asked.store.queue("caused")
+    with refold.acting(because="chat:gone@7"):
+        asyncio.run(queue.append(refold.PoolItem(1, "first")))
+    with refold.acting(because=f"queue:caused@{queue.version}"):
+        asked.store.chat("answer").add_message("user", "second")
+
+    found = asked("event", event="chat:answer@2")
+    assert found["causes"] == [f"queue:caused@{queue.version}", "chat:gone@7"]
+    assert [(line["stream"], line["version"]) for line in found["chain"]] == [("queue:caused", queue.version)]
+
+
+def test_an_audit_has_every_change_of_an_item(asked: Asked) -> None:
+    """Of one item only its own changes, each with its event and its reason."""
+    item = asked.store.chat("a").items[1].id
+    found = asked("audit", context="chat:a", item=item)
+
+    assert [(one["attribute"], one["reason"]) for one in found] == [(None, None), ("pinned", "the first question")]
+    assert len(asked("audit", context="chat:a")) > len(found)
+
+
+def test_pins_say_what_every_version_kept(asked: Asked) -> None:
+    """An item is pinned from the version that pinned it, and in a fork from its beginning, until it is let go."""
+    chat = asked.store.chat("a")
+    first = chat.items[1].id
+    child = chat.fork("child")
+    child.unpin(first)
+    [[origin, since, until]] = asked("pins", context="chat:a")
+    assert first in {one["id"] for one in asked("items", ref=origin)}
+    assert [set(chat.at(version).pinned_ids()) == {first} for version in (since - 1, since)] == [False, True]
+    assert until == 0
+    assert asked("pins", context="chat:child") == [[origin, 1, child.version]]
+
+
+def test_a_diff_has_all_items_in_one_order(asked: Asked) -> None:
+    """The lines are the newer version in its order, with those that went where they were."""
+    for before, after in ((5, 29), (29, 5), (3, 12), (12, 12)):
+        found = asked("diff", before=f"chat:a@{before}", after=f"chat:a@{after}")
+        lines = found["lines"]
+        chat = asked.store.chat("a")
+        shown = [asked("items", ref=ref)[0]["id"] for _, _, ref in lines if ref]
+        assert shown == [item.id for item in chat.at(after).items]
+        was = {ref for _, ref, _ in lines if ref}
+        assert len(was) == len(chat.at(before).items)
+        for sort in ("added", "removed", "changed"):
+            assert sum(one == sort for one, _, _ in lines) == len(found[sort]), (before, after, sort)
+
+
+def test_a_diff_of_a_run_has_its_nodes(asked: Asked) -> None:
+    """Nodes that came, and attributes that changed; a run and a chat have nothing to compare."""
+    head = asked.store.run("mia", "s1", 1).version
+    found = asked("diff", before="run:mia/s1/1/0@4", after=f"run:mia/s1/1/0@{head}")
+
+    assert [node["name"] for node in found["nodes_added"]] == ["State(state00001)"]
+    assert {(one["node"], one["attribute"]) for one in found["changed"]} == {("Table(orders)", "description")}
+    wrong = asked.client.get("/api/diff", params={"before": "run:mia/s1/1/0@3", "after": "chat:a@3"})
+    assert wrong.status_code == 400
+    assert "a run only" in wrong.json()["message"]
+
+
+def test_a_replay_shows_both_prompts_of_each_call(asked: Asked) -> None:
+    """Under the policy each prompt has at most so many items; as recorded it has those of the version before."""
+    found = asked("replay", context="chat:a", policy="items:3")
+    chat = asked.store.chat("a")
+    assert found["sums"]["calls"] == len(found["calls"]) > 2
+    for call in found["calls"]:
+        prompts = asked("replay", context="chat:a", policy="items:3", seen=call["version"])
+        assert len(prompts["now"]) <= 3
+        was = [asked("items", ref=ref)[0]["id"] for ref in prompts["then"]]
+        assert was == [item.id for item in chat.at(call["version"] - 1).items]
+
+
 def test_only_what_names_versions_is_kept(asked: Asked) -> None:
     """A browser may keep an answer for ever if it can never change, and no other."""
     kept = asked.client.get("/api/view", params={"context": "chat:a", "version": "3"})
@@ -144,6 +219,10 @@ def test_only_what_names_versions_is_kept(asked: Asked) -> None:
         ("log", {"after": "?"}, 400),
         ("event", {"event": "chat:a@9999"}, 404),
         ("search", {"q": "   "}, 400),
+        ("audit", {"context": "chat:a", "item": "none"}, 404),
+        ("replay", {"context": "chat:a"}, 400),
+        ("replay", {"context": "chat:a", "policy": "newest"}, 400),
+        ("replay", {"context": "chat:a", "policy": "all", "seen": "2"}, 400),
     ],
 )
 def test_what_cannot_be_answered_says_why(question: str, wish: dict[str, str], status: int) -> None:
@@ -232,6 +311,7 @@ def wishes_of_one(context: str) -> list[dict[str, str]]:
     stream = f"chat:{context}"
     return [
         {"context": stream, "ref": f"{stream}@2", "event": f"{stream}@3", "q": "key", "at": "2",
+         "policy": "all",
          "before": f"{stream}@1", "after": f"{stream}@3"}
     ]  # fmt: skip
 

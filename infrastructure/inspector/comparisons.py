@@ -1,0 +1,104 @@
+"""Answers that compare: two versions of a context, and the prompts of a chat with those under another policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...domain.chat.replay import policy_of
+from ...domain.context.address import parse_reference
+from ...domain.errors import InvalidInputError
+from ...domain.ids import split_stream_id
+from ..store import Store
+from ..views.answers import difference_shape
+from ..views.contexts import Seen, SeenChat, SeenRun, view_of
+from ..views.differences import changes_between, graph_difference, side_by_side
+from ..views.shapes import Entry, Shape
+from .answers import stream_named
+from .item_answers import BODY_MAX, body_shape, item_text
+from .wish import Wish
+
+SUMS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
+
+
+def diff_answer(store: Store, wish: Wish) -> Shape:
+    """Return the items, or the nodes of a run, that differ between two versions, `CONTEXT@VERSION` each."""
+    before, after = (_view(store, wish.required(name)) for name in ("before", "after"))
+    if isinstance(before, SeenRun) and isinstance(after, SeenRun):
+        return _graph_diff(before, after)
+    if isinstance(before, SeenRun) or isinstance(after, SeenRun):
+        raise InvalidInputError("a run can be compared with a run only: the others hold items, and no graph")
+    olds, news = before.entries(), after.entries()
+    changes = changes_between(olds, news)
+    return {
+        "before": _side(before, olds),
+        "after": _side(after, news),
+        "tokens": after.tokens - before.tokens,
+        "added": [_whole(entry) for entry in changes.added],
+        "removed": [_whole(entry) for entry in changes.removed],
+        "changed": [{"from": _whole(one), "to": _whole(other)} for one, other in changes.changed],
+        "moved": [_whole(entry) for entry in changes.moved],
+        # The items of both in one order, by their origins; the page asks for the unchanged ones only to show them.
+        "lines": [
+            [sort, before and before.recorded.reference, after and after.recorded.reference]
+            for sort, before, after in side_by_side(olds, news, changes)
+        ],
+    }
+
+
+def _view(store: Store, text: str) -> Seen | SeenRun:
+    """
+    Return the context of `CTX` or `CTX@V` as it was then.
+
+    Raises:
+        InvalidInputError: it is none of these, or a range.
+    """
+    found = parse_reference(text)
+    if found.is_range:
+        raise InvalidInputError(f"{text!r} names a range, and one moment is wanted here")
+    return view_of(store, stream_named(store, found.context), next(iter(found.moments), None))
+
+
+def _graph_diff(before: SeenRun, after: SeenRun) -> Shape:
+    old, new = before.run.graph(), after.run.graph()
+    difference = graph_difference(before.run.identity, old, after.run.identity, new)
+    sides = {
+        name: {"context": view.stream, "version": view.version, "nodes": len(graph)}
+        for name, view, graph in (("before", before, old), ("after", after, new))
+    }
+    return {**sides, **difference_shape(difference, old, new)}
+
+
+def _whole(entry: Entry) -> Shape:
+    """Return an item with its text as it is at that version: a message may have been written piece by piece."""
+    text = item_text(entry.item)
+    return {**body_shape(entry.recorded, BODY_MAX), "body": text[:BODY_MAX], "cut": max(0, len(text) - BODY_MAX)}
+
+
+def _side(view: Seen, entries: Sequence[Entry]) -> Shape:
+    return {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
+
+
+def replay_answer(store: Store, wish: Wish) -> Shape:
+    """Return the calls of a chat with their prompts' tokens, as recorded and under a policy; or both prompts of one."""
+    stream = stream_named(store, wish.required("context"))
+    kind, context_id = split_stream_id(stream)
+    if kind != "chat":
+        raise InvalidInputError(f"{stream} is no chat: only the prompts of a chat are run again")
+    policy = wish.required("policy")
+    chat = store.chat(context_id, create=False)
+    replay = chat.replay(policy_of(policy))
+    about = {"context": stream, "policy": policy, "version": chat.version}
+    call = wish.whole("seen", 0)
+    if not call:
+        sums = {"calls": len(replay.calls), **{name: getattr(replay, name) for name in SUMS}}
+        return {**about, "calls": [one._asdict() for one in replay.calls], "sums": sums}
+    view = SeenChat(store.log, chat, chat.version)
+    prompts = {
+        name: view.entries_of([item.id for item in replay.seen(call, then=then)])
+        for name, then in (("then", True), ("now", False))
+    }
+    return {
+        **about,
+        "seen": call,
+        **{name: [entry.recorded.reference for entry in entries] for name, entries in prompts.items()},
+    }

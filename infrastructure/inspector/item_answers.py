@@ -1,0 +1,157 @@
+"""Answers about the items of a context: their texts, those of a version, those that left and why, and their changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...domain.chat import describe as chats
+from ...domain.chat.events import ChatItemEvent, Forked, ItemsPinned, ItemsUnpinned, added_item
+from ...domain.content import Content
+from ...domain.errors import InvalidInputError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.describe import text_of
+from ...domain.pool.events import AddedEvent
+from ...domain.spans import Ref, refs_of
+from ...domain.window.events import WindowItemEvent
+from ..log.codec import tag_of
+from ..queries.audit import describe
+from ..queries.origins import Item, first_events, id_of
+from ..store import Store
+from ..times import exact
+from ..views.shapes import Shape, item_shape
+from .answers import PAGE_MAX, as_json, seen, stream_named
+from .wish import Wish
+
+# A text is cut to this many characters, unless it is asked for by itself.
+BODY_MAX = 4_000
+
+
+def items_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return items by their origins, `stream@version`, in the order of the question."""
+    if not 1 <= len(wish.refs) <= PAGE_MAX:
+        raise InvalidInputError(f"{len(wish.refs)} items are asked for: ask for 1 to {PAGE_MAX}, each as ref=STREAM@V")
+    refs = [item_ref(text) for text in wish.refs]
+    found = first_events(store.log, refs)
+    most = None if wish.text("whole") else BODY_MAX
+    return [body_shape(found[ref], most) for ref in refs if ref in found]
+
+
+def item_ref(text: str) -> Ref:
+    """Return the event that a text names; raise InvalidInputError if it names none."""
+    try:
+        return Ref.parse(text)
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from error
+
+
+def body_shape(recorded: RecordedEvent, most: int | None) -> Shape:
+    """Return an item as it was recorded, with its text; `cut` is the number of characters that were left out."""
+    item = _item_of(recorded.event)
+    about = {
+        "ref": recorded.reference, "at": exact(recorded.recorded_at), "actor": recorded.meta.actor,
+        "type": tag_of(recorded.event),
+    }  # fmt: skip
+    if item is None:
+        text = describe(recorded.event).words(as_json)
+        return {**about, "speaker": "event", "body": text, "cut": 0}
+    text = item_text(item)
+    speaker = getattr(item, "description", None) or id_of(item) or ""
+    happened, thoughts = None, ""
+    if isinstance(item, ChatItemEvent):
+        speaker, happened, thoughts = chats.speaker_of(item), item.created_at, "\n".join(chats.thoughts_of(item))
+    return {
+        **about,
+        "id": id_of(item),
+        "speaker": speaker,
+        "body": text[:most],
+        "cut": max(0, len(text) - most) if most else 0,
+        "thoughts": thoughts[:most],
+        "call_id": getattr(item, "call_id", None),
+        "name": getattr(item, "name", None),
+        "happened_at": happened,
+        "usage": _usage_of(item),
+    }
+
+
+def _usage_of(item: object) -> Any:
+    usage = getattr(item, "usage", None)
+    return msgspec.to_builtins(usage, enc_hook=str) if isinstance(usage, msgspec.Struct) else None
+
+
+def _item_of(event: object) -> Item | None:
+    if isinstance(event, AddedEvent | WindowItemEvent | MemoryRemembered):
+        return event
+    return added_item(event)
+
+
+def item_text(item: Item) -> str:
+    """Return the text of an item, in full."""
+    if isinstance(item, ChatItemEvent):
+        return chats.body_of(item)
+    value = item.content if isinstance(item, AddedEvent) else item.value
+    return text_of(value, as_json) if isinstance(value, Content) else str(value)
+
+
+def view_answer(store: Store, wish: Wish) -> Shape:
+    """Return the items of a context at a version, as `refold show --json` prints them."""
+    view = seen(store, wish.required("context"), wish.text("version"))
+    return {
+        "context": view.stream, "version": view.version, "head": view.head, "tokens": view.tokens,
+        "settings": view.settings,
+        "items": [item_shape(entry) for entry in view.entries(tail=wish.whole("tail", PAGE_MAX, 1, PAGE_MAX))],
+    }  # fmt: skip
+
+
+def left_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return the items that left a context up to a version, the newest departure first, with how and why."""
+    view = seen(store, wish.required("context"), wish.text("version"))
+    gone = view.evicted()[-PAGE_MAX:]
+    return [
+        {**item_shape(entry), "left": {"how": how.how, "reason": how.reason, "version": how.version}}
+        for entry, how in reversed(gone)
+    ]
+
+
+def why_answer(store: Store, wish: Wish) -> Shape:
+    """Return whether an item is in the view of a context, and how it left."""
+    stream = stream_named(store, wish.required("context"))
+    found = store.why_gone(stream, wish.required("item"))
+    return {**msgspec.structs.asdict(found), "position": found.position and str(found.position),
+            "recorded_at": found.recorded_at and exact(found.recorded_at)}  # fmt: skip
+
+
+def audit_answer(store: Store, wish: Wish) -> list[Shape]:
+    """Return every change of a context that holds items, or of one of its items, oldest first."""
+    stream = stream_named(store, wish.required("context"))
+    found = store.audit(stream, item=wish.text("item"))
+    return [
+        {**msgspec.to_builtins(one, enc_hook=str, str_keys=True), "position": str(one.position),
+         "recorded_at": exact(one.recorded_at)}
+        for one in found
+    ]  # fmt: skip
+
+
+def pins_answer(store: Store, wish: Wish) -> list[tuple[str, int, int]]:
+    """Return the origins of the items that a chat pinned, each from which version to before which; 0 is no end."""
+    stream = stream_named(store, wish.required("context"))
+    return _pins(store, stream, store.log.head(stream))
+
+
+def _pins(store: Store, stream: str, until: int) -> list[tuple[str, int, int]]:
+    pins: list[tuple[str, int, int]] = []
+    since: dict[str, int] = {}
+    for recorded in store.log.read(stream, until=until):
+        match recorded.event:
+            case Forked(how="full") as forked:
+                inherited = _pins(store, forked.parent, forked.version)
+                since |= {origin: 1 for origin, _, end in inherited if not end}
+            case ItemsPinned(items=spans) | Forked(pinned=spans):
+                for ref in refs_of(spans):
+                    since.setdefault(str(ref.within(stream)), recorded.version)
+            case ItemsUnpinned(items=spans):
+                names = (str(ref.within(stream)) for ref in refs_of(spans))
+                pins += [(name, since.pop(name), recorded.version) for name in names if name in since]
+    return pins + [(name, version, 0) for name, version in since.items()]

@@ -77,7 +77,9 @@ QUESTIONS: dict[str, Question] = {
         {"row": "from this line on", "after": "after this moment", "limit": "how many at most",
          "context": "only of this context", "type": "a tag, or the first part of one", "actor": "only by this actor"},
     ),
-    "event": Question(event_answer, "One event in full.", {"event": "STREAM@VERSION"}, ("event",)),
+    "event": Question(
+        event_answer, "One event in full, with the chain of its causes.", {"event": "STREAM@VERSION"}, ("event",),
+    ),
     "histogram": Question(histogram_answer, "The log in buckets.", {"buckets": "how many at most"}),
     "projections": Question(projections_answer, "The projections and how far each is behind.", {}),
     "search": Question(
@@ -95,8 +97,9 @@ QUESTIONS: dict[str, Question] = {
 # The shapes may get more fields; none changes its meaning or goes.
 API_VERSION = "1"
 REQUIRED = {
-    "context": ("context", "view", "left", "why", "audit", "pins", "replay", "graph", "resolve"), "ref": ("items",), "before": ("diff",),
-    "after": ("diff",), "item": ("why",), "name": ("node",), "event": ("event",), "q": ("search",), "at": ("resolve",),
+    "context": ("context", "view", "left", "why", "audit", "pins", "replay", "graph", "resolve"), "ref": ("items",),
+    "before": ("diff",), "after": ("diff",), "item": ("why",), "name": ("node",), "event": ("event",), "q": ("search",),
+    "at": ("resolve",),
     "policy": ("replay",),
 }  # fmt: skip
 FAULT = {"description": "The request cannot be answered: {error, message}."}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Container, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import NamedTuple
@@ -58,32 +58,31 @@ class Line(NamedTuple):
 def side_by_side(before: Sequence[Entry], after: Sequence[Entry], changes: Changes) -> list[Line]:
     """Return both lists as one, in the order of `after`; an item that was removed or moved away stands where it was."""
     gone = {id(entry): "removed" for entry in changes.removed} | {id(old): "changed" for old, _ in changes.changed}
+    gone |= dict.fromkeys(_moved_away(before, gone, changes.moved), "moved")
     come = {id(entry): Line("added", None, entry) for entry in changes.added}
     come |= {id(entry): Line("moved", None, entry) for entry in changes.moved}
     come |= {id(new): Line("changed", old, new) for old, new in changes.changed}
     lines: list[Line] = []
     olds = deque(before)
-
-    def leave() -> None:
-        old = olds.popleft()
-        sort = gone.get(id(old), "moved")
-        # A changed item stands at its new place, with both texts.
-        if sort != "changed":
-            lines.append(Line(sort, old, None))
-
-    for new in after:
+    for new in (*after, None):
         while olds and id(olds[0]) in gone:
-            leave()
-        if id(new) in come:
-            lines.append(come[id(new)])
-            continue
-        # All that is before the next common item, and was not removed, was moved.
-        while olds and (id(olds[0]) in gone or _said(olds[0].item) != _said(new.item)):
-            leave()
-        lines.append(Line("same", olds.popleft(), new))
-    while olds:
-        leave()
+            old = olds.popleft()
+            # A changed item stands at its new place, with both texts.
+            if gone[id(old)] != "changed":
+                lines.append(Line(gone[id(old)], old, None))
+        if new is not None:
+            lines.append(come.get(id(new)) or Line("same", olds.popleft(), new))
     return lines
+
+
+def _moved_away(before: Sequence[Entry], gone: Container[int], moved: Sequence[Entry]) -> Iterator[int]:
+    """Yield the ids of the entries that were where the moved ones are no more."""
+    waiting = Counter((_name(entry), _said(entry.item)) for entry in moved)
+    for entry in before if moved else ():
+        key = (_name(entry), _said(entry.item))
+        if id(entry) not in gone and waiting[key]:
+            waiting[key] -= 1
+            yield id(entry)
 
 
 def _paired(added: list[Entry], removed: list[Entry]) -> Changes:

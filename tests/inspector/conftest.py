@@ -19,16 +19,29 @@ CONTEXTS = 210
 
 async def _fill(store: refold.Store) -> None:
     await fill(store)
+    await _fill_compared(store)
     pay = store.chat("pay")
     for number in range(2):
         pay.add_function_call("pay", f'{{"amount": {number}}}', call_id=f"c{number}")
         pay.approvals.request(f"c{number}", because="much money")
     for number in range(CONTEXTS):
         store.chat(f"many{number:03}", user="many")
-    for name in ("scrubbed", "live", "restarted", "tabs"):
+    for name, count in {"scrubbed": 60, "live": 60, "restarted": 60, "tabs": 60, "long": 130}.items():
         chat = store.chat(name)
-        for number in range(60):
+        for number in range(count):
             chat.add_message("user" if number % 3 == 0 else "assistant", f"{name} {number}")
+
+
+async def _fill_compared(store: refold.Store) -> None:
+    """Make a pool in which, from version 6 on, an item came, one went, one changed and one moved."""
+    pool = store.pool("compared")
+    for name in ("stays", "moves", "between", "changes", "goes"):
+        await pool.add(refold.PoolItem(f"{name} as it was", name, name))
+    for name, content in {"moves": "moves as it was", "changes": "changes as it is"}.items():
+        await pool.remove(name)
+        await pool.add(refold.PoolItem(content, name, name))
+    await pool.remove("goes")
+    await pool.add(refold.PoolItem("new", "comes", "comes"))
 
 
 @pytest.fixture(scope="module")

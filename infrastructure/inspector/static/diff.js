@@ -1,52 +1,184 @@
-/** What differs between two versions, of one context or of two. */
-import { contextAddress, short } from "./address.js";
-import { ask } from "./api.js";
-import { h, number } from "./dom.js";
+/** What differs between two versions, of one context or of two: as one list, or side by side where there is room. */
+import { contextAddress, short, withQuery } from "./address.js";
+import { ask, fetchBodies, known } from "./api.js";
+import { fill, h, number, say } from "./dom.js";
 import { bind } from "./keys.js";
+
+const WIDE = matchMedia("(min-width: 1400px)");
+// So many changes are drawn at once, and so many again on demand, that the page stays small.
+const DRAWN = { list: 60, split: 40 };
+const OPENED_MAX = 40;
+const EVENTS_MAX = 60;
+const SORTS = ["added", "removed", "changed", "moved"];
 
 export async function screen(place) {
   const found = await ask("diff", { before: place.before, after: place.after });
-  const changes = [
-    ...found.removed.map((one) => ["removed", one]), ...found.added.map((one) => ["added", one]),
-    ...found.changed.map((pair) => ["changed", pair]), ...found.moved.map((one) => ["moved", one]),
+  const made = found.nodes_added ? graphDiff(found) : new ItemDiff(found);
+  const unbind = bind({ n: () => made.step?.(1), p: () => made.step?.(-1) });
+  const link = (side) => h("a", { href: contextAddress(side.context, side.version) }, `${short(side.context)}@${side.version}`);
+  const element = h("div", { class: "sheet diff" },
+    h("header", {}, h("h1", {}, link(found.before), " → ", link(found.after)), h("span", { class: "dim" }, made.sums)),
+    made.counts, between(found), made.element);
+  return { element, title: "Differences", leave: unbind, redraw: () => made.redraw?.() };
+}
+
+const counted = (name, count) => [h("span", { class: `tag${name === "added" ? " good" : name === "removed" ? " bad" : ""}` }, `${number(count)} ${name}`), " "];
+
+/** The differences between the items of two versions. */
+class ItemDiff {
+  constructor(found) {
+    this.lines = linesOf(found);
+    this.total = this.lines.filter((line) => line.sort !== "same").length;
+    this.sums = `tokens ${number(found.before.tokens)} → ${number(found.after.tokens)} (${found.tokens >= 0 ? "+" : ""}${number(found.tokens)})`;
+    const same = this.lines.reduce((sum, line) => sum + (line.refs?.length ?? 0), 0);
+    this.counts = h("p", {}, SORTS.map((sort) => counted(sort, found[sort].length)),
+      h("span", { class: "dim" }, `${number(same)} unchanged · next change N, change before P`));
+    this.element = h("div", { class: "changes" });
+    this.more = h("button", { type: "button", onclick: () => this.draw() }, "");
+    this.redraw();
+  }
+
+  /** Draw from the beginning where the room is another one now. */
+  redraw() {
+    if (this.isSplit === WIDE.matches) return;
+    this.isSplit = WIDE.matches;
+    Object.assign(this, { next: 0, blocks: [], at: -1 });
+    fill(this.element, this.total ? null : h("p", { class: "empty" }, "Both hold the same items."));
+    this.element.classList.toggle("split", this.isSplit);
+    this.draw();
+  }
+
+  draw() {
+    const until = this.blocks.length + DRAWN[this.isSplit ? "split" : "list"];
+    this.more.remove();
+    while (this.next < this.lines.length && (this.blocks.length < until || this.lines[this.next].sort === "same")) {
+      const line = this.lines[this.next++];
+      const block = line.sort === "same" ? unchanged(line.refs) : this.isSplit ? splitBlock(line) : listBlock(line);
+      if (line.sort !== "same") this.blocks.push(block);
+      this.element.append(block);
+    }
+    const left = this.total - this.blocks.length;
+    if (left) {
+      fill(this.more, `Show more: ${number(left)} of ${number(this.total)} changes are not shown yet`);
+      this.element.append(this.more);
+    }
+  }
+
+  step(by) {
+    if (!this.total) return;
+    this.blocks[this.at]?.removeAttribute("aria-current");
+    this.at = stepped(this.at, by, this.total);
+    while (this.at >= this.blocks.length) this.draw();
+    this.blocks[this.at].setAttribute("aria-current", "true");
+    this.blocks[this.at].scrollIntoView({ block: "center" });
+    say(`change ${this.at + 1} of ${this.total}`);
+  }
+}
+
+/** The place after a step among so many, around the ends; from -1, which is none, back leads to the last one. */
+const stepped = (at, by, count) => (Math.max(at, by < 0 ? 0 : -1) + by + count) % count;
+
+/** The lines of a diff with their items; unchanged ones that follow each other are one. */
+function linesOf(found) {
+  const items = new Map([...found.added, ...found.removed, ...found.moved].map((one) => [one.ref, one]));
+  const changed = new Map(found.changed.map((one) => [one.to.ref, one]));
+  const lines = [];
+  for (const [sort, before, after] of found.lines) {
+    if (sort === "same" && lines.at(-1)?.sort === "same") lines.at(-1).refs.push(after);
+    else if (sort === "same") lines.push({ sort, refs: [after] });
+    else if (sort === "changed") lines.push({ sort, ...changed.get(after) });
+    else lines.push({ sort, from: before && (items.get(before) ?? { ref: before }), to: after && items.get(after) });
+  }
+  return lines;
+}
+
+/** What happened to an item, with its link; an item that moved is there twice, where it was and where it is. */
+function head(line, item) {
+  const said = line.sort === "moved" ? line.to ? "moved here" : "moved away" : line.sort;
+  return h("div", { class: "dim" }, item.speaker ? h("strong", {}, item.speaker) : null, ` ${said} · `, h("a", { href: contextAddress(...addressOf(item.ref)) }, short(item.ref)));
+}
+
+const cut = (item) => item.cut ? h("span", { class: "dim" }, `${number(item.cut)} more characters`) : null;
+
+function listBlock(line) {
+  const item = line.to ?? line.from;
+  const body = line.sort === "changed" ? compared(line.from.body, line.to.body) : item.body ?? "";
+  return h("article", { class: `change ${line.sort}` }, head(line, item), body ? h("div", { class: "body", tabindex: 0 }, body) : null, cut(item));
+}
+
+/** A change with the older side at the left and the newer one at the right, each with its own words marked. */
+function splitBlock(line) {
+  const side = (item, gone) => {
+    if (!item) return h("div", { class: "side" });
+    const body = line.sort === "changed" ? compared(line.from.body, line.to.body).filter((part) => part.tagName !== gone) : item.body ?? "";
+    return h("div", { class: "side" }, head(line, item), body.length ? h("div", { class: "body", tabindex: 0 }, body) : null, cut(item));
+  };
+  return h("article", { class: `change ${line.sort}` }, side(line.from, "INS"), side(line.to, "DEL"));
+}
+
+/** Unchanged items as one line, until it is opened. */
+function unchanged(refs) {
+  const place = h("p", { class: "same" });
+  const open = async () => {
+    const shown = refs.slice(0, OPENED_MAX);
+    await fetchBodies(shown);
+    const blocks = shown.map((ref) => listBlock({ sort: "unchanged", to: known(ref) }));
+    place.replaceWith(...blocks, ...refs.length > shown.length ? [unchanged(refs.slice(OPENED_MAX))] : []);
+  };
+  return fill(place, h("button", { type: "button", class: "plain", onclick: open }, `${number(refs.length)} unchanged`));
+}
+
+/** The events from one version to the other, asked for when they are opened. */
+function between({ before, after }) {
+  const [first, last] = [before.version, after.version].sort((one, other) => one - other);
+  if (before.context !== after.context || first === last) return null;
+  const body = h("ol", { start: first + 1 });
+  const load = async () => {
+    if (body.childElementCount) return;
+    const found = await ask("log", { context: before.context, row: first, limit: Math.min(EVENTS_MAX, last - first) });
+    fill(body, found.events.map((event) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(`${event.stream}@${event.version}`)}`) }, `@${event.version}`),
+      ` ${event.type.split(".")[1].replaceAll("_", " ")} `, h("span", { class: "dim" }, `${event.actor ?? "-"} · ${event.text.slice(0, 160)}`))));
+    if (last - first > EVENTS_MAX) body.after(h("p", {}, h("a", { href: contextAddress(after.context, after.version, { tab: "log", win: `${first + 1}-${last}` }) }, `All ${number(last - first)} events`)));
+  };
+  return h("details", { class: "between", ontoggle: load }, h("summary", {}, `${number(last - first)} ${last - first === 1 ? "event" : "events"} between`), body);
+}
+
+/** The differences between the graphs of two runs: nodes, their attributes, edges and pointers. */
+function graphDiff(found) {
+  const text = (value) => value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
+  const node = (one) => h("a", { href: nodeAddress(one.stream ?? found.after.context, one.name, one.round, one.sub) }, one.name);
+  const lines = [
+    ...found.nodes_removed.map((one) => ["removed", [node(one)]]), ...found.nodes_added.map((one) => ["added", [node(one)]]),
+    ...found.changed.map((one) => ["changed", [h("strong", {}, `${one.node} `), `${one.attribute}: `, compared(text(one.old), text(one.new))]]),
+    ...found.edges_removed.map((one) => ["removed", [`${one.source} → ${one.target} (${one.type})`]]),
+    ...found.edges_added.map((one) => ["added", [`${one.source} → ${one.target} (${one.type})`]]),
+    ...found.pointers_removed.map((one) => ["removed", [`pointer ${one}`]]), ...found.pointers_added.map((one) => ["added", [`pointer ${one}`]]),
   ];
-  // In the order of the newer version; what it does not have comes where it was, before the rest.
-  const order = new Map(found.order.map((ref, at) => [ref, at]));
-  const placeOf = ([sort, one]) => order.get(sort === "changed" ? one.to.ref : one.ref) ?? -1;
-  changes.sort((one, other) => placeOf(one) - placeOf(other));
-  const shown = changes.map(([sort, one]) => block(sort, one));
+  const shown = lines.slice(0, 2 * DRAWN.list).map(([sort, children]) => h("article", { class: `change ${sort}` }, children));
   let at = -1;
   const step = (by) => {
     if (!shown.length) return;
     shown[at]?.removeAttribute("aria-current");
-    at = (at + by + shown.length) % shown.length;
+    at = stepped(at, by, shown.length);
     shown[at].setAttribute("aria-current", "true");
     shown[at].scrollIntoView({ block: "center" });
   };
-  const unbind = bind({ n: () => step(1), p: () => step(-1) });
-  const link = (side) => h("a", { href: contextAddress(side.context, side.version) }, `${short(side.context)}@${side.version}`);
-  const same = found.after.items - found.added.length - found.changed.length - found.moved.length;
-  const element = h("div", { class: "sheet" },
-    h("header", {}, h("h1", {}, link(found.before), " → ", link(found.after)),
-      h("span", { class: "dim" }, `tokens ${number(found.before.tokens)} → ${number(found.after.tokens)} (${found.tokens >= 0 ? "+" : ""}${number(found.tokens)})`)),
-    h("p", {}, [["added", found.added], ["removed", found.removed], ["changed", found.changed], ["moved", found.moved]]
-      .map(([name, list]) => [h("span", { class: `tag${name === "added" ? " good" : name === "removed" ? " bad" : ""}` }, `${number(list.length)} ${name}`), " "]),
-    h("span", { class: "dim" }, `${number(same)} unchanged · next change N, change before P`)),
-    shown.length ? shown : h("p", { class: "empty" }, "Both hold the same items."));
-  return { element, title: "Differences", leave: unbind };
+  return { step, sums: `nodes ${number(found.before.nodes)} → ${number(found.after.nodes)}`,
+    counts: h("p", {}, counted("added", found.nodes_added.length), counted("removed", found.nodes_removed.length), counted("changed", found.changed.length),
+      h("span", { class: "dim" }, "nodes and attributes · next change N, change before P")),
+    element: h("div", { class: "changes" }, shown.length ? shown : h("p", { class: "empty" }, "Both have the same graph."),
+      lines.length > shown.length ? h("p", { class: "dim" }, `The first ${number(shown.length)} of ${number(lines.length)} changes.`) : null) };
 }
 
-function block(sort, one) {
-  const item = sort === "changed" ? one.to : one;
-  const body = sort === "changed" ? compared(one.from.body, one.to.body) : item.body;
-  return h("article", { class: `change ${sort}` },
-    h("div", { class: "dim" }, h("strong", {}, item.speaker), ` ${sort} · `, h("a", { href: contextAddress(...addressOf(item.ref)) }, short(item.ref))),
-    h("div", { class: "body", tabindex: 0 }, body), item.cut ? h("span", { class: "dim" }, `${number(item.cut)} more characters`) : null);
+/** The address of a node of a run's stream. */
+export function nodeAddress(stream, name, round, sub) {
+  const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(stream) ?? [];
+  return withQuery(`/n/${encodeURIComponent(name)}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session), round, sub, context: stream });
 }
 
 function addressOf(ref) {
-  const cut = ref.lastIndexOf("@");
-  return [ref.slice(0, cut), Number(ref.slice(cut + 1))];
+  const cutAt = ref.lastIndexOf("@");
+  return [ref.slice(0, cutAt), Number(ref.slice(cutAt + 1))];
 }
 
 const WORDS_MAX = 1_500;

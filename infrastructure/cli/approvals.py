@@ -13,15 +13,38 @@ from ...domain.clock import REAL_SYSTEM
 from ..queries.approvals import PendingApproval
 from ..views.answers import waiting_shape
 from ..views.shapes import approval_shape
-from .args import OrderedGroup, as_json, changing, database, existing, opened, reason, required_text, summed_up
+from .args import (
+    OrderedGroup,
+    argument,
+    as_json,
+    changing,
+    database,
+    existing,
+    opened,
+    reason,
+    required_text,
+    summed_up,
+)
 from .changes import note, report
 from .completion import named_contexts, offered_items
 from .render import one_line, print_json_list, print_table, relative
 
 F = TypeVar("F", bound=Callable[..., Any])
 HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")
-call = click.argument("call", metavar="CALL", callback=required_text, shell_complete=offered_items)
-by = click.option("--by", metavar="NAME", required=True, callback=required_text, help="Who decides.")
+call = argument(
+    "call",
+    help="The call id that `refold approvals` prints, or the id of the call's item.",
+    metavar="CALL",
+    callback=required_text,
+    shell_complete=offered_items,
+)
+by = click.option(
+    "--by",
+    metavar="NAME",
+    required=True,
+    callback=required_text,
+    help="The name of the person who decides; it is the actor of the event.",
+)
 SHAPE = """
     CALL is the call id that `refold approvals` prints, or the id of the call's item.
 
@@ -84,7 +107,7 @@ def _decide(
 
 
 @approvals.command("approve", help="Allow a call of CTX to run as the model made it.\n" + SHAPE)
-@click.argument("name", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("name", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @call
 @by
 @reason
@@ -96,7 +119,7 @@ def approve(name: str, call: str, by: str, reason: str | None, location: str, as
 
 
 @approvals.command("reject", help="Forbid a call of CTX to run; the model is sent by whom and why.\n" + SHAPE)
-@click.argument("name", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("name", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @call
 @by
 @reason
@@ -108,9 +131,11 @@ def reject(name: str, call: str, by: str, reason: str | None, location: str, as_
 
 
 @approvals.command("change", help="Allow a call of CTX to run with ARGUMENTS, a JSON object, instead.\n" + SHAPE)
-@click.argument("name", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("name", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @call
-@click.argument("arguments", metavar="ARGUMENTS", callback=required_text)
+@argument(
+    "arguments", help="A JSON object, with which the call may run instead.", metavar="ARGUMENTS", callback=required_text
+)
 @by
 @reason
 @database

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from shlex import quote
 from typing import Any, TypeVar
@@ -30,7 +30,7 @@ from ...projections.contract import Projection
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
-from .render import one_line
+from .render import JSON_LINES, one_line
 
 T = TypeVar("T")
 DEFAULT_DATABASE = "refold.db"
@@ -69,12 +69,51 @@ def _location(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     return optional_text(ctx, param, value) or ctx.find_root().params.get("db") or DEFAULT_DATABASE
 
 
+class Argument(click.Argument):
+    """An argument with a help text, which click before 8.5 takes for options only."""
+
+    def __init__(self, declarations: Sequence[str], help: str, **settings: Any) -> None:
+        super().__init__(declarations, **settings)
+        self.help = help
+
+
+def argument(name: str, help: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator for an argument with a help text."""
+    return click.argument(name, cls=Argument, help=help, **settings)
+
+
 database = click.option("--db", "location", metavar="FILE|URL", callback=_location, help=DATABASE_HELP)
 actor = click.option(
-    "--actor", metavar="A", callback=optional_text, default=DEFAULT_ACTOR, show_default=True, help="Who does it."
+    "--actor",
+    metavar="A",
+    callback=optional_text,
+    default=DEFAULT_ACTOR,
+    show_default=True,
+    help="The actor, for the log.",
 )
-reason = click.option("--reason", metavar="TEXT", callback=optional_text, help="Why; it is kept in the log.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+reason = click.option("--reason", metavar="TEXT", callback=optional_text, help="The reason; it is kept in the log.")
+
+
+def _note_lines(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[JSON_LINES] = value
+
+
+def _has_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    return value or bool(ctx.meta[JSON_LINES])
+
+
+def as_json(command: F) -> F:
+    """Give a command the options `--json` and `--jsonl`; its parameter `as_json` is true with either."""
+    # It is eager, so that it is known before `--json` is looked at.
+    lines = click.option(
+        "--jsonl",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_note_lines,
+        help="Print JSON Lines: one value a line.",
+    )
+    return click.option("--json", "as_json", is_flag=True, callback=_has_json, help="Print JSON.")(lines(command))
 
 
 def shown(location: str) -> str:
@@ -299,7 +338,7 @@ def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def content(name: str) -> Callable[[F], F]:
     """Return the decorator for an argument that is a content, or `-` for a content on stdin."""
-    return click.argument("content", metavar=name, callback=_given)
+    return argument("content", help="The content: a text, or `-` to read it from stdin.", metavar=name, callback=_given)
 
 
 def is_json(name: str) -> Callable[[F], F]:

@@ -15,13 +15,13 @@ from ...domain.ids import split_stream_id
 from ...domain.trajectory.events import MessageRecorded
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import DATA, parse_node_name
-from ..queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
+from ..queries.audit import AuditEntry, context_changes, of_actor, of_attribute, of_item, run_changes
 from ..queries.node_audit import is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
 from ..views.answers import change_shape
 from ..views.contexts import Seen, SeenRun
-from .args import as_json, checked_text, database, optional_text, reading, summed_up
+from .args import argument, as_json, checked_text, database, optional_text, reading, summed_up
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
 from .item_list import seen
@@ -109,23 +109,61 @@ def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Referenc
 
 
 @click.command("audit")
-@click.argument("subject", metavar="CTX[@V]|NODE", callback=_subject, shell_complete=named_contexts)
+@argument(
+    "subject",
+    help="The context, and a version to end at; or a node, by its name Type(label).",
+    metavar="CTX[@V]|NODE",
+    callback=_subject,
+    shell_complete=named_contexts,
+)
 @click.option(
     "--item",
     metavar="ITEM",
     callback=optional_text,
     shell_complete=offered_items,
-    help="Only what became of this item.",
+    help="Only the changes of this item: an id, a key or a call id, or the place that `refold show` "
+    "prints next to it (@3, other@3); in a run, a node or a step.",
 )
-@click.option("--attribute", metavar="A", callback=optional_text, help="Only what became of this attribute.")
-@click.option("--session", "session_id", metavar="S", callback=optional_text, help="The session of the NODE.")
-@click.option("--user", "user_id", metavar="U", callback=optional_text, help="Whose session it is.")
-@click.option("--round", "run_id", metavar="N", type=NUMBER, help="The round of the NODE, if it is no data.")
-@click.option("--sub", "sub_id", metavar="N", type=NUMBER, help="The agent of the NODE, if it is no data.")
+@click.option(
+    "--attribute",
+    "--attr",
+    metavar="A",
+    callback=optional_text,
+    help="Only the changes of this attribute: of a node, or of the items and settings of a context.",
+)
+@click.option("--who", metavar="A", callback=optional_text, help="Only the changes by this actor.")
+@click.option(
+    "--session",
+    "session_id",
+    metavar="S",
+    callback=optional_text,
+    help="The session of the node, if several have such a node.",
+)
+@click.option("--user", "user_id", metavar="U", callback=optional_text, help="The user of the session.")
+@click.option(
+    "--round",
+    "run_id",
+    metavar="N",
+    type=NUMBER,
+    help="The round of the node, from 0; for a query, an action or a state.",
+)
+@click.option(
+    "--sub",
+    "sub_id",
+    metavar="N",
+    type=NUMBER,
+    help="The agent of the node, 0 for the main one; for a query, an action or a state.",
+)
 @database
 @as_json
 def command(
-    subject: Reference | str, item: str | None, attribute: str | None, location: str, as_json: bool, **where: Any
+    subject: Reference | str,
+    item: str | None,
+    attribute: str | None,
+    who: str | None,
+    location: str,
+    as_json: bool,
+    **where: Any,
 ) -> None:
     """
     List what became of the items of a context (up to V), oldest first: who changed them when, from what, to what, why.
@@ -142,7 +180,8 @@ def command(
     """
     _check(subject, item, where)
     if isinstance(subject, str):
-        _print(iter(summed_up(location, lambda store: changes_of(store, subject, attribute, where))), as_json)
+        changes = iter(summed_up(location, lambda store: changes_of(store, subject, attribute, where)))
+        _print(changes if who is None else iter(of_actor(changes, who, subject)), as_json)
         return
     with reading(location) as store:
         view = seen(store, subject)
@@ -151,6 +190,8 @@ def command(
             changes = iter(of_item(changes, item, view.stream))
         if attribute is not None:
             changes = iter(of_attribute(changes, attribute, view.stream))
+        if who is not None:
+            changes = iter(of_actor(changes, who, view.stream))
         _print(changes, as_json)
 
 

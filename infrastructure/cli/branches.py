@@ -23,6 +23,7 @@ from ...domain.pool.merge import Merging, Side
 from ...domain.totals import Totals
 from .args import (
     actor,
+    argument,
     as_json,
     changing,
     chat_in,
@@ -54,12 +55,30 @@ MERGED = ("chat", "queue", "pool")
 
 
 @click.command("fork")
-@click.argument("reference", metavar="CTX[@V]", callback=parse_reference, shell_complete=named_contexts)
-@click.argument("new", metavar="NEW", callback=new_id)
-@click.option("--turns", metavar="N", type=click.IntRange(min=1), help="Take the last N turns only.")
-@click.option("--brief", metavar="TEXT", callback=optional_text, help="Take nothing; TEXT is the new instructions.")
-@click.option("--task", metavar="TEXT", callback=optional_text, help="With --brief: what the user wants of it.")
-@click.option("--agent", metavar="A", callback=optional_text, help="The agent of the new context  [default: CTX's].")
+@argument(
+    "reference",
+    help="The context, and a moment.",
+    metavar="CTX[@V]",
+    callback=parse_reference,
+    shell_complete=named_contexts,
+)
+@argument("new", help="The id of the new one.", metavar="NEW", callback=new_id)
+@click.option(
+    "--turns",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="For a chat: begin with the instructions and the last N turns only.",
+)
+@click.option(
+    "--brief",
+    metavar="TEXT",
+    callback=optional_text,
+    help="For a chat: begin with no items; TEXT is the new instructions.",
+)
+@click.option("--task", metavar="TEXT", callback=optional_text, help="With --brief: the first user message.")
+@click.option(
+    "--agent", metavar="A", callback=optional_text, help="The agent of the new chat.  [default: the parent's]"
+)
 @actor
 @database
 @as_json
@@ -223,19 +242,34 @@ def _explain_container(
 
 
 @click.command("merge")
-@click.argument("reference", metavar="FROM[@V]", callback=parse_reference, shell_complete=named_contexts)
-@click.argument("into", metavar="INTO", callback=existing, shell_complete=named_contexts)
+@argument(
+    "reference",
+    help="The context, and a moment.",
+    metavar="FROM[@V]",
+    callback=parse_reference,
+    shell_complete=named_contexts,
+)
+@argument(
+    "into", help="The context that gets the items.", metavar="INTO", callback=existing, shell_complete=named_contexts
+)
 @click.option(
-    "--how", type=click.Choice(["full", "result"]), default="full", show_default=True, help="All, or the last answer."
+    "--how",
+    type=click.Choice(["full", "result"]),
+    default="full",
+    show_default=True,
+    help="All new items, in a chat each at the place of its time; or only the last answer of a chat, at the end.",
 )
 @click.option(
     "--on-conflict",
     "rule",
     type=click.Choice(["ours", "theirs", "newest"]),
-    help="Who wins where both changed the same  [default: ours, which is INTO; in pools newest].",
+    help="The side that wins if both changed instructions or tools, summarised the same items, or changed "
+    "one item of a pool; ours is INTO.  [default: ours; in pools newest]",
 )
-@click.option("--instructions", is_flag=True, help="Take instructions and tools along, too.")
-@click.option("--agent-id", metavar="A", callback=optional_text, help="With --how result: whose answer it is.")
+@click.option(
+    "--instructions", is_flag=True, help="For a chat: merge instructions and tools, too, which are left out by default."
+)
+@click.option("--agent-id", metavar="A", callback=optional_text, help="With --how result: the agent of the answer.")
 @actor
 @database
 @as_json

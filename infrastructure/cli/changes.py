@@ -13,13 +13,15 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.state.sequence import Items
 from ...domain.errors import NotFoundError
 from ...domain.spans import Ref
-from .args import checked_text
+from .args import argument, checked_text
 from .completion import offered_items
 from .render import one_line, print_json
 
 F = TypeVar("F", bound=Callable[..., Any])
 # `@3`, or `other@3`: where an item was added. No context has versions of more digits.
 PLACE = re.compile(r"(.*)@([0-9]{1,18})", re.DOTALL)
+
+PLACES = "The items: ids, or the places that `refold show` prints next to them (@3, other@3)."
 
 
 class Changed(Protocol):
@@ -43,11 +45,11 @@ def texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     return tuple(map(checked_text, values))
 
 
-def items(*, required: bool, metavar: str = "ITEM") -> Callable[[F], F]:
+def items(*, required: bool, metavar: str = "ITEM", help: str = PLACES) -> Callable[[F], F]:
     """Return the decorator for the argument ITEM...: ids, or the places that `refold show` prints beside items."""
     shown = f"{metavar}..." if required else f"[{metavar}...]"
-    return click.argument(
-        "items", metavar=shown, nargs=-1, required=required, callback=texts, shell_complete=offered_items
+    return argument(
+        "items", help, metavar=shown, nargs=-1, required=required, callback=texts, shell_complete=offered_items
     )
 
 

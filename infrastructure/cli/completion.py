@@ -23,7 +23,7 @@ from ...domain.kinds import KINDS
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
-from .args import DEFAULT_DATABASE, address
+from .args import DEFAULT_DATABASE, address, argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -146,7 +146,7 @@ def _begun(words: Iterable[str], begun: str) -> Iterator[str]:
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@argument("shell", help="The shell: bash 4.4 or newer, zsh, or fish.", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """

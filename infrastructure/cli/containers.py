@@ -34,6 +34,7 @@ from ..store import Store
 from ..views.shapes import named_shape
 from .args import (
     actor,
+    argument,
     as_json,
     changing,
     content,
@@ -169,8 +170,13 @@ def totals_of(items: Iterable[Held]) -> Totals:
     return sum((held.totals for held in items), Totals())
 
 
-create = click.option("--create", is_flag=True, help="Make CTX if it is not there.")
-limit = click.option("--limit", metavar="N", type=click.IntRange(min=1), help="With --create: N items at most.")
+create = click.option("--create", is_flag=True, help="Create CTX if it does not exist.")
+limit = click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="With --create, the most items that it holds; without it a queue holds 10, a pool any number.",
+)
 
 
 def container_for(store: Store, name: str, kind: str, *, create: bool, limit: int | None) -> Container[Any]:
@@ -221,7 +227,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
     """
 
     @click.command("remove", help=help_text, short_help="Take items out.")
-    @click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+    @argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
     @items(required=True, metavar=items_named)
     @reason
     @actor
@@ -270,7 +276,7 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
     """
 
     @click.command("restore", help=help_text, short_help="Put items back.")
-    @click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+    @argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
     @items(required=True, metavar=items_named)
     @actor
     @database
@@ -299,11 +305,21 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
     """Return the command that shows contexts of a kind; `items_named` stands for an item in its help."""
 
     @click.command("show", help=help_text, short_help="Show what there is, now or at a moment of the past.")
-    @click.argument("reference", metavar="CTX[@V]", callback=parse_reference, shell_complete=named_contexts)
+    @argument(
+        "reference",
+        help="The context, and a moment.",
+        metavar="CTX[@V]",
+        callback=parse_reference,
+        shell_complete=named_contexts,
+    )
     @items(required=False, metavar=items_named)
     @at_moment("CTX")
-    @click.option("--evicted", is_flag=True, help="What left, and why, instead of what is there.")
-    @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="The last N items only.")
+    @click.option(
+        "--evicted",
+        is_flag=True,
+        help="The items that left and are not back, with the way and the reason, instead of the present items.",
+    )
+    @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N items.")
     @database
     @as_json
     def command(
@@ -330,10 +346,12 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
 
 
 @click.command("add", short_help="Put an item in.")
-@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @content("CONTENT")
 @is_json("CONTENT")
-@click.option("--description", metavar="TEXT", callback=optional_text, help="What it is about.")
+@click.option(
+    "--description", metavar="TEXT", callback=optional_text, help="The description of the item, by which it is chosen."
+)
 @create
 @limit
 @actor
@@ -377,10 +395,22 @@ queue = group(
 
 
 @click.command("add", short_help="Put an item in.")
-@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
-@click.argument("item_id", metavar="ID", callback=required_text, shell_complete=offered_items)
+@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument(
+    "item_id",
+    help="The id; an item that has it already is replaced, and keeps its place.",
+    metavar="ID",
+    callback=required_text,
+    shell_complete=offered_items,
+)
 @content("CONTENT")
-@click.option("--description", metavar="TEXT", callback=required_text, required=True, help="What it is about.")
+@click.option(
+    "--description",
+    metavar="TEXT",
+    callback=required_text,
+    required=True,
+    help="The description of the item, by which it is chosen.",
+)
 @is_json("CONTENT")
 @create
 @limit

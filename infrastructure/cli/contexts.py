@@ -112,9 +112,9 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
     callback=_names,
     default="day,agent,model",
     show_default=True,
-    help="A line for each of these: day, agent, model, context.",
+    help="A line for each of these, with commas between them: day, agent, model, context.",
 )
-@click.option("--since", metavar="DAY", callback=_day, help="From this day on (UTC), like 2026-11-21.")
+@click.option("--since", metavar="DAY", callback=_day, help="From this day on (UTC), such as 2026-11-21.")
 @click.option("--until", metavar="DAY", callback=_day, help="Up to this day, included.")
 @database
 @as_json

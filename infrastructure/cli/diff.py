@@ -15,7 +15,7 @@ from ..store import Store
 from ..views.contexts import Seen, SeenRun, view_of
 from ..views.differences import Changes, changes_between
 from ..views.shapes import Entry, item_shape
-from .args import as_json, database, reading, stream_of
+from .args import argument, as_json, database, reading, stream_of
 from .args import references as parse_references
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows, sort_of
@@ -38,11 +38,16 @@ class Side(NamedTuple):
 
 
 @click.command("diff")
-@click.argument(
-    "references", metavar="CTX@A..B | CTX@A OTHER@B", nargs=-1, callback=parse_references, shell_complete=named_contexts
+@argument(
+    "references",
+    help="The versions or contexts to compare.",
+    metavar="CTX@A..B | CTX@A OTHER@B",
+    nargs=-1,
+    callback=parse_references,
+    shell_complete=named_contexts,
 )
-@click.option("--stat", is_flag=True, help="Numbers only.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 where they differ.")
+@click.option("--stat", is_flag=True, help="Print numbers only.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if they differ.")
 @database
 @as_json
 def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, location: str, as_json: bool) -> int:

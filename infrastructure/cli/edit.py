@@ -10,13 +10,13 @@ import click
 from ...domain.chat.eviction import Eviction
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
-from .args import actor, as_json, changing, database, existing, opened, reason
+from .args import actor, argument, as_json, changing, database, existing, opened, reason
 from .changes import items, named_items, note, report
 from .completion import named_contexts
 
 
 @click.command("evict")
-@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @items(required=True)
 @reason
 @actor
@@ -68,7 +68,7 @@ def _sentence(eviction: Eviction) -> str:
 
 
 @click.command("restore")
-@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @items(required=False)
 @reason
 @actor
@@ -117,7 +117,7 @@ def pinned_or_not(
 
 
 @click.command("pin")
-@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @items(required=True)
 @reason
 @actor
@@ -135,7 +135,7 @@ def pin(context: str, items: tuple[str, ...], reason: str | None, actor: str, lo
 
 
 @click.command("unpin")
-@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @items(required=True)
 @reason
 @actor

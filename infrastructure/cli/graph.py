@@ -10,7 +10,7 @@ from ...domain.context.description import counted, joined
 from ...domain.spans import Ref
 from ...domain.trajectory.trajectory import Trajectory
 from ..views.contexts import SeenRun
-from .args import address, as_json, database, optional_text, reading, required_text
+from .args import address, argument, as_json, database, optional_text, reading, required_text
 from .changes import note
 from .item_list import print_head
 from .render import aligned, cut, display_width, is_cut_short, one_line, paint, print_json, terminal_width, wrapped
@@ -77,20 +77,40 @@ def _ends(graph: Trajectory) -> Iterator[list[str]]:
 
 
 @click.command("graph")
-@click.argument("session", metavar="SESSION", callback=required_text)
-@click.option("--user", metavar="U", callback=optional_text, help="Whose session it is, where several have one.")
-@click.option("--round", "number", metavar="N", type=NUMBER, help="The round, from 0  [default: the newest].")
-@click.option("--sub", metavar="N", type=NUMBER, help="The agent; 0 is the main one, and the default.")
-@click.option("--at", "moment", metavar="X", callback=address, help="As it was at this moment.")
+@argument(
+    "session",
+    help="A session's id; or a run as `refold contexts` lists it, with a moment (RUN@V) or without.",
+    metavar="SESSION",
+    callback=required_text,
+)
+@click.option(
+    "--user",
+    metavar="U",
+    callback=optional_text,
+    help="The user of the session, if several users have one of that name.",
+)
+@click.option("--round", "number", metavar="N", type=NUMBER, help="The round, from 0.  [default: the newest]")
+@click.option("--sub", metavar="N", type=NUMBER, help="The agent; 0 is the main one.  [default: 0]")
+@click.option(
+    "--at",
+    "moment",
+    metavar="X",
+    callback=address,
+    help="The graph at this moment; at a time or a position, the newest round that existed then.",
+)
 @click.option(
     "--as",
     "form",
     type=click.Choice(["text", "dot", "mermaid", "json"]),
     default="text",
     show_default=True,
-    help="How it is printed.",
+    help="The form of the output.",
 )
-@click.option("--active", is_flag=True, help="The active branches only.")
+@click.option(
+    "--active",
+    is_flag=True,
+    help="Only the active branches: the nodes that lead to a pointer, and the data that were found on the way.",
+)
 @click.option("--identities", is_flag=True, help="Each data node once, however often it was met.")
 @database
 @as_json

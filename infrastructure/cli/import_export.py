@@ -23,6 +23,7 @@ from ..exchange.parquet import export_parquet
 from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, import_as_runs, import_runs, read_runs
 from ..store import Store
 from .args import (
+    argument,
     as_json,
     database,
     optional_text,
@@ -86,21 +87,28 @@ def _events_summary(done: TakenIn) -> str:
 
 
 @click.command("import")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@argument("files", help="The files.", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "form",
     type=click.Choice([*FORMATS, OWN_FORMAT]),
     default="auto",
     show_default=True,
-    help="What the files hold.",
+    help="The format of the files; auto detects it from their contents.",
 )
 @click.option(
-    "--prefix", metavar="ID", callback=optional_text, help="Contexts are named ID-KEY  [default: the file's name]."
+    "--prefix",
+    metavar="ID",
+    callback=optional_text,
+    help="The first part of the names of the contexts, before each conversation's own key.  [default: the file's name]",
 )
-@click.option("--user", metavar="U", callback=optional_text, help="The user that the contexts belong to.")
-@click.option("--as-runs", is_flag=True, help="Make runs of each, one for every question.")
-@click.option("--replace-surrogates", is_flag=True, help="Put U+FFFD for halves of characters, and go on.")
+@click.option("--user", metavar="U", callback=optional_text, help="The user of new contexts.")
+@click.option(
+    "--as-runs",
+    is_flag=True,
+    help="Make a session with runs from each conversation, a run for each message of its user.",
+)
+@click.option("--replace-surrogates", is_flag=True, help="Replace lone surrogates with U+FFFD, and continue.")
 @database
 def import_files(
     files: tuple[Path, ...],
@@ -163,7 +171,14 @@ Export = Callable[[LiveLog, Path, list[str] | None, Progress | None], str]
 
 
 @click.command("export")
-@click.argument("contexts", metavar="[CTX...]", nargs=-1, callback=references, shell_complete=named_contexts)
+@argument(
+    "contexts",
+    help="The contexts; all by default.",
+    metavar="[CTX...]",
+    nargs=-1,
+    callback=references,
+    shell_complete=named_contexts,
+)
 @click.option(
     "--output",
     "-o",
@@ -171,9 +186,13 @@ Export = Callable[[LiveLog, Path, list[str] | None, Progress | None], str]
     metavar="FILE",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to; a file that is there is replaced. - is stdout.",
+    help="The file, which is replaced as a whole at the end; `-` is stdout.",
 )
-@click.option("--parquet", is_flag=True, help="The log as a Parquet table, for DuckDB, Polars, Spark and others.")
+@click.option(
+    "--parquet",
+    is_flag=True,
+    help="The log as a Parquet table instead, for DuckDB, Polars, Spark and others; it needs the extra `parquet`.",
+)
 @database
 def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, location: str) -> None:
     """
@@ -217,8 +236,10 @@ def _export_events(log: LiveLog, path: Path, streams: list[str] | None, progress
 
 
 @click.command("copy")
-@click.argument("source", metavar="SOURCE", callback=required_text)
-@click.argument("target", metavar="TARGET", callback=required_text)
+@argument("source", help="The database to copy.", metavar="SOURCE", callback=required_text)
+@argument(
+    "target", help="The database to copy into; it is made if it is missing.", metavar="TARGET", callback=required_text
+)
 @click.option("--move", is_flag=True, help="SOURCE takes no events any more once all are in TARGET.")
 @click.option(
     "--lag",
@@ -226,7 +247,8 @@ def _export_events(log: LiveLog, path: Path, streams: list[str] | None, progress
     type=click.FloatRange(min=0),
     default=LAG_SECONDS,
     show_default=True,
-    help="From PostgreSQL to SQLite: leave out what is newer, as the clocks of writers differ.",
+    help="From PostgreSQL to SQLite: leave out events that are newer than this many seconds, because the "
+    "clocks of writers differ.",
 )
 @as_json
 def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> None:

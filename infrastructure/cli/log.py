@@ -18,7 +18,7 @@ from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.lineage import Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
-from .args import as_json, checked_text, database, position, reading, stream_of
+from .args import argument, as_json, checked_text, database, position, reading, stream_of
 from .args import reference as parse_reference
 from .changes import note
 from .completion import named_contexts
@@ -94,14 +94,31 @@ def _is_called(event: Any, wanted: str) -> bool:
 
 
 @click.command("log")
-@click.argument(
-    "reference", metavar="[CTX[@V]]", callback=parse_reference, shell_complete=named_contexts, required=False
+@argument(
+    "reference",
+    help="The context, and a version to end at.",
+    metavar="[CTX[@V]]",
+    callback=parse_reference,
+    shell_complete=named_contexts,
+    required=False,
 )
-@click.option("--type", "types", metavar="T", callback=_types, multiple=True, help="Events of this type only.")
-@click.option("--after", metavar="P", callback=position, help="Events behind this position only.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="N events at most.")
-@click.option("--graph", is_flag=True, help="How contexts come from each other, instead of their events.")
-@click.option("--follow", is_flag=True, help="Go on with new events as they come; Ctrl-C ends it.")
+@click.option(
+    "--type",
+    "types",
+    metavar="T",
+    callback=_types,
+    multiple=True,
+    help="Only events of this type, such as message_added.",
+)
+@click.option("--after", metavar="P", callback=position, help="Only events after this position.")
+@click.option("--limit", "-n", metavar="N", type=click.IntRange(min=1), help="At most N events.")
+@click.option(
+    "--graph",
+    is_flag=True,
+    help="The origins of the contexts from each other, instead of their events; with a context, those of "
+    "all that are related to it.",
+)
+@click.option("--follow", is_flag=True, help="Print new events as they are recorded, until Ctrl-C.")
 @database
 @as_json
 def command(

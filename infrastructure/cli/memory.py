@@ -20,6 +20,7 @@ from ..store import Store
 from ..views.shapes import named_shape
 from .args import (
     actor,
+    argument,
     as_json,
     changing,
     content,
@@ -75,12 +76,17 @@ def scope_to_be(store: Store, name: str) -> MemoryScope:
         return store.memory().scope(decoded_id(name.removeprefix("memory:")))
 
 
-everything = click.option("--all", "is_all", is_flag=True, help="Every record, instead of KEY.")
+everything = click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Every record, instead of keys; `restore` leaves out keys that have a new value.",
+)
 
 
 @click.command("remove", short_help="Forget what is under a key.")
-@click.argument("context", metavar="SCOPE", callback=scope)
-@items(required=False, metavar="KEY")
+@argument("context", help="The scope.", metavar="SCOPE", callback=scope)
+@items(required=False, metavar="KEY", help="The keys.")
 @everything
 @reason
 @actor
@@ -114,8 +120,8 @@ def remove(
 
 
 @click.command("restore", short_help="Take back what was forgotten.")
-@click.argument("context", metavar="SCOPE", callback=scope)
-@items(required=False, metavar="KEY")
+@argument("context", help="The scope.", metavar="SCOPE", callback=scope)
+@items(required=False, metavar="KEY", help="The keys.")
 @everything
 @actor
 @database
@@ -165,14 +171,24 @@ def _changed(
 
 
 @click.command("show", short_help="Show what there is, now or at a moment of the past.")
-@click.argument("reference", metavar="SCOPE[@V]", callback=parse_reference, shell_complete=named_contexts)
-@items(required=False, metavar="KEY")
+@argument(
+    "reference",
+    help="The scope, and a moment.",
+    metavar="SCOPE[@V]",
+    callback=parse_reference,
+    shell_complete=named_contexts,
+)
+@items(required=False, metavar="KEY", help="The keys.")
 @at_moment("SCOPE")
-@click.option("--prefix", metavar="P", callback=optional_text, help="Keys that begin so only.")
-@click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Records of this kind only.")
-@click.option("--tag", metavar="T", callback=optional_text, help="Records with this tag only.")
-@click.option("--evicted", is_flag=True, help="What was forgotten, and why, instead of what is remembered.")
-@click.option("--tail", metavar="N", type=click.IntRange(min=1), help="The last N records only.")
+@click.option("--prefix", metavar="P", callback=optional_text, help="Only keys with this beginning.")
+@click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Only records of this kind.")
+@click.option("--tag", metavar="T", callback=optional_text, help="Only records with this tag.")
+@click.option(
+    "--evicted",
+    is_flag=True,
+    help="The records that were forgotten and are not back, with the reason, instead of the present records.",
+)
+@click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N records.")
 @database
 @as_json
 def show(
@@ -213,8 +229,8 @@ def show(
 
 
 @click.command("add", short_help="Remember a value under a key.")
-@click.argument("context", metavar="SCOPE", callback=scope)
-@click.argument("key", metavar="KEY", callback=required_text)
+@argument("context", help="The scope.", metavar="SCOPE", callback=scope)
+@argument("key", help="The key; its old value is replaced.", metavar="KEY", callback=required_text)
 @content("VALUE")
 @is_json("VALUE")
 @click.option(
@@ -222,9 +238,9 @@ def show(
     type=click.Choice([kind.value for kind in MemoryKind]),
     default=MemoryKind.SEMANTIC.value,
     show_default=True,
-    help="What happened, what is known, or how something is done.",
+    help="Events (episodic), facts (semantic) or methods (procedural).",
 )
-@click.option("--tag", "tags", metavar="T", callback=texts, multiple=True, help="A tag; may be given several times.")
+@click.option("--tag", "tags", metavar="T", callback=texts, multiple=True, help="A tag of the record.")
 @actor
 @database
 @as_json

@@ -16,7 +16,7 @@ from ..queries.at import ContextDifference
 from ..store import Store
 from ..times import exact
 from ..views.shapes import context_shape
-from .args import actor, address, as_json, changing, checked_text, database, optional_text, reading, summed_up
+from .args import actor, address, argument, as_json, changing, checked_text, database, optional_text, reading, summed_up
 from .changes import note
 from .render import one_line, print_json, print_json_list, print_table, told
 
@@ -32,8 +32,20 @@ def _position(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 @click.command("moments")
-@click.argument("name", metavar="[NAME", required=False, callback=optional_text)
-@click.argument("position", metavar="[POSITION]]", required=False, callback=_position)
+@argument(
+    "name",
+    help="The name: it begins with a letter, and has no @, :, .. or blank.",
+    metavar="[NAME",
+    required=False,
+    callback=optional_text,
+)
+@argument(
+    "position",
+    help="The position, as `refold log` prints it, or an existing name.",
+    metavar="[POSITION]]",
+    required=False,
+    callback=_position,
+)
 @actor
 @database
 @as_json
@@ -93,8 +105,8 @@ def _shape(recorded: RecordedEvent) -> dict[str, Any]:
 
 
 @click.command("changes")
-@click.argument("before", metavar="A", callback=address)
-@click.argument("after", metavar="[B]", required=False, callback=address)
+@argument("before", help="The first moment.", metavar="A", callback=address)
+@argument("after", help="The second moment; now by default.", metavar="[B]", required=False, callback=address)
 @database
 @as_json
 def changes(before: str, after: str | None, location: str, as_json: bool) -> None:

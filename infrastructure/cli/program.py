@@ -59,6 +59,15 @@ COMMANDS = {
     "completion": ("completion:completion", "Print the script with which a shell completes words."),
 }
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+EXIT_CODES = {
+    0: "success",
+    FAILED: "failure: one line on stderr, beginning with `refold:`, gives the cause and a remedy. "
+    "`diff --exit-code`: the two differ. `verify`, `rebuild --check`: there is a problem or a difference. "
+    "`rebuild`: it was stopped, or a projection cannot fold an event",
+    MISUSED: "the command was used wrongly",
+    INTERRUPTED: "interrupted with Ctrl-C; `rebuild` and `run` finish their current page first, "
+    "and end with the codes in their sections",
+}
 SILENT = logging.NullHandler()
 
 

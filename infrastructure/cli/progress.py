@@ -20,12 +20,25 @@ from ...domain.errors import NotFoundError
 from ..projecting.shadow import Progress as RebuildTold
 from ..projecting.shadow import RebuildProgress
 from ..store import Store
-from .args import checked_text
-from .render import duration
+from .args import argument, checked_text
+from .render import duration, json_text
 
 # Shorter work prints no line, because it is done before anybody could read it.
 LINES_EVERY_SECONDS = 5.0
+OBJECTS_EVERY_SECONDS = 1.0
+FORMS = ("auto", "bar", "plain", "json", "none")
 ASKING = (signal.SIGINT, signal.SIGTERM)
+
+
+progress_form = click.option(
+    "--progress",
+    "form",
+    type=click.Choice(FORMS),
+    default="auto",
+    show_default=True,
+    help="How progress is shown on stderr: a bar, a line every few seconds, a JSON object a second, or not at all; "
+    "auto is a bar on a terminal, and lines elsewhere.",
+)
 
 
 @contextmanager
@@ -43,10 +56,13 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextmanager
-def projection_progress(doing: str) -> Iterator[RebuildTold]:
-    """Yield a function to call with the progress of a rebuild; `doing` names it in the output."""
-    if not sys.stderr.isatty():
-        yield _Lines(doing, REAL_SYSTEM)
+def projection_progress(doing: str, form: str = "auto") -> Iterator[RebuildTold]:
+    """Yield a function to call with the progress of a rebuild; `doing` names it in the output, `form` is of FORMS."""
+    if form == "auto":
+        form = "bar" if sys.stderr.isatty() else "plain"
+    if form != "bar":
+        reports: dict[str, RebuildTold] = {"plain": _Lines(doing, REAL_SYSTEM), "json": _JsonLines(doing, REAL_SYSTEM)}
+        yield reports.get(form, _ignore)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -63,8 +79,12 @@ def projection_progress(doing: str) -> Iterator[RebuildTold]:
         yield tell
 
 
+def _ignore(progress: RebuildProgress) -> None:
+    """Report nothing."""
+
+
 class _Lines:
-    """A line every few seconds, for a file or another program."""
+    """A line every few seconds, for a file."""
 
     def __init__(self, doing: str, watch: Stopwatch) -> None:
         self._doing, self._watch = doing, watch
@@ -77,6 +97,22 @@ class _Lines:
         self._said_at = now
         events = f"{progress.done:,} of {progress.total:,} events"
         click.echo(f"{self._doing} {progress.projection}: {events}, {_pace(progress)}", err=True)
+
+
+class _JsonLines:
+    """Objects for another program: the first and the last of each projection, and one a second between them."""
+
+    def __init__(self, doing: str, watch: Stopwatch) -> None:
+        self._doing, self._watch = doing, watch
+        self._said_at, self._about = 0.0, ""
+
+    def __call__(self, progress: RebuildProgress) -> None:
+        now = self._watch.monotonic()
+        is_first, is_last = progress.projection != self._about, progress.done >= progress.total
+        if not (is_first or is_last or now - self._said_at >= OBJECTS_EVERY_SECONDS):
+            return
+        self._said_at, self._about = now, progress.projection
+        click.echo(json_text({"doing": self._doing, **progress._asdict()}), err=True)
 
 
 def _pace(progress: RebuildProgress) -> str:
@@ -105,7 +141,7 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return tuple(dict.fromkeys(map(checked_text, values)))
 
 
-names = click.argument("names", metavar="[NAME...]", nargs=-1, callback=_names)
+names = argument("names", help="The projections.", metavar="[NAME...]", nargs=-1, callback=_names)
 
 
 def known_names(store: Store, names: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from ..store import Store
 from ..views.answers import status_shape
 from .app import Own, app
 from .args import as_json, database, keeping
-from .progress import asked_to_stop, known_names, names, projection_progress
+from .progress import asked_to_stop, known_names, names, progress_form, projection_progress
 from .render import aligned, cut, duration, is_cut_short, json_text, one_line, paint, print_json_list, terminal_width
 
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
@@ -180,8 +180,18 @@ Workers = tuple[Executor | None, int | None]
 def workers_options(command: Any) -> Any:
     """Give a command the options `--workers` and `--dask`."""
     number = click.IntRange(1, WORKERS_MAX)
-    workers = click.option("--workers", type=number, metavar="N", help="So many processes; 1 for this one alone.")
-    dask = click.option("--dask", metavar="ADDRESS", help="The workers of a Dask cluster, tcp://HOST:PORT.")
+    workers = click.option(
+        "--workers",
+        type=number,
+        metavar="N",
+        help="The number of processes.  [default: one for each core, for a log of 500,000 events or more]",
+    )
+    dask = click.option(
+        "--dask",
+        metavar="ADDRESS",
+        help="The workers of a Dask cluster instead, by the address of its scheduler, tcp://HOST:PORT; it "
+        "needs the extra `dask`.",
+    )
     return workers(dask(command))
 
 
@@ -234,11 +244,21 @@ def _dask_client(address: str) -> Any:
 @click.command("rebuild")
 @names
 @click.option("--all", "of_all", is_flag=True, help="All projections.")
-@click.option("--check", "only_check", is_flag=True, help="Compare with the rows there are; change nothing.")
-@click.option("--no-swap", is_flag=True, help="Compare the new rows with those there are; the next rebuild swaps them.")
-@click.option("--discard", is_flag=True, help="Drop the new rows that an earlier rebuild left.")
-@click.option("--restart", is_flag=True, help="Begin anew where an earlier rebuild was stopped.")
+@click.option(
+    "--check",
+    "only_check",
+    is_flag=True,
+    help="Compare the present rows with those that the events give, and change nothing.",
+)
+@click.option(
+    "--no-swap",
+    is_flag=True,
+    help="Compare the new rows with the present ones and keep both; the next rebuild swaps them.",
+)
+@click.option("--discard", is_flag=True, help="Drop the new rows that a stopped rebuild, or --no-swap, left.")
+@click.option("--restart", is_flag=True, help="Begin again from the first event if an earlier rebuild was stopped.")
 @workers_options
+@progress_form
 @app
 @database
 @as_json
@@ -251,6 +271,7 @@ def rebuild(
     restart: bool,
     workers: int | None,
     dask: str | None,
+    form: str,
     own: Own,
     location: str,
     as_json: bool,
@@ -282,7 +303,7 @@ def rebuild(
     ):
 
         def work(name: str) -> RebuildReport:
-            with projection_progress("checking" if only_check else "rebuilding") as progress:
+            with projection_progress("checking" if only_check else "rebuilding", form) as progress:
                 if only_check:
                     return store.check(name, progress=progress, stop=stop.is_set)
                 return store.rebuild(

@@ -42,6 +42,8 @@ STYLES = {
 INDENT = 2
 # Line breaks are allowed, because the layout of JSON has some.
 UNSAFE_IN_JSON = re.compile(UNSAFE.pattern)
+# Where the option --jsonl of a command is kept.
+JSON_LINES = "refold.json_lines"
 NOT_ASCII = re.compile("[^\x00-\x7e]")
 
 
@@ -198,13 +200,22 @@ def _numbered(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))
 
 
+def _has_lines() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(JSON_LINES))
+
+
 def print_json(value: Any) -> None:
-    """Print one value over several lines."""
-    click.echo(json_text(value, indent=INDENT))
+    """Print one value over several lines; with `--jsonl` on one."""
+    click.echo(json_text(value, indent=0 if _has_lines() else INDENT))
 
 
 def print_json_list(values: Iterable[Any]) -> None:
-    """Print an array, one entry a line, each entry as soon as it is available."""
+    """Print an array, one entry a line, each entry as soon as it is available; with `--jsonl` the entries alone."""
+    if _has_lines():
+        for value in values:
+            click.echo(json_text(value))
+        return
     opening = "["
     for value in values:
         click.echo(f"{opening}\n{json_text(value)}", nl=False)

@@ -13,7 +13,7 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..views.contexts import SeenChat
 from ..views.shapes import item_shape
-from .args import as_json, database, existing, opened, reading, required_text
+from .args import argument, as_json, database, existing, opened, reading, required_text
 from .changes import note
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows
@@ -32,15 +32,21 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 @click.command("replay")
-@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("context", help="The chat.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @click.option(
     "--policy",
     metavar="P",
     required=True,
     callback=_policy,
-    help="all (everything stays), tokens:N or items:N (truncated to so many before each call).",
+    help="all (everything stays), or the limit before each call: tokens:N or items:N, for which the "
+    "oldest turns are left out.",
 )
-@click.option("--seen", metavar="VERSION", type=click.IntRange(min=1), help="The items of the prompt of this call.")
+@click.option(
+    "--seen",
+    metavar="VERSION",
+    type=click.IntRange(min=1),
+    help="Print the items that would have been sent to the model for the call of this version.",
+)
 @database
 @as_json
 def command(context: str, policy: str, seen: int | None, location: str, as_json: bool) -> None:

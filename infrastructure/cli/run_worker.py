@@ -84,9 +84,9 @@ def _events(status: ProjectionStatus) -> int:
     "address",
     metavar="[HOST:]PORT",
     type=ADDRESS,
-    help="Serve /metrics for Prometheus and /health there.  [default host: 127.0.0.1]",
+    help="Serve /metrics for Prometheus and /health at HOST:PORT, or at a PORT of this machine alone.",
 )
-@click.option("--seal", is_flag=True, help="Pack old events meanwhile, as `refold seal` does (PostgreSQL).")
+@click.option("--seal", is_flag=True, help="Also pack old events on PostgreSQL, as `refold seal` does, with rests.")
 @app
 @database
 def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool, own: Own, location: str) -> None:

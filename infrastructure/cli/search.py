@@ -10,12 +10,12 @@ from ...domain.errors import RefusedError
 from ...domain.words import parse_query
 from ...projections.search import SEARCHED_KINDS, SearchHit
 from ..views.answers import hit_shape
-from .args import as_json, checked_text, database, optional_text, summed_up
+from .args import argument, as_json, checked_text, database, optional_text, summed_up
 from .render import cut, display_width, is_cut_short, one_line, paint, print_json_list, terminal_width
 
 HITS = 20
 limit = click.option(
-    "--limit", metavar="N", type=click.IntRange(min=1), default=HITS, show_default=True, help="N at most."
+    "--limit", metavar="N", type=click.IntRange(min=1), default=HITS, show_default=True, help="The most hits."
 )
 
 
@@ -35,10 +35,18 @@ def _kind(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
 
 
 @click.command("search")
-@click.argument("query", callback=query_text)
-@click.option("--kind", metavar="K", callback=_kind, help="In contexts of this kind only, like chat.")
+@argument("query", help="The words to find.", callback=query_text)
 @click.option(
-    "--context", metavar="CTX", callback=optional_text, help="In this context only, and what it goes on from."
+    "--kind",
+    metavar="K",
+    callback=_kind,
+    help="Only in contexts of this kind: chat, queue, pool, window, memory or run.",
+)
+@click.option(
+    "--context",
+    metavar="CTX",
+    callback=optional_text,
+    help="Only in this context, with the past that it has from its parent.",
 )
 @limit
 @database
@@ -99,8 +107,14 @@ def search_command(kind: str, option: str, name: str) -> click.Command:
     """
 
     @click.command("search", help=help_text, short_help="Find where something was said.")
-    @click.argument("query", callback=query_text)
-    @click.option(option, "context", metavar=name, callback=optional_text, help="In this one only, and its past.")
+    @argument("query", help="The words to find.", callback=query_text)
+    @click.option(
+        option,
+        "context",
+        metavar=name,
+        callback=optional_text,
+        help="Only in this one, with the past that it has from its parent.",
+    )
     @limit
     @database
     @as_json

@@ -10,7 +10,7 @@ from ...domain.chat.context import ReadOnlyChatContext
 from ...domain.chat.pairing import PendingRule
 from ...domain.context.address import Reference
 from ..views.contexts import SeenChat, SeenRun
-from .args import as_json, database, reading
+from .args import argument, as_json, database, reading
 from .args import reference as parse_reference
 from .completion import at_moment, named_contexts
 from .item_list import print_shown, seen, shown_of
@@ -49,7 +49,13 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
 
 
 @click.command("show")
-@click.argument("reference", metavar="CTX[@V]", callback=parse_reference, shell_complete=named_contexts)
+@argument(
+    "reference",
+    help="The context, and a moment.",
+    metavar="CTX[@V]",
+    callback=parse_reference,
+    shell_complete=named_contexts,
+)
 @at_moment("CTX")
 @click.option(
     "--as",
@@ -57,17 +63,29 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
     type=click.Choice(["text", "json", *PROVIDERS]),
     default="text",
     show_default=True,
-    help="How it is printed.",
+    help="The form of the output.",
 )
-@click.option("--valid", is_flag=True, help="With --as openai or anthropic: repaired where it would be refused.")
+@click.option(
+    "--valid",
+    is_flag=True,
+    help="With --as openai or anthropic: the messages as they would be sent, not as they were recorded.",
+)
 @click.option(
     "--pending",
     type=click.Choice(get_args(PendingRule)),
-    help="With --as PROVIDER: how calls without an output are sent; it includes --valid.  [default: stub]",
+    help="With --as and a provider: how calls without an output are sent: with a marked text as the "
+    "output, without the call, or not at all (the command fails). It includes --valid.  [default: "
+    "stub]",
 )
-@click.option("--evicted", is_flag=True, help="What left the view, and why, instead of what is in it.")
-@click.option("--ids", is_flag=True, help="The id of each item, too.")
-@click.option("--tail", metavar="N", type=click.IntRange(min=1), help="The last N items (or OpenAI messages) only.")
+@click.option(
+    "--evicted",
+    is_flag=True,
+    help="The items that left the view and are not back, with the way and the reason, instead of those in it.",
+)
+@click.option("--ids", is_flag=True, help="Print the id of each item, too.")
+@click.option(
+    "--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N items, or messages with --as openai."
+)
 @database
 @as_json
 def command(

@@ -11,7 +11,7 @@ from ...domain.chat.events import Summarized, SummaryUndone
 from ...domain.context.description import count_of, counted
 from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
-from .args import actor, as_json, changing, checked_text, database, existing, opened
+from .args import actor, argument, as_json, changing, checked_text, database, existing, opened
 from .changes import after, note, report
 from .completion import named_contexts
 from .lines import body_of
@@ -60,14 +60,23 @@ def model_of(text: str) -> LLM:
 
 
 @click.command("summarize")
-@click.argument("context", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 @click.option(
-    "--with", "model", metavar="MODEL", callback=model_name, help="openai:NAME, anthropic:NAME or google:NAME."
+    "--with",
+    "model",
+    metavar="MODEL",
+    callback=model_name,
+    help="openai:NAME, anthropic:NAME or google:NAME; it needs the extra of that name and its key.",
 )
 @click.option(
-    "--keep-turns", metavar="N", type=click.IntRange(min=1), default=3, show_default=True, help="Turns that stay."
+    "--keep-turns",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="The number of turns that stay.",
 )
-@click.option("--undo", is_flag=True, help="Take the last summary away, and put back what it tells.")
+@click.option("--undo", is_flag=True, help="Remove the last summary, and restore the items that it replaced.")
 @actor
 @database
 @as_json

@@ -13,23 +13,28 @@ from ..verifying import Problem, Report
 from .app import Own, app
 from .args import as_json, database, keeping, reading, shown
 from .changes import note
-from .progress import projection_progress
+from .progress import progress_form, projection_progress
 from .render import one_line, paint, print_json
 
 FAILED = 1
 
 
 @click.command("verify")
-@click.option("--repair", is_flag=True, help="Make projections anew that are wrong; no event is touched.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Rebuild projections that are wrong; no event is changed, and traces of lost events are kept.",
+)
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
-    help="How many processes look at a large store at most; one for each core, up to 3, if it is not given.",
+    help="The most processes for a store of 100,000 events and more.  [default: one for each core, up to 3]",
 )
+@progress_form
 @app
 @database
 @as_json
-def command(repair: bool, processes: int | None, own: Own, location: str, as_json: bool) -> int:
+def command(repair: bool, processes: int | None, form: str, own: Own, location: str, as_json: bool) -> int:
     """
     Look at everything: the versions, positions and digests of the events, what they refer to, large texts, keys, and
     whether the projections are what the events give, with the index of what is searched.
@@ -41,7 +46,7 @@ def command(repair: bool, processes: int | None, own: Own, location: str, as_jso
     is_repaired}], left_out, is_done}: left_out are projections that could not be compared, as the database cannot be
     written.
     """
-    report = _report(location, repair, processes, own)
+    report = _report(location, repair, processes, form, own)
     if as_json:
         print_json(_shape(report, location))
     else:
@@ -52,9 +57,9 @@ def command(repair: bool, processes: int | None, own: Own, location: str, as_jso
     return 0 if report.is_whole else FAILED
 
 
-def _report(location: str, repair: bool, processes: int | None, own: Own) -> Report:
+def _report(location: str, repair: bool, processes: int | None, form: str, own: Own) -> Report:
     try:
-        with keeping(location, own) as store, projection_progress("checking") as progress:
+        with keeping(location, own) as store, projection_progress("checking", form) as progress:
             return store.verify(repair=repair, progress=progress, processes=processes)
     except StorageReadOnlyError:
         if repair:
@@ -63,7 +68,7 @@ def _report(location: str, repair: bool, processes: int | None, own: Own) -> Rep
         # The damage is so bad that not even the parts of the file can be found.
         problem = Problem("database", shown(location), error.reason)
         return Report(streams=0, events=0, projections=0, problems=(problem,))
-    with reading(location, own) as store, projection_progress("checking") as progress:
+    with reading(location, own) as store, projection_progress("checking", form) as progress:
         return store.verify(progress=progress, processes=processes)
 
 

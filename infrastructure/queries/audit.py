@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from ...domain.trajectory.run import Run
 
 CONFIG = "agent_config_update"
+# An error names at most so many actors.
+ACTORS_SHOWN_MAX = 10
 _DESCRIBE: dict[type[Event], Callable[[Any], Change]] = {
     event_type: kind.describe for kind in EVERY_KIND for event_type in get_args(kind.events)
 }
@@ -407,6 +409,22 @@ def of_attribute(changes: Iterable[AuditEntry], name: str, stream: str) -> list[
     if not found:
         way_out = f"`refold audit {quote(stream)}` lists all changes"
         raise NotFoundError(f"{stream} never had an attribute {name!r} that was changed: {way_out}")
+    return found
+
+
+def of_actor(changes: Iterable[AuditEntry], actor: str, subject: str) -> list[AuditEntry]:
+    """
+    Return the changes by one actor; `subject` names in the error whose changes these are.
+
+    Raises:
+        NotFoundError: the actor changed nothing.
+    """
+    every = list(changes)
+    found = [change for change in every if change.recorded.meta.actor == actor]
+    if not found:
+        names = sorted({change.recorded.meta.actor for change in every if change.recorded.meta.actor})
+        others = ", ".join(names[:ACTORS_SHOWN_MAX]) or "nobody with a name"
+        raise NotFoundError(f"{actor!r} changed nothing of {subject}: its changes are by {others}")
     return found
 
 

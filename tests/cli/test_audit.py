@@ -132,6 +132,28 @@ def test_who_and_why(stocked: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_changes_by_one_actor(stocked: Path) -> None:
+    """Of a context, or of a node; also together with an item."""
+    with package.open(stocked) as store, package.acting(actor="tom"):
+        asyncio.run(store.pool("docs").add(ContextItem("Tom.", "A cat", "cat")))
+        run = store.run("mia", "s9")
+        run.register_node("State", "", [run.register_query("?")], state="1")
+    with package.open(stocked) as store, package.acting(actor="eve"):
+        store.run("mia", "s9").modify_node("State(state00000)", {"state": "2"})
+
+    every = refold("audit", "docs", "--json", db=stocked).json
+    by_tom = refold("audit", "docs", "--who", "tom", "--json", db=stocked).json
+    assert by_tom == [change for change in every if change["actor"] == "tom"]
+    assert [change["item"]["id"] for change in by_tom] == ["cat"]
+    changed = refold("audit", "State(state00000)", "--who", "eve", "--attr", "state", "--json", db=stocked).json
+    assert [(change["actor"], change["new"]) for change in changed] == [("eve", "2")]
+    assert refold("audit", "docs", "--who", "eve", db=stocked).fault.startswith("'eve' changed nothing of pool:docs: ")
+    assert (
+        "'me' changed nothing of State(state00000): its changes are by eve"
+        in refold("audit", "State(state00000)", "--who", "me", db=stocked).fault
+    )
+
+
 @pytest.mark.parametrize(
     ("context", "item", "versions"),
     [

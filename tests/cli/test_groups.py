@@ -1,54 +1,14 @@
-"""`refold queue`, `pool` and `memory` as groups: their help, their likeness, and their reference."""
+"""`refold queue`, `pool` and `memory` as groups: their help, and their likeness."""
 
-import re
 import subprocess
 import sys
 
-import click
 import pytest
 
-from refold.infrastructure.cli.program import refold as program
 from tests.cli.running import refold
-from tests.docs.markdown import section, table_rows
-from tests.support.project import ROOT
 
-DOCUMENT = ROOT / "docs" / "reference" / "command-line.md"
 KINDS = ("queue", "pool", "memory")
 VERBS = ["show", "add", "remove", "restore", "search"]
-
-
-def group(kind: str) -> click.Group:
-    """Return the commands of a kind."""
-    found = program.get_command(click.Context(program), kind)
-    assert isinstance(found, click.Group)
-    return found
-
-
-def existing(kind: str) -> set[tuple[str, str]]:
-    """Return the commands of a kind, each with an argument or an option that it takes."""
-    return {
-        (verb, name)
-        for verb, command in group(kind).commands.items()
-        for parameter in command.params
-        for name in ([str(parameter.name).upper()] if isinstance(parameter, click.Argument) else parameter.opts)
-    }
-
-
-def documented(kind: str) -> set[tuple[str, str]]:
-    """Return what the reference says of it."""
-    rows = [cells for cells in table_rows(section(DOCUMENT, f"refold {kind}")) if len(cells) == 3]
-    return {(verb, cells[0].strip("`")) for cells in rows for verb in re.findall(r"`([^`]+)`", cells[1])}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_reference_knows_every_option(kind: str) -> None:
-    """And no other; where one takes one of a few words, it names them."""
-    text = section(DOCUMENT, f"refold {kind}")
-    parameters = [parameter for command in group(kind).commands.values() for parameter in command.params]
-    choices = {choice for parameter in parameters for choice in getattr(parameter.type, "choices", ())}
-
-    assert documented(kind) == existing(kind)
-    assert {choice for choice in choices if f"`{choice}`" not in text} == set()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -64,6 +64,7 @@ def test_the_whole_log(database: Path) -> None:
     ("arguments", "positions"),
     [
         (["--limit", 2], [1, 2]),
+        (["-n", 2], [1, 2]),
         (["--after", 12], [13, 14]),
         (["--after", "pos:12", "--limit", 1], [13]),
         (["--after", 99], []),
@@ -92,7 +93,7 @@ def test_what_is_listed_can_be_narrowed(database: Path, arguments: list[Any], po
     [
         (["--type", "nonsense"], 2, "Invalid value for '--type': there are no events of type 'nonsense'; there are "),
         (["--after", "x"], 2, "Invalid value for '--after': 'x' is not a position"),
-        (["--limit", "0"], 2, "Invalid value for '--limit': 0 is not in the range"),
+        (["--limit", "0"], 2, "Invalid value for '--limit' / '-n': 0 is not in the range"),
         (["nobody"], 1, "there is no context 'nobody'"),
         (["air-1@9"], 1, "chat:air-1 has no version 9"),
         (["air-1@1", "--follow"], 2, "--follow goes on from the head: leave out @V"),

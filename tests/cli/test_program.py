@@ -1,5 +1,6 @@
 """The program around the commands: help, versions, which database, exit codes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,11 @@ def test_every_command_has_help(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_reading_commands_can_print_json(command: str) -> None:
-    """All but the one that writes."""
-    assert ("--json" in refold(command, "--help").out) == (command != "import")
+    """All but the one that writes; those that can print JSON Lines, too."""
+    said = refold(command, "--help").out
+
+    assert ("--json " in said) == (command != "import")
+    assert ("--jsonl " in said) == (command != "import")
 
 
 def test_the_version_is_the_packages() -> None:
@@ -138,3 +142,37 @@ def test_a_name_is_completed() -> None:
     ended = spawned(env=asking)
 
     assert (ended.code, ended.out.split()) == (0, ["plain,contexts"])
+
+
+LISTS = (
+    ["contexts"], ["log"], ["log", "air-1"], ["audit", "air-1"], ["search", "the"], ["moments"], ["changes", "pos:3"],
+    ["projections"], ["usage"], ["approvals"], ["log", "--graph"], ["show", "air-1", "--as", "openai"],
+)  # fmt: skip
+VALUES = (["show", "air-1"], ["diff", "air-1@1.."], ["stats"], ["replay", "air-1", "--policy", "all"], ["verify"])
+
+
+@pytest.mark.parametrize("arguments", LISTS, ids=" ".join)
+def test_a_list_as_json_lines(database: Path, arguments: list[str]) -> None:
+    """Each entry is a line; no line is a bracket or ends with a comma."""
+    assert refold("moments", "now", db=database).code == 0
+    whole = refold(*arguments, "--json", db=database).json
+    lines = refold(*arguments, "--jsonl", db=database)
+
+    assert (lines.code, lines.err) == (0, "")
+    assert [json.loads(line) for line in lines.out.splitlines()] == whole
+    assert refold(*arguments, "--jsonl", "--json", db=database) == lines
+
+
+@pytest.mark.parametrize("arguments", VALUES, ids=" ".join)
+def test_a_value_as_json_lines(database: Path, arguments: list[str]) -> None:
+    """It is on one line, and the same."""
+    whole = refold(*arguments, "--json", db=database).json
+    (line,) = refold(*arguments, "--jsonl", db=database).out.splitlines()
+
+    assert json.loads(line) == whole
+
+
+def test_an_empty_list_is_no_line(database: Path) -> None:
+    """As JSON it is an empty array."""
+    assert refold("approvals", "--json", db=database).out == "[]\n"
+    assert refold("approvals", "--jsonl", db=database).out == ""

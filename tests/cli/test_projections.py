@@ -1,5 +1,6 @@
 """`refold projections`, `refold rebuild`: what is kept for answers, how far it is, and making it anew."""
 
+import contextlib
 import io
 import json
 import re
@@ -227,6 +228,43 @@ def test_far_away_from_a_terminal_lines_are_said(database: Path, monkeypatch: py
 
     assert ended.err.startswith("rebuilding catalogue: 14 of 14 events, 100%, ")
     assert ended.err.endswith("/s, 0.0 s left\n")
+
+
+def test_progress_for_a_program(database: Path) -> None:
+    """Objects on stderr, one a line, and the last says that all is done; stdout stays what it is."""
+    ended = refold("rebuild", "catalogue", "lineage", "--progress", "json", "--jsonl", db=database)
+    told = [json.loads(line) for line in ended.err.splitlines()]
+
+    assert [json.loads(line)["projection"] for line in ended.out.splitlines()] == ["catalogue", "lineage"]
+    assert {one["projection"] for one in told} == {"catalogue", "lineage"}
+    assert told[-1].keys() == {"doing", "projection", "done", "total", "rate", "seconds_left"}
+    assert (told[-1]["doing"], told[-1]["done"], told[-1]["total"]) == ("rebuilding", 14, 14)
+
+
+def test_progress_objects_come_once_a_second() -> None:
+    """The first and the last of each projection, and between them at most one a second."""
+    moved, told = HandMoved(), io.StringIO()
+    report = progress._JsonLines("checking", moved)
+
+    def after(seconds: float, name: str, done: int) -> int:
+        moved.seconds += seconds
+        with contextlib.redirect_stderr(told):
+            report(RebuildProgress(name, done, 9, 1.0, 1.0))
+        return len(told.getvalue().splitlines())
+
+    steps = [(0, "a", 1), (0.5, "a", 2), (0.5, "a", 3), (0.1, "a", 4), (0.1, "a", 9), (0.1, "b", 1)]
+    assert [after(*step) for step in steps] == [1, 1, 2, 2, 3, 4]
+
+
+def test_progress_may_be_left_out(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With none nothing is said; plain and bar say it wherever stderr leads."""
+    monkeypatch.setattr("refold.infrastructure.cli.progress.LINES_EVERY_SECONDS", 0.0)
+    said = {form: refold("verify", "--progress", form, db=database) for form in ("none", "plain", "bar")}
+
+    assert {ended.code for ended in said.values()} == {0}
+    assert said["none"].err == ""
+    assert said["plain"].err.startswith("checking ")
+    assert refold("verify", "--progress", "much", db=database).fault.startswith("Invalid value for '--progress'")
 
 
 @pytest.mark.parametrize(

@@ -98,10 +98,11 @@ class SaveStates(msgspec.Struct, frozen=True):
 
 
 class InsertItems(msgspec.Struct, frozen=True):
-    """Put each item at the place that its time gives it."""
+    """Put each item at the place that its time gives it, or all directly before the item `before`."""
 
     stream: str
     items: tuple[ChatItemEvent, ...]
+    before: str | None = None
 
 
 class ReplaceInstructions(msgspec.Struct, frozen=True):
@@ -112,11 +113,12 @@ class ReplaceInstructions(msgspec.Struct, frozen=True):
 
 
 class EvictItems(msgspec.Struct, frozen=True):
-    """Take items out of the view."""
+    """Take items out of the view; with `partners` a call together with its output, and an output with its call."""
 
     stream: str
     ids: tuple[str, ...]
     reason: str | None = None
+    partners: bool = True
 
 
 class RestoreItems(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ from .commands import (
 from .edits import (
     clear,
     evict_items,
+    insert_before,
     insert_items,
     new_items,
     pin_items,
@@ -86,7 +87,9 @@ def _decided(command: Decision, state: ChatState) -> Sequence[ChatEvent | Resolv
             return _name(require_name(name), version, state)
         case SaveStates(saved=saved):
             return saved
-        case InsertItems(stream=stream, items=items):
+        case InsertItems(stream=stream, items=items, before=before):
+            if before is not None:
+                return insert_before(stream, items, before, state)
             return insert_items(stream, items, state)
         case ReplaceInstructions(stream=stream, item=item):
             return replace_instructions(stream, item, state)
@@ -106,8 +109,8 @@ def _change_view(
     command: EvictItems | RestoreItems | PinItems | Clear | Truncate, state: ChatState
 ) -> Sequence[ChatEvent]:
     match command:
-        case EvictItems(stream=stream, ids=ids, reason=reason):
-            return evict_items(stream, ids, reason, state)
+        case EvictItems():
+            return evict_items(command, state)
         case RestoreItems(stream=stream, ids=some, reason=reason):
             return restore_items(stream, some, reason, state)
         case PinItems(stream=stream, ids=ids, reason=reason, is_pinned=is_pinned):

@@ -34,7 +34,7 @@ from ..pairing import IN_BATCH, pair_calls
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
-from .commands import WritePiece
+from .commands import EvictItems, WritePiece
 
 # `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
 # reverts it.
@@ -177,6 +177,20 @@ def insert_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) 
     return events
 
 
+def insert_before(stream: str, items: Sequence[ChatItemEvent], before: str, state: ChatState) -> list[ChatEvent]:
+    """
+    Return the events that put items directly before another one, in their order.
+
+    Raises:
+        NotFoundError: the item `before` is not in the view.
+    """
+    ordinal = state.items.visible_ordinal(before)
+    if ordinal is None:
+        raise NotFoundError(f"no item {before!r} in the view, before which to insert")
+    place = state.items.ref(ordinal)
+    return [ItemInserted(item=item, before=place) for item in new_items(stream, items, state)]
+
+
 def _inserted(item: ChatItemEvent, before: Ref | None) -> ChatEvent:
     return item if before is None else ItemInserted(item=item, before=before)
 
@@ -202,7 +216,7 @@ def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> l
     return [InstructionsReplaced(item=item, before=before, replaced=items.spans(replaced), change=change)]
 
 
-def evict_items(stream: str, ids: Iterable[str], reason: str | None, state: ChatState) -> list[ChatEvent]:
+def evict_items(command: EvictItems, state: ChatState) -> list[ChatEvent]:
     """
     Return the event that takes these items out of the view; none if all are out already.
 
@@ -211,12 +225,13 @@ def evict_items(stream: str, ids: Iterable[str], reason: str | None, state: Chat
         InvalidInputError: one of them, or the call or output that goes with it, is pinned.
     """
     items = state.items
-    wanted = [ordinal for ordinal in _known(stream, ids, items) if items.shows(ordinal)]
-    leaving = with_partners(items, wanted)
+    wanted = [ordinal for ordinal in _known(command.stream, command.ids, items) if items.shows(ordinal)]
+    leaving = with_partners(items, wanted) if command.partners else sorted(set(wanted))
     for ordinal in leaving:
         if items.is_pinned(ordinal):
-            raise InvalidInputError(f"item {items.arena.items[ordinal].id!r} of {stream} is pinned: unpin it first")
-    return [evicted(items, leaving, how="evict", reason=reason)] if leaving else []
+            item_id = items.arena.items[ordinal].id
+            raise InvalidInputError(f"item {item_id!r} of {command.stream} is pinned: unpin it first")
+    return [evicted(items, leaving, how="evict", reason=command.reason)] if leaving else []
 
 
 def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | None) -> ItemsEvicted:

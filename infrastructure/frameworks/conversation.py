@@ -1,0 +1,192 @@
+"""
+A conversation of a framework, kept as a chat.
+
+Each message becomes items, once, and comes back as it was. A form says how a framework writes messages; what the items
+have no field for is kept as a patch beside the first item of a message (`Origin.rest`), under the form's name. So the
+items that one framework recorded can be read by another one: it gets them in its own form, without the patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from ...domain.canonical import canonical_json
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import ChatItemEvent, Origin
+from ...domain.chat.rules.commands import EvictItems, InsertItems
+from ...domain.chat.state.sequence import Items
+from ...domain.chat.view import ChatView
+from ...domain.clock import REAL_SYSTEM
+from ...domain.formats.openai.source_shape import grouped, rest_of
+from ...domain.formats.receive import Receiver
+from ...domain.formats.source_json import difference, is_same, patched
+
+Message = dict[str, Any]
+
+
+class Form(Protocol):
+    """The form in which a framework writes messages, as JSON objects."""
+
+    @property
+    def name(self) -> str:
+        """The name of the framework."""
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """
+        Add the items of a message.
+
+        Raises:
+            InvalidInputError: it is no message of this form.
+        """
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """
+        Return the message that consists of these items; None if the framework has no such message.
+
+        The items may come from anywhere. No value is a number or a boolean, unless it is the same for each message.
+        """
+
+
+class Kept(NamedTuple):
+    """A message in the view, with the ids of its items."""
+
+    message: Message
+    item_ids: tuple[str, ...]
+
+
+class Conversation:
+    """A chat, read and written in the form of a framework."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+
+    def messages(self, chat: ChatView[Any]) -> list[Message]:
+        """Return the messages in the view of a chat."""
+        return [kept.message for kept in self.kept(chat.recorded_items())]
+
+    def kept(self, items: Sequence[ChatItemEvent]) -> list[Kept]:
+        """Return the messages of items, each with the ids of its items."""
+        written = ((self._written(group), tuple(item.id for item in group)) for group in self._groups(items))
+        return [Kept(message, ids) for message, ids in written if message is not None]
+
+    def items_of(self, messages: Iterable[Message], held: Items | None = None) -> list[list[ChatItemEvent]]:
+        """
+        Return the items of each message. The first item of a message has its id, unless the chat `held` one with it.
+
+        Raises:
+            InvalidInputError: a message is none of this form, or cannot be kept as JSON.
+        """
+        taken: set[str] = set()
+        return [self._read(message, held, taken) for message in messages]
+
+    def add(self, chat: ChatContext, messages: Iterable[Message], *, expected_version: int | None = None) -> None:
+        """
+        Put messages at the end of a chat, all or none.
+
+        Raises:
+            InvalidInputError: a message is none of this form.
+            ConcurrencyError: the chat is not at `expected_version`.
+        """
+        groups = self.items_of(messages, chat._state.items)
+        items = [item for group in groups for item in group]
+        if items:
+            chat.record_items(items, expected_version=expected_version)
+
+    def show(self, chat: ChatContext, messages: Sequence[Message], *, reason: str | None = None) -> None:
+        """
+        Edit a chat so that its view has exactly these messages, in this order.
+
+        Messages that are in the view already stay as they are. The others leave or come; call it in a transaction, so
+        that all of it happens or nothing.
+        """
+        held = chat.recorded_items()
+        kept = self.kept(held)
+        stay = _common(kept, messages)
+        leaving = [item_id for place, one in enumerate(kept) if place not in stay for item_id in one.item_ids]
+        new: dict[int | None, list[Message]] = {}
+        following: int | None = None
+        places = {index: place for place, index in stay.items()}
+        for index in range(len(messages) - 1, -1, -1):
+            if index in places:
+                following = places[index]
+            else:
+                new.setdefault(following, []).insert(0, messages[index])
+        for place, some in new.items():
+            items = [item for group in self.items_of(some, held) for item in group]
+            if place is None:
+                chat.record_items(items)
+            else:
+                chat._record(InsertItems(chat.stream_id, tuple(items), kept[place].item_ids[0]))
+        if leaving:
+            # A framework may keep an output without its call for a while: the conversions take care of that.
+            chat._record(EvictItems(chat.stream_id, tuple(leaving), reason, partners=False))
+
+    def _read(self, message: Message, held: Items | None, taken: set[str]) -> list[ChatItemEvent]:
+        receiver = Receiver(REAL_SYSTEM)
+        self._form.read(message, receiver)
+        first, *others = receiver.items
+        given = message.get("id")
+        is_free = isinstance(given, str) and given not in taken and (held is None or held.ordinal(given) is None)
+        if given and is_free:
+            taken.add(given)
+            first = msgspec.structs.replace(first, id=given)
+        plain = self._form.write([first, *others])
+        patch = difference(plain, message)
+        if not is_same(patched(plain, patch), message):
+            patch = {"is": message}
+        beside = {"items": 1 + len(others)} | ({"patch": patch} if patch else {})
+        rest = canonical_json({self._form.name: beside}, what=f"a message of {self._form.name}")
+        made = [msgspec.structs.replace(item, origin=Origin(starts=False)) for item in others]
+        return [msgspec.structs.replace(first, origin=Origin(rest=rest)), *made]
+
+    def _groups(self, items: Sequence[ChatItemEvent]) -> Iterator[list[ChatItemEvent]]:
+        """Yield the items of each message: those of this form as they came, the others as other formats do."""
+        foreign: list[ChatItemEvent] = []
+        start = 0
+        while start < len(items):
+            count = self._beside(items[start]).get("items", 0)
+            if not count:
+                foreign.append(items[start])
+                start += 1
+                continue
+            yield from ([foreign[index] for index in group] for group in grouped(foreign))
+            foreign = []
+            end = start + 1
+            while end < min(len(items), start + count) and _goes_on(items[end]):
+                end += 1
+            yield list(items[start:end])
+            start = end
+        yield from ([foreign[index] for index in group] for group in grouped(foreign))
+
+    def _written(self, group: Sequence[ChatItemEvent]) -> Message | None:
+        beside = self._beside(group[0])
+        plain = self._form.write(group)
+        # Without all of its items a message is not the one that came.
+        is_whole = beside.get("items") == len(group)
+        message: Message | None = patched(plain, beside.get("patch", {})) if is_whole else plain
+        return message
+
+    def _beside(self, item: ChatItemEvent) -> dict[str, Any]:
+        has_some = item.origin is not None and item.origin.rest
+        found = rest_of(item).get(self._form.name) if has_some else None
+        return found if isinstance(found, dict) else {}
+
+
+def _goes_on(item: ChatItemEvent) -> bool:
+    return item.origin is not None and not item.origin.starts and not item.origin.rest
+
+
+def _common(kept: Sequence[Kept], messages: Sequence[Message]) -> dict[int, int]:
+    """Return places of messages that stay, each with its index in the new list; both orders agree."""
+    stay: dict[int, int] = {}
+    index = 0
+    waiting = {canonical_json(message, what="a message"): number for number, message in enumerate(messages)}
+    for place, one in enumerate(kept):
+        if index < len(messages) and is_same(one.message, messages[index]):
+            stay[place], index = index, index + 1
+        elif (found := waiting.get(canonical_json(one.message, what="a message"), -1)) >= index:
+            stay[place], index = found, found + 1
+    return stay

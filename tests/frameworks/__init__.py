@@ -1,0 +1,1 @@
+"""The adapters of frameworks, and the core that they share."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -14,7 +15,7 @@ from eventsourcing.utils import get_topic
 from refold.domain.ids import SLICES
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.postgres.log import PostgresLog
-from refold.infrastructure.recorders.postgres import PostgresSettings
+from refold.infrastructure.recorders.postgres import PostgresDatastore, PostgresSettings
 from tests.eventsourcing.opening import NewFactory, event, events, postgres_variables
 
 pytestmark = pytest.mark.parametrize("variables", ["postgres"], indirect=True)
@@ -87,6 +88,31 @@ def test_a_schema_keeps_things_apart(factory: NewFactory, server: psycopg.Connec
     row = server.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'Größe\"s'").fetchone()
     assert row is not None
     assert row[0] > 5
+
+
+@pytest.mark.parametrize(("state", "attempts"), [("23505", 2), ("42P07", 2), ("42501", 1)])
+def test_tables_that_others_make_at_once(
+    factory: NewFactory, monkeypatch: pytest.MonkeyPatch, state: str, attempts: int
+) -> None:
+    """They are made in a second attempt; any other refusal is raised at the first."""
+    made: list[int] = []
+    begin = PostgresDatastore.transaction
+
+    def refused_once(self: PostgresDatastore, *, commit: bool = False) -> Any:
+        made.append(1)
+        if len(made) > 1:
+            return begin(self, commit=commit)
+        raise OperationalError("refused") from type("Refusal", (Exception,), {"sqlstate": state})()
+
+    monkeypatch.setattr(PostgresDatastore, "transaction", refused_once)
+    opened = factory()
+    made.clear()
+    if attempts == 1:
+        with pytest.raises(OperationalError, match="refused"):
+            opened.application_recorder()
+    else:
+        opened.application_recorder()
+    assert len(made) == attempts
 
 
 def test_a_fresh_password_is_asked_for_each_time(factory: NewFactory) -> None:

@@ -114,6 +114,18 @@ def test_positions_and_digests_come_back(places: tuple[str, str], pg_url: str, t
         assert log.read_all(after=refold.Moment(), limit=9_999) == other.read_all(after=refold.Moment(), limit=9_999)
 
 
+def test_a_store_that_was_moved_is_copied(places: tuple[str, str], pg_url: str, tmp_path: Path) -> None:
+    """The record of the move is an event like others, beside the names of moments, and is copied as it is."""
+    copy_store(places[0], pg_url, move=True)
+    copy_store(pg_url, str(tmp_path / "again.db"), lag_seconds=0)
+
+    with refold.open(pg_url) as store, refold.open(tmp_path / "again.db") as again:
+        moved = [one.event for one in store.log.read(STREAM)]
+        assert type(moved[-1]) is StoreCopied
+        assert again.log.read(STREAM)[-1].event == moved[-1]
+        assert again.verify().is_whole
+
+
 @pytest.mark.parametrize("places", [("sqlite", "postgres")], indirect=True, ids="-".join)
 def test_old_positions_are_understood(places: tuple[str, str]) -> None:
     """A position that somebody wrote down when the store was a file names the same moment on the server."""

@@ -8,12 +8,13 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
+from refold.domain.log.envelope import Event, Meta
 from refold.infrastructure.exchange import event_files, export_events, rehearsal, take_in_events
 from tests.contract.chat_checking import message
 from tests.support.doctored import doctored, every_answer
@@ -122,6 +123,30 @@ def test_a_line_without_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     with refold.open(":memory:") as store, pytest.raises(InvalidInputError, match=r"line 9.* LINE_BYTES_MAX, 5,000"):
         take_in_events(store.log, file)
+
+
+def test_a_stream_that_many_name_is_read_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its events are kept while others that begin with them are checked."""
+    with refold.open(":memory:") as source:
+        chat = source.chat("a")
+        for number in range(100):
+            chat.add_message("user", f"text {number}")
+        for number in range(20):
+            chat.fork(f"fork-{number}").add_message("user", "more")
+        lines = export_events(source.log, tmp_path / "file").events
+    read: list[int] = []
+
+    def noted(opened: IO[bytes], offset: int) -> tuple[Event, Meta]:
+        read.append(offset)
+        return event_files.event_at(opened, offset)
+
+    monkeypatch.setattr(rehearsal, "event_at", noted)
+
+    with refold.open(":memory:") as store:
+        take_in_events(store.log, tmp_path / "file")
+
+    assert lines == 141
+    assert len(read) < 4 * lines
 
 
 async def test_streams_that_are_not_kept(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,9 +115,20 @@ def test_piece_by_piece(store: refold.Store, tmp_path: Path) -> None:
     assert export_parquet(store.log, tmp_path / "none", after=store.now()) == 0
 
 
-@pytest.mark.parametrize(("events_max", "bytes_max"), [(1, 1 << 30), (7, 1 << 30), (65_536, 1), (65_536, 1 << 16)])
-def test_groups_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events_max: int, bytes_max: int) -> None:
-    """However few are held in memory, the file has all of them, in order; how far it is is told for each group."""
+@pytest.mark.parametrize(
+    ("events_max", "bytes_max", "sizes"),
+    [
+        (1, 1 << 30, [5, 5, 5, 5, 4]),
+        (5, 1 << 30, [5, 5, 5, 5, 4]),
+        (6, 1 << 30, [10, 10, 4]),
+        (65_536, 1, [5, 5, 5, 5, 4]),
+        (65_536, 1 << 16, [20, 4]),
+    ],
+)
+def test_groups_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events_max: int, bytes_max: int, sizes: list[int]
+) -> None:
+    """A group ends with the page that fills it; the file has all rows, in order, and each group is reported."""
     for name, value in (("PAGE_EVENTS", 5), ("ROW_GROUP_EVENTS", events_max), ("ROW_GROUP_BYTES", bytes_max)):
         monkeypatch.setattr(exporting, name, value)
     told: list[tuple[int, int]] = []
@@ -128,8 +139,8 @@ def test_groups_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events_
 
     assert [row["version"] for row in rows_of(tmp_path / "log")] == list(range(1, 25))
     groups = parquet.ParquetFile(tmp_path / "log")
-    assert (len(told), told[-1]) == (groups.num_row_groups, (24, 24))
-    assert groups.num_row_groups > 1
+    assert [groups.metadata.row_group(number).num_rows for number in range(groups.num_row_groups)] == sizes
+    assert told == [(sum(sizes[:number]),) * 2 for number in range(1, len(sizes) + 1)]
     groups.close()
 
 

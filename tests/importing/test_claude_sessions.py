@@ -1,5 +1,6 @@
 """Claude Code sessions: the tree of their lines becomes contexts and forks."""
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,10 @@ def test_pieces_of_a_message_are_one(store: refold.Store, path: Path) -> None:
     _, answer = store.chat(SESSION).to_anthropic_messages(exact=True)[0]
 
     assert (report.messages, report.items) == (2, 4)
+    # The usage of the whole message is stored once, with its first piece; the last piece has it by itself.
+    beside = [json.loads(item.origin.rest) for item in store.chat(SESSION).recorded_items()]  # type: ignore[union-attr]
+    last = session.lines[-1]["message"]["usage"]
+    assert [one.get("usage") for one in beside] == [None, last, None, None]
     assert answer == {**session.lines[-1]["message"], "content": [THOUGHT, text("let me see"), use("c1")]}
 
 

@@ -1,5 +1,6 @@
-"""Writes that fail or are killed."""
+"""What is written, and writes that fail or are killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -46,6 +47,17 @@ def test_the_old_pair_stays(
 
     assert [path.read_bytes() for path in paths] == before
     assert sorted(path.name for path in (tmp_path / ".context").iterdir()) == [path.name for path in sorted(paths)]
+
+
+def test_the_bytes_of_both(store: refold.Store, tmp_path: Path) -> None:
+    """JSON that people read and compare by line: sorted, two blanks deep, with letters as they are."""
+    run = store.run("mia", "s")
+    run.register_query("Où est-ce?")
+
+    for path in write_round_files(run, tmp_path):
+        written = path.read_text(encoding="utf-8")
+        assert written == json.dumps(json.loads(written), indent=2, sort_keys=True, ensure_ascii=False)
+    assert "Où" in (tmp_path / ".context" / "Run0_Sub0.json").read_text(encoding="utf-8")
 
 
 def test_no_pair_stays_none(store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError
+from refold.domain.errors import DamagedError, RefoldError, StorageUnavailableError
 from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.verifying import store_check
 from refold.projections.catalogue import CATALOGUE, CatalogueRow
@@ -51,16 +51,23 @@ def test_a_projection_is_made_anew(place: str, name: str) -> None:
     assert bytes_of_log(place) == before
 
 
-def test_rows_stay_until_others_take_their_place(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong rows that can be read are not dropped for a repair that then fails."""
+@pytest.mark.parametrize("error", [DamagedError("a row", "it cannot be read"), StorageUnavailableError("it is gone")])
+def test_rows_stay_until_others_take_their_place(
+    place: str, error: RefoldError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong rows that can be read are not dropped for a repair that then fails; a database that is gone ends it."""
     view = view_of(place, CATALOGUE)
     sql(place, f"UPDATE {view} SET items = 99 WHERE key = 'chat:a'")
 
     def fail(*given: object, **options: object) -> NoReturn:
-        raise DamagedError("a row", "it cannot be read")
+        raise error
 
     monkeypatch.setattr(store_check, "rebuild", fail)
-    assert not verified(place, repair=True).is_whole
+    if isinstance(error, StorageUnavailableError):
+        with pytest.raises(StorageUnavailableError, match="it is gone"):
+            verified(place, repair=True)
+    else:
+        assert not verified(place, repair=True).is_whole
     assert sql(place, f"SELECT items FROM {view} WHERE key = 'chat:a'") == [(99,)]
 
 

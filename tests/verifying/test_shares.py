@@ -26,6 +26,7 @@ PATIENCE_SECONDS = 60
 HARM = {
     "nothing": "",
     "a row": "UPDATE {search} SET words = 'other words here' WHERE version = 2",
+    "beside its words": "UPDATE {search} SET recorded_at = recorded_at + 1 WHERE version = 2",
     "a row too few": "DELETE FROM {search} WHERE version = 3",
     "an event": "UPDATE event SET payload = '\\x00c1' WHERE version = 2",
 }

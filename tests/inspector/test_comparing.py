@@ -21,9 +21,9 @@ def test_a_diff_is_one_list_with_what_moved_and_what_is_the_same(watched: Watche
     expect(page.locator("main header")).to_contain_text("tokens 26 → 23 (-3)")
     expect(page.locator("main")).to_contain_text("2 unchanged")
     assert page.locator(".change.unchanged").count() == 0
-    for button in page.get_by_role("button", name="unchanged").all():
-        button.click()
-    expect(page.locator(".change.unchanged")).to_have_count(2)
+    for count in (1, 2):
+        page.get_by_role("button", name="unchanged").first.click()
+        expect(page.locator(".change.unchanged")).to_have_count(count)
     expect(page.locator(".change.unchanged").first).to_contain_text("stays as it was")
 
 

@@ -77,6 +77,28 @@ def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Ser
     other.stop()
 
 
+def test_after_a_gap_all_is_asked_anew(watched: Watched, served: Served) -> None:
+    """Where the server lost the thread, the page shows what no news named, and listens on."""
+    chat = served.store.chat("live")
+    answers = iter([("", 0), ('event: fault\ndata: {"message": "the log went back"}\n\n', 1)])
+
+    def answer(route: Route) -> None:
+        body, count = next(answers, (None, 0))
+        if body is None:
+            route.continue_()
+            return
+        for _ in range(count):
+            apart(chat.add_message, "user", "said in the gap")
+        route.fulfill(status=200, content_type="text/event-stream", body=f"retry: 300\n\n{body}")
+
+    watched.page.route("**/api/tail?*", answer)
+    page = watched.open("/c/live")
+    expect(page.locator(".item.added")).to_contain_text("said in the gap")
+    expect(page.locator(".state")).to_have_text("Live")
+    served.store.chat("live").add_message("user", "said after the gap")
+    expect(page.locator(".item.added")).to_contain_text("said after the gap")
+
+
 def test_nine_tabs_share_one_stream(watched: Watched, served: Served) -> None:
     """A browser has six connections to a server: one tab listens for all; when it closes, another one does."""
     pages = [watched.open("/c/tabs", page) for page in (watched.page, *(watched.context.new_page() for _ in range(8)))]

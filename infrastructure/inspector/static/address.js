@@ -16,6 +16,12 @@ export function withQuery(path, given = {}) {
   return `${ROOT}${path}${query.size ? `?${query}` : ""}`;
 }
 
+/** The address of a node of a run's stream. */
+export function nodeAddress(stream, name, round, sub) {
+  const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(stream) ?? [];
+  return withQuery(`/n/${encodeURIComponent(name)}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session), round, sub, context: stream });
+}
+
 /** Return the screen of the present address: its name, and what it shows. */
 export function here() {
   const path = location.pathname.slice(ROOT.length);

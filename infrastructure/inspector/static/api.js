@@ -98,7 +98,15 @@ export function follow(after, onNews, onState) {
         if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
       };
       source.addEventListener("news", (event) => tell({ ...JSON.parse(event.data), moment: event.lastEventId }));
-      source.addEventListener("fault", () => { source.close(); tell({ state: "stopped" }); });
+      source.addEventListener("fault", () => { source.close(); goOn(); });
+    };
+    // The server lost the thread, as after a restore of an older store: all is asked anew, and news go on from now.
+    const goOn = async () => {
+      tell({ state: "reconnecting" });
+      const now = await ask("meta").catch(() => null);
+      if (!now) { tell({ state: "stopped" }); setTimeout(goOn, 2000); return; }
+      tell({ heads: {}, events: 0, moment: now.moment });
+      open();
     };
     open();
   });

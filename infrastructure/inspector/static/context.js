@@ -1,10 +1,12 @@
 /** A context at a version: its items, its graph, its tokens, its events, and what is known about the chosen item. */
-import { contextAddress, go, note, short, withQuery } from "./address.js";
-import { about, ask, change, fetchBodies, known, Refused } from "./api.js";
-import { debounced, fill, h, icon, number, roleOf, say, span, time } from "./dom.js";
+import { contextAddress, go, note, short } from "./address.js";
+import { ask, Refused } from "./api.js";
+import { Details, forkDialog } from "./details.js";
+import { debounced, fill, h, icon, number, say, span } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
-import { bind, keyOf, showDialog } from "./keys.js";
-import { Timeline } from "./timeline.js";
+import { bind, keyOf } from "./keys.js";
+import { Splitter } from "./splitter.js";
+import { Timeline, windowOf } from "./timeline.js";
 
 const HOLDS_INTERVALS = ["chat", "queue", "pool"];
 
@@ -23,20 +25,30 @@ class ContextScreen {
     this.version = 0;
     this.tab = null;
     this.chosen = null;
-    this.timeline = new Timeline((version, how) => this.seek(version, how));
+    // The words that were looked for, and the versions to which log and graph are narrowed.
+    this.query = "";
+    this.win = null;
+    this.pins = [];
+    this.timeline = new Timeline((version, how) => this.seek(version, how), (win) => this.narrow(win));
     this.feed = new Feed((at) => this.choose(at));
-    this.aside = h("aside", { "aria-label": "Details" });
+    this.details = new Details(this);
+    this.aside = this.details.element;
+    this.splitter = new Splitter(this.aside);
+    this.finder = h("input", { class: "finder", "aria-label": "Find an item of this context", placeholder: "Find an item, or why it is not here", title: `find (${keyOf("s")})`,
+      onkeydown: (event) => { if (event.key === "Enter") this.find(this.finder.value.trim()); } });
     this.banner = h("div", { class: "banner", hidden: true });
     this.head = h("div", { class: "headline" });
     this.tabs = h("div", { class: "tabs", role: "tablist" });
     this.panes = h("div", { class: "panes", role: "tabpanel" });
-    this.element = h("section", { class: "context" }, this.head, this.timeline.steps, this.timeline.element, this.banner, this.tabs, this.panes);
+    this.element = h("section", { class: "context" }, this.head, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.finder), this.panes);
     this.take(index);
     this.unbind = bind({
       ArrowLeft: () => this.timeline.by(-1), ArrowRight: () => this.timeline.by(1),
       "Shift+ArrowLeft": () => this.timeline.turn(-1), "Shift+ArrowRight": () => this.timeline.turn(1),
-      Home: () => this.seek(1, "jump"), End: () => this.seek(this.index.head, "jump"), Space: () => this.timeline.toggle(),
-      l: () => this.goLive(), d: () => this.compare(), f: () => this.fork(), Escape: () => this.choose(null),
+      "Alt+ArrowLeft": () => this.toChange(-1), "Alt+ArrowRight": () => this.toChange(1),
+      Home: () => this.seek(this.win?.[0] ?? 1, "jump"), End: () => this.seek(this.win?.[1] ?? this.index.head, "jump"), Space: () => this.timeline.toggle(),
+      l: () => this.goLive(), d: () => this.compare(), f: () => this.fork(), w: () => this.timeline.mark(), s: () => this.finder.hidden ? false : this.finder.focus(),
+      "[": () => this.splitter.by(40), "]": () => this.splitter.by(-40), Escape: () => this.clear(),
     });
     this.noteAddress = debounced(150, () => note(this.address()));
     this.refresh = debounced(100, () => this.fetchIndex());
@@ -45,49 +57,83 @@ class ContextScreen {
   take(index) {
     this.index = index;
     this.timeline.take(index);
+    this.feed.take(index);
+    this.fetchPins().catch(() => {});
   }
 
   address() {
     const tab = this.tab === this.tabNames()[0] ? undefined : this.tab;
-    const id = this.chosen === null ? undefined : this.index.items.item[this.chosen];
-    return contextAddress(this.stream, this.isLive ? undefined : this.version, { tab, item: id });
+    const id = this.chosen === null ? undefined : this.index.items.item[this.chosen] || this.index.items.birth[this.chosen];
+    return contextAddress(this.stream, this.isLive ? undefined : this.version,
+      { tab, msg: id, q: this.query, win: this.win?.join("-"), ...this.pane?.query?.() });
+  }
+
+  /** The place of an item by its id or origin: of its stay at this version, else of its last one before, else of its first. */
+  placeOf(name) {
+    const { item, birth, v0 } = this.index.items;
+    const places = item.flatMap((id, at) => name && (id === name || birth[at] === name) ? [at] : []);
+    return places.findLast((at) => v0[at] <= this.version) ?? places[0] ?? null;
+  }
+
+  isPinned(at, version = this.version) {
+    const origin = this.index.items.birth[at];
+    return this.pins.some(([one, from, until]) => one === origin && from <= version && (!until || until > version));
   }
 
   tabNames() {
     if (this.kind === "run") return ["graph", "log"];
+    if (this.kind === "chat") return ["items", "tokens", "left", "replay", "log"];
     return HOLDS_INTERVALS.includes(this.kind) ? ["items", "tokens", "left", "log"] : ["view", "log"];
   }
 
   /** Take an address of this context; returns whether it is one. */
   async move(place) {
     if (place.context !== this.stream && place.context !== short(this.stream)) return false;
-    const found = place.query.item ? this.index.items.item.indexOf(place.query.item) : -1;
-    this.chosen = found >= 0 ? found : null;
     const names = this.tabNames();
     let { version } = place;
     if (place.address !== undefined) version = (await ask("resolve", { context: this.stream, at: place.address })).version;
     if (version > this.index.head) throw new Refused("NotFoundError", `${short(this.stream)} has ${this.index.head} versions, not ${version}`, 404);
     this.isLive = version === undefined;
     this.version = version ?? this.index.head;
+    this.chosen = this.placeOf(place.query.msg);
+    this.query = this.finder.value = place.query.q ?? "";
+    this.win = windowOf(place.query.win, this.index.head);
     const tab = names.includes(place.query.tab) ? place.query.tab : names[0];
-    if (tab !== this.tab) await this.open(tab);
+    if (tab === this.tab && this.pane?.move) await this.pane.move(place.query);
+    if (tab !== this.tab) await this.open(tab, place.query);
+    this.pane?.narrow?.(this.win);
     this.show();
     if (this.chosen !== null) requestAnimationFrame(() => this.feed.find(this.chosen));
     return true;
   }
 
-  async open(tab) {
+  async open(tab, query = {}) {
     this.tab = tab;
     this.pane?.leave?.();
     this.pane = null;
-    fill(this.tabs, this.tabNames().map((name) => h("button", { type: "button", role: "tab", "aria-selected": name === tab,
-      onclick: async () => { await this.open(name); this.show(); note(this.address()); } }, name[0].toUpperCase() + name.slice(1))));
-    if (tab === "items") fill(this.panes, this.feed.element, this.aside);
+    const besides = ["items", "graph"].includes(tab);
+    const select = (name) => async () => {
+      delete this.panes.dataset.pane;
+      if (name !== this.tab) { await this.open(name); this.pane?.narrow?.(this.win); }
+      this.showTabs();
+      this.show();
+      note(this.address());
+    };
+    this.showTabs = () => fill(this.tabs, this.tabNames().map((name) => h("button", { type: "button", role: "tab", onclick: select(name),
+      "aria-selected": name === this.tab && !this.panes.dataset.pane }, name[0].toUpperCase() + name.slice(1))),
+    // On a narrow page the details have the room of the items, and a tab.
+    besides ? h("button", { type: "button", role: "tab", class: "narrow", "aria-selected": Boolean(this.panes.dataset.pane), onclick: () => {
+      this.panes.dataset.pane = "details";
+      this.showTabs();
+    } }, "Details") : null);
+    this.showTabs();
+    this.finder.hidden = tab !== "items" || !HOLDS_INTERVALS.includes(this.kind);
+    if (tab === "items") fill(this.panes, this.feed.element, this.splitter.element, this.aside);
     else {
       const view = h("div", { class: "view" });
-      fill(this.panes, view, tab === "graph" ? this.aside : null);
-      const { panel } = await import(tab === "graph" ? "./graph.js" : tab === "log" ? "./log.js" : "./panels.js");
-      this.pane = await panel(this, tab, view);
+      fill(this.panes, view, tab === "graph" ? [this.splitter.element, this.aside] : null);
+      const file = { graph: "./graph.js", log: "./log.js", replay: "./replay.js" }[tab] ?? "./panels.js";
+      this.pane = await (await import(file)).panel(this, tab, view, query);
     }
   }
 
@@ -117,12 +163,12 @@ class ContextScreen {
   }
 
   show() {
-    this.timeline.from = this.from;
+    Object.assign(this.timeline, { from: this.from, win: this.win });
     this.timeline.show(this.version);
     this.showHead();
     if (this.tab === "items") {
       this.feed.show(this.index.items, this.version, { chosen: this.chosen, still: this.chosen !== null });
-      this.showDetails();
+      this.details.show();
     }
     this.pane?.show?.(this.version);
   }
@@ -138,8 +184,8 @@ class ContextScreen {
       opened.user ? h("span", { class: "dim" }, `user ${opened.user}`) : null,
       origin ? h("span", { class: "dim" }, "forked from ", h("a", { href: contextAddress(origin[1], Number(origin[2])) }, short(parent))) : null,
       h("span", { style: { "margin-left": "auto", display: "flex", gap: "6px" } },
-        this.kind === "chat" ? h("button", { type: "button", onclick: () => this.compare(), "aria-pressed": Boolean(this.from), title: `compare (${keyOf("d")})` },
-          this.from ? `Compare @${this.from} with @${this.version}` : "Compare from here") : null,
+        this.kind === "memory" ? null : h("button", { type: "button", onclick: () => this.compare(), "aria-pressed": Boolean(this.from), title: `compare (${keyOf("d")})` },
+          this.from ? `Compare @${this.from} with @${this.version}` : this.win ? `Compare @${this.win[0]} with @${this.win[1]}` : "Compare from here"),
         this.kind === "chat" ? h("button", { type: "button", onclick: () => this.fork(), title: `fork (${keyOf("f")})` }, icon("fork"), "Fork") : null,
         h("button", { type: "button", onclick: () => this.goLive(), "aria-pressed": this.isLive, title: `follow (${keyOf("l")})` }, "Live")));
     const isPast = !this.isLive && this.version < head;
@@ -157,65 +203,58 @@ class ContextScreen {
     this.chosen = at === this.chosen ? null : at;
     note(this.address());
     this.feed.show(this.index.items, this.version, { chosen: this.chosen, still: true });
-    this.showDetails();
+    if (this.chosen !== null) this.feed.find(this.chosen);
+    this.details.show();
   }
 
-  async showDetails() {
-    const at = this.chosen;
-    if (at === null) {
-      fill(this.aside, h("p", { class: "dim" }, "Choose an item to see where it came from, and why it left."), this.versionDetails());
-      return;
-    }
-    const { items } = this.index;
-    const ref = items.birth[at];
-    const gone = items.v1[at] && items.v1[at] <= this.version;
-    fill(this.aside, h("h2", {}, items.item[at] || ref), h("dl", {},
-      pair("sort", roleOf(items.type[at], items.role[at])), pair("agent", items.agent[at]), pair("tokens", number(items.tokens[at])),
-      pair("from", this.versionLink(items.v0[at])),
-      items.v1[at] ? pair("until", this.versionLink(items.v1[at])) : pair("until", "still there"),
-      items.v1[at] ? pair("left by", items.how[at]) : null, items.reason[at] ? pair("because", items.reason[at]) : null,
-      pair("recorded", h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, ref))));
-    const turn = h("p", { class: "buttons" },
-      h("button", { type: "button", onclick: () => this.seek(items.v0[at], "jump") }, "Go to its beginning"),
-      gone ? h("button", { type: "button", onclick: () => this.why(at) }, "Why is it gone?") : null,
-      this.kind === "chat" ? h("button", { type: "button", onclick: () => { this.seek(items.v0[at], "jump"); this.fork(); } }, "Fork here") : null);
-    this.aside.append(turn);
-    await fetchBodies([ref]);
-    const body = known(ref);
-    if (this.chosen !== at || !body) return;
-    const usage = body.usage ? Object.entries(body.usage).filter(([, one]) => one !== null) : [];
-    this.aside.append(h("dl", {}, pair("at", time(body.at)), pair("by", body.actor), pair("call", body.call_id),
-      usage.map(([name, one]) => pair(name.replaceAll("_", " "), String(one)))), h("pre", { tabindex: 0 }, body.body),
-    body.cut ? h("button", { type: "button", onclick: (event) => this.whole(ref, event.target) }, `All ${number(body.cut + body.body.length)} characters`) : null);
+  /** Esc clears one thing after the other: what is chosen, what was looked for, and the window. */
+  clear() {
+    if (this.chosen !== null) return this.choose(null);
+    if (this.pane?.clear?.()) return undefined;
+    if (this.query) return this.find("");
+    return this.win || this.timeline.begun ? this.narrow(null) : undefined;
   }
 
-  async whole(ref, button) {
-    const [item] = await ask("items", { ref: [ref], whole: 1 });
-    fill(button.previousElementSibling, item.body);
-    button.remove();
+  /** Look for an item in all versions of this context, also for one that is not in the view. */
+  find(query) {
+    this.query = this.finder.value = query;
+    this.chosen = null;
+    note(this.address());
+    this.show();
   }
 
-  async why(at) {
-    const found = await ask("why", { context: this.stream, item: this.index.items.item[at] });
-    const chain = (found.causes ?? []).map((cause) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(cause)}`) }, cause)));
-    showDialog("Why it is gone", [h("dl", {}, pair("how", found.how), pair("because", found.reason), pair("by", found.actor),
-      pair("when", found.recorded_at && time(found.recorded_at)), pair("event", found.reference)),
-    chain.length ? [h("p", {}, "It follows from"), h("ol", {}, chain)] : null].flat());
+  /** Narrow the log, the graph and the comparison to some versions; null is all. Back undoes it. */
+  narrow(win) {
+    this.win = win;
+    this.timeline.begun = null;
+    history.pushState(null, "", this.address());
+    this.pane?.narrow?.(win);
+    say(win ? `versions ${win[0]} to ${win[1]}` : "all versions");
+    this.show();
   }
 
-  versionDetails() {
-    const { items } = this.index;
-    const came = items.v0.filter((one) => one === this.version).length;
-    const left = items.v1.filter((one) => one === this.version).length;
-    return h("dl", {}, pair("version", `@${this.version}`), pair("came", number(came)), pair("left", number(left)),
-      pair("event", h("a", { href: withQuery(`/e/${encodeURIComponent(`${this.stream}@${this.version}`)}`) }, "as it is stored")));
+  /** Go to the next version, or with -1 the one before, that changed what is chosen; false if nothing is. */
+  toChange(direction) {
+    if (this.pane?.changesOfChosen) return this.pane.changesOfChosen().then((versions) => this.toOne(versions, direction));
+    if (this.chosen === null) return false;
+    const { birth, v0, v1 } = this.index.items;
+    const origin = birth[this.chosen];
+    this.toOne(birth.flatMap((one, at) => one === origin ? [v0[at], v1[at]] : []).concat(this.pins.filter(([one]) => one === origin).flatMap(([, from, until]) => [from, until])), direction);
+    return true;
   }
 
-  versionLink(version) {
-    return h("a", { href: contextAddress(this.stream, version) }, `@${version}`);
+  toOne(versions, direction) {
+    const sorted = [...new Set(versions)].filter(Boolean).sort((one, other) => one - other);
+    const found = direction > 0 ? sorted.find((one) => one > this.version) : sorted.findLast((one) => one < this.version);
+    if (found) this.seek(found, "jump");
+    else say(direction > 0 ? "no later change" : "no earlier change");
   }
 
   compare() {
+    if (this.win && !this.from) {
+      go(contextAddress(this.stream, this.win.join("..")));
+      return;
+    }
     if (this.from && this.from !== this.version) {
       const [from, until] = [this.from, this.version].sort((one, other) => one - other);
       this.from = undefined;
@@ -229,26 +268,19 @@ class ContextScreen {
 
   fork() {
     if (this.kind !== "chat") return;
-    const name = h("input", { name: "name", value: `${short(this.stream)}-${this.version}`, "aria-label": "Name of the new chat" });
-    const fault = h("p", { role: "alert", class: "dim" });
-    const command = h("code", {});
-    const write = () => { fill(command, `refold fork '${short(this.stream)}@${this.version}' '${name.value}'`); };
-    name.addEventListener("input", write);
-    write();
-    const mayWrite = Boolean(about().token);
-    const run = h("button", { type: "button", class: "main", disabled: !mayWrite, onclick: async () => {
-      try {
-        const done = await change("fork", { context: this.stream, version: this.version, name: name.value.trim() });
-        dialog.close();
-        go(contextAddress(done.context));
-      } catch (error) { fill(fault, error.message); }
-    } }, "Fork");
-    const carried = this.index.items.v0.filter((_, at) => isThere(this.index.items, at, this.version)).length;
-    const dialog = showDialog(`Fork ${short(this.stream)} at version ${number(this.version)}`, [
-      h("p", {}, `The new chat begins with ${number(carried)} items. This one does not change.`), name,
-      h("p", { class: "dim" }, "On the command line: ", command), fault,
-      mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: start it with `refold ui --write`."),
-    ].filter(Boolean), [run]);
+    const { items } = this.index;
+    forkDialog(this.stream, this.version, items.v0.filter((_, at) => isThere(items, at, this.version)).length);
+  }
+
+  /** Ask which items are pinned, where a version pinned one since it was asked last. */
+  async fetchPins() {
+    const { types, type, first } = this.index.versions;
+    const last = type.findLastIndex((one) => /\.(items_(un)?pinned|forked)\./.test(types[one]));
+    if (this.kind !== "chat" || last < 0 || first + last === this.pinnedAt) return;
+    this.pinnedAt = first + last;
+    this.pins = await ask("pins", { context: this.stream });
+    this.feed.pinned = (at, version) => this.isPinned(at, version);
+    this.feed.draw();
   }
 
   news(news) {
@@ -261,7 +293,8 @@ class ContextScreen {
     const before = this.index.head;
     this.take(await ask("context", { context: this.stream }));
     if (this.isLive) { this.version = this.index.head; this.fresh = 0; }
-    else this.fresh = (this.fresh ?? 0) + this.index.head - before;
+    else this.fresh = Math.max(0, (this.fresh ?? 0) + this.index.head - before);
+    this.version = Math.min(this.version, this.index.head);
     this.pane?.grown?.();
     this.show();
   }
@@ -286,10 +319,3 @@ class ContextScreen {
     this.feed.leave();
   }
 }
-
-/** A name and a value of a list; nothing if there is no value. */
-export function pair(name, value) {
-  return value === null || value === undefined || value === "" ? [] : [h("dt", {}, name), h("dd", {}, value)];
-}
-
-

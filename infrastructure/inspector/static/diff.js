@@ -1,7 +1,7 @@
 /** What differs between two versions, of one context or of two: as one list, or side by side where there is room. */
-import { contextAddress, short, withQuery } from "./address.js";
+import { contextAddress, nodeAddress, short, withQuery } from "./address.js";
 import { ask, fetchBodies, known } from "./api.js";
-import { fill, h, number, say } from "./dom.js";
+import { counted, fill, h, number, say } from "./dom.js";
 import { bind } from "./keys.js";
 
 const WIDE = matchMedia("(min-width: 1400px)");
@@ -22,7 +22,7 @@ export async function screen(place) {
   return { element, title: "Differences", leave: unbind, redraw: () => made.redraw?.() };
 }
 
-const counted = (name, count) => [h("span", { class: `tag${name === "added" ? " good" : name === "removed" ? " bad" : ""}` }, `${number(count)} ${name}`), " "];
+const sorted = (name, count) => [h("span", { class: `tag${name === "added" ? " good" : name === "removed" ? " bad" : ""}` }, `${number(count)} ${name}`), " "];
 
 /** The differences between the items of two versions. */
 class ItemDiff {
@@ -31,7 +31,7 @@ class ItemDiff {
     this.total = this.lines.filter((line) => line.sort !== "same").length;
     this.sums = `tokens ${number(found.before.tokens)} → ${number(found.after.tokens)} (${found.tokens >= 0 ? "+" : ""}${number(found.tokens)})`;
     const same = this.lines.reduce((sum, line) => sum + (line.refs?.length ?? 0), 0);
-    this.counts = h("p", {}, SORTS.map((sort) => counted(sort, found[sort].length)),
+    this.counts = h("p", {}, SORTS.map((sort) => sorted(sort, found[sort].length)),
       h("span", { class: "dim" }, `${number(same)} unchanged · next change N, change before P`));
     this.element = h("div", { class: "changes" });
     this.more = h("button", { type: "button", onclick: () => this.draw() }, "");
@@ -140,7 +140,7 @@ function between({ before, after }) {
       ` ${event.type.split(".")[1].replaceAll("_", " ")} `, h("span", { class: "dim" }, `${event.actor ?? "-"} · ${event.text.slice(0, 160)}`))));
     if (last - first > EVENTS_MAX) body.after(h("p", {}, h("a", { href: contextAddress(after.context, after.version, { tab: "log", win: `${first + 1}-${last}` }) }, `All ${number(last - first)} events`)));
   };
-  return h("details", { class: "between", ontoggle: load }, h("summary", {}, `${number(last - first)} ${last - first === 1 ? "event" : "events"} between`), body);
+  return h("details", { class: "between", ontoggle: load }, h("summary", {}, `${counted(last - first, "event")} between`), body);
 }
 
 /** The differences between the graphs of two runs: nodes, their attributes, edges and pointers. */
@@ -164,16 +164,10 @@ function graphDiff(found) {
     shown[at].scrollIntoView({ block: "center" });
   };
   return { step, sums: `nodes ${number(found.before.nodes)} → ${number(found.after.nodes)}`,
-    counts: h("p", {}, counted("added", found.nodes_added.length), counted("removed", found.nodes_removed.length), counted("changed", found.changed.length),
+    counts: h("p", {}, sorted("added", found.nodes_added.length), sorted("removed", found.nodes_removed.length), sorted("changed", found.changed.length),
       h("span", { class: "dim" }, "nodes and attributes · next change N, change before P")),
     element: h("div", { class: "changes" }, shown.length ? shown : h("p", { class: "empty" }, "Both have the same graph."),
       lines.length > shown.length ? h("p", { class: "dim" }, `The first ${number(shown.length)} of ${number(lines.length)} changes.`) : null) };
-}
-
-/** The address of a node of a run's stream. */
-export function nodeAddress(stream, name, round, sub) {
-  const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(stream) ?? [];
-  return withQuery(`/n/${encodeURIComponent(name)}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session), round, sub, context: stream });
 }
 
 function addressOf(ref) {

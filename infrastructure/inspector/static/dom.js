@@ -54,6 +54,9 @@ export function icon(name) {
 const NUMBER = new Intl.NumberFormat("en");
 export const number = (value) => NUMBER.format(value ?? 0);
 
+/** Return a number with its noun. */
+export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+
 /** Return a number in few characters: 61,280 becomes 61.3k. */
 export function brief(value) {
   if (Math.abs(value) < 10_000) return number(value);

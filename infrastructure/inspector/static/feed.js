@@ -20,9 +20,13 @@ export const isThere = (items, place, version) =>
   items.v0[place] <= version && (items.v1[place] === 0 || items.v1[place] > version);
 
 export class Feed {
-  /** `select(place)` is called when an item is chosen. */
+  /** `select(place)` is called when an item is chosen; `pinned(place, version)` says whether one is pinned. */
   constructor(select) {
     this.select = select;
+    this.pinned = () => false;
+    this.opened = new Set();
+    this.folds = new Map();
+    this.edits = new Set();
     this.places = [];
     this.heights = new Map();
     this.spacer = h("div", { class: "spacer", role: "feed", "aria-label": "Items" });
@@ -40,6 +44,27 @@ export class Feed {
     this.observer.disconnect();
   }
 
+  /** Take the index of a context: which summaries stand for which items, and which items took the place of others. */
+  take({ items, versions, context }) {
+    this.folds.clear();
+    this.edits.clear();
+    const own = new Map(items.birth.map((birth, at) => [birth, at]));
+    const summaryOf = (version) => own.get(`${context}@${version}`);
+    items.how.forEach((how, at) => {
+      const summary = how === "summarize" ? summaryOf(items.v1[at]) : undefined;
+      if (summary !== undefined) this.folds.set(summary, [...this.folds.get(summary) ?? [], at]);
+    });
+    versions.type.forEach((type, at) => {
+      if (/\.(call_changed|instructions_replaced)\./.test(versions.types[type])) this.edits.add(summaryOf(versions.first + at));
+    });
+  }
+
+  /** Show the items that a summary stands for behind it, or hide them again. */
+  open(place) {
+    if (!this.opened.delete(place)) this.opened.add(place);
+    this.show(this.items, this.version, { chosen: this.chosen, still: true });
+  }
+
   /** Show the items of an index at a version; what that version changed is brought into view. */
   show(items, version, { chosen = null, still = false } = {}) {
     const wasAtEnd = this.element.scrollTop + this.element.clientHeight >= this.spacer.clientHeight - 40;
@@ -47,11 +72,20 @@ export class Feed {
     this.version = version;
     this.chosen = chosen;
     this.places = present(items, version);
+    this.inside = new Set();
+    if (this.opened.size) this.places = this.places.flatMap((place) => this.opened.has(place) ? [place, ...this.replaced(place)] : [place]);
     this.measure();
     const changed = this.places.findLastIndex((place) => items.v0[place] === version || items.v1[place] === version);
     if (!still && changed >= 0) this.bring(changed);
     else if (wasAtEnd) this.element.scrollTop = this.spacer.clientHeight;
     this.draw();
+  }
+
+  /** The items that a summary stands for, but those that are still struck through beside it. */
+  replaced(place) {
+    const found = this.folds.get(place)?.filter((one) => this.items.v1[one] !== this.version) ?? [];
+    for (const one of found) this.inside.add(one);
+    return found;
   }
 
   /** The top of each item, from what was measured, and a guess for the others. */
@@ -105,7 +139,7 @@ export class Feed {
       const ref = this.items.birth[place];
       const body = known(ref);
       if (!body) missing.push(ref);
-      const state = `${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? 1 : 0}${this.chosen === place}`;
+      const state = `${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? 1 : 0}${this.chosen === place}${this.opened.has(place)}${this.inside.has(place)}${this.pinned(place, this.version)}`;
       let made = this.drawn.get(place);
       if (!made || made.dataset.state !== state) {
         made?.remove();
@@ -156,17 +190,23 @@ export class Feed {
   item(place, body) {
     const { items } = this;
     const role = body?.speaker ?? roleOf(items.type[place], items.role[place]);
-    const isGone = !isThere(items, place, this.version);
+    const isInside = this.inside.has(place);
+    const isGone = !isInside && !isThere(items, place, this.version);
     const until = items.v1[place] ? `–${items.v1[place]}` : "";
     const name = ["assistant", "error"].includes(role) ? items.agent[place] : "";
-    const classes = `item${items.v0[place] === this.version ? " added" : ""}${isGone ? " gone" : ""}`;
+    const classes = `item${items.v0[place] === this.version ? " added" : ""}${isGone ? " gone" : ""}${isInside ? " replaced" : ""}`;
+    const folded = this.folds.get(place)?.length;
+    const tags = [this.pinned(place, this.version) ? "pinned" : "", this.edits.has(place) ? "edited" : "", folded ? "summary" : ""].filter(Boolean);
     return h("article", { class: classes, tabindex: -1, data: { role, place }, "aria-current": this.chosen === place ? "true" : undefined,
       onclick: () => this.select(place) },
       h("span", { class: "role" }, role, name ? h("small", {}, name) : null),
       h("div", {}, body?.thoughts ? h("div", { class: "thoughts" }, body.thoughts) : null,
         h("div", { class: body ? "body" : "body waiting" }, body ? body.body : "…"),
-        body?.cut ? h("span", { class: "dim" }, `${brief(body.cut)} more characters`) : null),
+        body?.cut ? h("span", { class: "dim" }, `${brief(body.cut)} more characters`) : null,
+        folded ? h("button", { type: "button", class: "plain", "aria-expanded": this.opened.has(place) ? "true" : "false",
+          onclick: (event) => { event.stopPropagation(); this.open(place); } }, `in the place of ${folded} items`) : null),
       h("span", { class: "beside" }, `@${items.v0[place]}${until}`, h("br"), `${brief(items.tokens[place])} tok`,
+        tags.map((tag) => [h("br"), h("span", { class: "tag" }, tag)]),
         isGone ? [h("br"), items.how[place] || "left"] : null));
   }
 }

@@ -1,5 +1,5 @@
 /** The graph of a run on a canvas, with a table of the same nodes beside it; what is later than the version is dimmed. */
-import { withQuery } from "./address.js";
+import { nodeAddress, note } from "./address.js";
 import { ask } from "./api.js";
 import { cleared, colour, fill, h, number } from "./dom.js";
 import { folded } from "./fold.js";
@@ -11,15 +11,16 @@ const COLOURS = { Query: "user", State: "assistant", Action: "call", Table: "out
 const TABLE_ROWS = 60;
 const ROW = 30;
 
-export async function panel(context, tab, view) {
+export async function panel(context, tab, view, query) {
   const graph = new Graph(context, view, await ask("graph", { context: context.stream }));
   graph.attach();
+  graph.move(query);
   return graph;
 }
 
 class Graph {
   constructor(context, view, found) {
-    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity, opened: new Set(), isFolded: true });
+    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity, opened: new Set(), isFolded: true, isByLog: false, win: null });
     this.take(found);
     this.canvas = h("canvas", { class: "graph", tabindex: 0, role: "application",
       "aria-label": "Graph of the run: arrow keys go along edges, plus and minus zoom, 0 shows all. The table has the same nodes." });
@@ -29,17 +30,74 @@ class Graph {
     this.table.addEventListener("scroll", () => this.drawTable(), { passive: true });
     this.switch = h("button", { type: "button", "aria-pressed": false, onclick: () => this.toggleTable() }, "Table");
     this.folds = h("button", { type: "button", "aria-pressed": true, title: "straight runs and fans as one sign", onclick: () => this.fold(!this.isFolded) }, "Fold");
+    this.axis = h("button", { type: "button", "aria-pressed": false, title: "a column for each node, in the order of the log", onclick: () => { this.order(!this.isByLog); note(this.context.address()); } }, "Log order");
     this.bar = h("div", { style: { position: "absolute", left: "12px", top: "8px", display: "flex", gap: "8px", "align-items": "center", "z-index": "1" } },
-      this.switch, this.folds, h("button", { type: "button", onclick: () => this.fit(), "aria-label": "Show all" }, "Fit"),
+      this.switch, this.folds, this.axis, h("button", { type: "button", onclick: () => this.fit(), "aria-label": "Show all" }, "Fit"),
       h("button", { type: "button", onclick: () => this.zoom(1.3), "aria-label": "Nearer" }, "+"), h("button", { type: "button", onclick: () => this.zoom(1 / 1.3), "aria-label": "Farther" }, "−"), this.said);
   }
 
   take(found) {
-    this.all = found.nodes;
-    const byName = new Map(found.nodes.map((node) => [node.name, node]));
+    this.found = found;
+    // The nodes come in the order in which they were registered: an order of its own, as the columns by depth are.
+    const nodes = found.nodes.filter((node) => this.isWithin(node)).map((node, at) => this.isByLog ? { ...node, column: at } : node);
+    this.all = nodes;
+    const byName = new Map(nodes.map((node) => [node.name, node]));
     this.links = found.edges.map(([source, target, type, back]) => ({ source: byName.get(source), target: byName.get(target), type, back }))
       .filter((edge) => edge.source && edge.target);
     this.arrange();
+  }
+
+  /** Whether a node is in the window of versions; those of other agents have versions of their own, and stay. */
+  isWithin(node) {
+    return !this.win || node.stream !== this.context.stream || (node.version >= this.win[0] && node.version <= this.win[1]);
+  }
+
+  narrow(win) {
+    if (String(win) === String(this.win)) return;
+    this.win = win;
+    this.again();
+  }
+
+  order(isByLog) {
+    this.isByLog = isByLog;
+    this.axis.setAttribute("aria-pressed", isByLog);
+    this.again();
+  }
+
+  again() {
+    this.take(this.found);
+    this.drawTable();
+    this.details();
+    requestAnimationFrame(() => this.fit());
+  }
+
+  /** The part of the address that is this graph's. */
+  query() {
+    return { node: this.chosen?.name, x: this.isByLog ? "log" : undefined };
+  }
+
+  /** Take the part of an address that is this graph's. */
+  move({ node, x }) {
+    if ((x === "log") !== this.isByLog) this.order(x === "log");
+    const wanted = node ? this.all.find((one) => one.name === node) : null;
+    if ((wanted?.name ?? null) === (this.chosen?.name ?? null)) return;
+    if (wanted) requestAnimationFrame(() => this.find(wanted));
+    else this.choose(null);
+  }
+
+  clear() {
+    if (!this.chosen) return false;
+    this.choose(null);
+    return true;
+  }
+
+  /** The versions of this run at which the chosen node changed. */
+  async changesOfChosen() {
+    if (!this.chosen) return [];
+    const { name, round, sub } = this.chosen;
+    const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(this.context.stream);
+    const found = await ask("node", { name, user: decodeURIComponent(user), session: decodeURIComponent(session), round, sub });
+    return found.map((one) => one.reference.split("@")).filter(([stream]) => stream === this.context.stream).map(([, version]) => Number(version));
   }
 
   /** Fold what is not opened, and find the nodes and edges of each column. */
@@ -128,6 +186,7 @@ class Graph {
 
   choose(node, bring = false) {
     this.chosen = node;
+    note(this.context.address());
     if (node) {
       this.related = this.relatedTo(node);
       if (bring) {
@@ -161,9 +220,7 @@ class Graph {
   }
 
   addressOf(node) {
-    const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(this.context.stream) ?? [];
-    return withQuery(`/n/${encodeURIComponent(node.name)}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session),
-      round: node.round, sub: node.sub, context: this.context.stream });
+    return nodeAddress(this.context.stream, node.name, node.round, node.sub);
   }
 
   details() {

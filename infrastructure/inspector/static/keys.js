@@ -5,8 +5,11 @@ import { h, fill } from "./dom.js";
 export const KEYS = [
   ["ArrowLeft", "←", "one version back"], ["ArrowRight", "→", "one version on"],
   ["Shift+ArrowLeft", "Shift ←", "to the last user turn"], ["Shift+ArrowRight", "Shift →", "to the next user turn"],
+  ["Alt+ArrowLeft", "Alt ←", "last change of what is chosen"], ["Alt+ArrowRight", "Alt →", "next change of what is chosen"],
   ["Home", "Home", "to the beginning"], ["End", "End", "to the newest version"],
   ["Space", "Space", "play, pause"], ["l", "L", "follow what is written"], ["d", "D", "compare from here"],
+  ["w", "W", "narrow: from here, to here, all again"], ["s", "S", "find an item here"],
+  ["[", "[", "wider details"], ["]", "]", "narrower details"],
   ["n", "N", "next change"], ["p", "P", "change before"], ["f", "F", "fork here"], ["/", "/", "search"],
   ["g c", "G C", "contexts"], ["g l", "G L", "log"], ["g g", "G G", "forks and merges"], ["g a", "G A", "approvals"],
   ["g t", "G T", "tokens and costs"], ["g p", "G P", "projections"],
@@ -16,7 +19,7 @@ const OFF = "refold-keys-off";
 const actions = new Map();
 let prefix = "";
 
-/** Say what a key does from now on; returns a function that forgets it. */
+/** Say what a key does from now on; returns a function that forgets it. An action that returns false leaves the key to the browser. */
 export function bind(keys) {
   for (const [name, run] of Object.entries(keys)) actions.set(name, run);
   return () => {
@@ -27,7 +30,7 @@ export function bind(keys) {
 export const keyOf = (name) => KEYS.find(([key]) => key === name)?.[1] ?? "";
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (event.ctrlKey || event.metaKey || event.defaultPrevented) return;
   // An open dialog has all keys for itself: its own Esc closes it.
   if (document.querySelector("dialog[open]")) return;
   const field = event.target.closest?.("input:not([type=range]), textarea, select, [contenteditable]");
@@ -37,12 +40,11 @@ addEventListener("keydown", (event) => {
   // A button has its own meaning of the space bar, a list its own arrows.
   if (event.key === " " && event.target.closest?.("button, a, summary")) return;
   const name = event.key === " " ? "Space" : isSingle ? event.key.toLowerCase() : event.key;
-  const full = prefix ? `${prefix} ${name}` : event.shiftKey && !isSingle ? `Shift+${name}` : name;
+  if (event.altKey && isSingle) return;
+  const full = prefix ? `${prefix} ${name}` : event.altKey ? `Alt+${name}` : event.shiftKey && !isSingle ? `Shift+${name}` : name;
   prefix = !prefix && name === "g" ? "g" : "";
   const run = actions.get(full);
-  if (!run) return;
-  event.preventDefault();
-  run(event);
+  if (run && run(event) !== false) event.preventDefault();
 });
 
 /** Show the help, made from the table. */

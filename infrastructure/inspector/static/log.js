@@ -33,13 +33,13 @@ export async function panel(context, tab, view) {
   const rows = new Lines(context.stream, {}, 0);
   fill(view, rows.element);
   await rows.restart();
-  return { show: (version) => { rows.chosen = version; rows.draw(); }, grown: () => rows.grown(), leave: () => rows.leave(), redraw: () => rows.draw() };
+  return { narrow: (win) => rows.narrow(win), show: (version) => { rows.chosen = version; rows.draw(); }, grown: () => rows.grown(), leave: () => rows.leave(), redraw: () => rows.draw() };
 }
 
 /** Lines with numbers from 0; filtered lines are a list that grows while one scrolls. */
 class Lines {
   constructor(stream, wish, row) {
-    Object.assign(this, { stream, wish, total: 0, chosen: null, chunks: new Map(), list: null, first: row });
+    Object.assign(this, { stream, wish, total: 0, chosen: null, chunks: new Map(), list: null, first: row, skipped: 0, last: Infinity });
     this.spacer = h("div", { class: "spacer" });
     this.element = h("div", { class: "rows", role: "grid", tabindex: 0, "aria-label": "Events", "aria-rowcount": 0 }, this.spacer);
     this.said = h("span", { class: "dim" });
@@ -66,15 +66,26 @@ class Lines {
     this.list = this.isFiltered ? [] : null;
     this.next = null;
     this.isEnd = false;
-    const found = await ask("log", this.question(0, 1));
-    this.total = found.total;
+    this.tally(await ask("log", this.question(0, 1)));
     if (this.list) await this.more();
     this.measure();
     this.jump(this.first);
   }
 
+  /** Show some versions only, or all. */
+  async narrow(win) {
+    const [first, last] = win ?? [1, Infinity];
+    if (first - 1 === this.skipped && last === this.last) return;
+    Object.assign(this, { skipped: first - 1, last, first: 0 });
+    await this.restart();
+  }
+
+  tally(found) {
+    this.total = Math.max(0, Math.min(found.total, this.last) - this.skipped);
+  }
+
   question(row, limit) {
-    if (this.stream) return { context: this.stream, row, limit };
+    if (this.stream) return { context: this.stream, row: row + this.skipped, limit };
     return { row, limit, type: this.wish.type || undefined, actor: this.wish.actor || undefined };
   }
 
@@ -186,7 +197,7 @@ class Lines {
       const found = await ask("log", this.question(0, 1)).catch(() => null);
       if (!found || this.list) return;
       this.chunks.delete(Math.floor(Math.max(0, this.total - 1) / CHUNK));
-      this.total = found.total;
+      this.tally(found);
       this.measure();
       this.draw();
     }, 300);

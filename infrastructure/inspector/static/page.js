@@ -33,6 +33,7 @@ function header() {
   fill(document.getElementById("header"),
     h("a", { class: "brand", href: withQuery("/") }, "Refold"),
     h("nav", { "aria-label": "Screens" }, links), form, state,
+    h("button", { type: "button", class: "plain", title: "copy the address (Y)", "aria-label": "Copy the address", onclick: copyAddress }, icon("link")),
     h("button", { type: "button", class: "plain", title: "light or dark (T)", "aria-label": "Light or dark", onclick: nextTheme }, icon("sun")),
     h("button", { type: "button", class: "plain", title: "keys (?)", "aria-label": "Keys", onclick: showHelp }, "?"));
 }
@@ -103,7 +104,7 @@ const announce = debounced(1500, (events) => say(`${number(events)} new events`)
 function takeNews(news) {
   about().moment = news.moment;
   shown?.news?.(news);
-  announce(news.events);
+  if (news.events) announce(news.events);
 }
 
 function takeState(now) {

@@ -48,7 +48,7 @@ class Tokens {
       h("h2", { style: { margin: "20px 0 8px" } }, "Over the versions"), h("div", { style: { height: "140px" } }, this.canvas),
       h("h2", { style: { margin: "20px 0 8px" } }, "The largest items"),
       h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, most.map((at) => h("tr", {},
-        h("td", { class: "name" }, h("a", { href: contextAddress(this.context.stream, version, { item: items.item[at] }) }, items.item[at])),
+        h("td", { class: "name" }, h("a", { href: contextAddress(this.context.stream, version, { msg: items.item[at] }) }, items.item[at])),
         h("td", {}, roleOf(items.type[at], items.role[at])), h("td", { class: "nowrap" }, `@${items.v0[at]}`), h("td", { class: "number" }, number(items.tokens[at])))))))));
     this.redraw();
   }

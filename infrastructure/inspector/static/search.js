@@ -10,6 +10,6 @@ export async function screen(place) {
     h("header", {}, h("h1", {}, words ? `“${words}”` : "Search"), h("span", { class: "dim" }, hits.length >= 100 ? "the best 100" : `${number(hits.length)} found`)),
     hits.length ? h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, hits.map((hit) => {
       const stream = `${hit.kind}:${hit.context}`;
-      return h("tr", {}, h("td", { class: "name" }, h("a", { href: contextAddress(stream, hit.version, { item: hit.item }) }, `${short(stream)}@${hit.version}`)), h("td", { class: "text" }, h("div", {}, hit.snippet)));
+      return h("tr", {}, h("td", { class: "name" }, h("a", { href: contextAddress(stream, hit.version, { msg: hit.item }) }, `${short(stream)}@${hit.version}`)), h("td", { class: "text" }, h("div", {}, hit.snippet)));
     })))) : h("p", { class: "empty" }, "Nothing was found. All words must be in one item; begin* finds the beginning of a word.")) };
 }

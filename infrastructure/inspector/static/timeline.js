@@ -6,16 +6,24 @@ const SPEEDS = [["1", "1 ×", 400], ["4", "4 ×", 100], ["real", "as recorded", 
 const LONGEST_PAUSE = 2_000;
 const MARKS = { forked: "◆", branched: "◆", merged: "◎", summary: "▼", named: "●" };
 
+/** Return the first and the last version of a window, as the address has it; null if it is none. */
+export function windowOf(text, head) {
+  const [, first, last] = /^(\d+)-(\d+)$/.exec(text ?? "") ?? [];
+  return first >= 1 && Number(first) < Number(last) && Number(first) < head ? [Number(first), Math.min(Number(last), head)] : null;
+}
+
 /**
  * Make the line for a context's index. `seek(version, how)` is called with each step; how is "scrub" while the reader
- * drags, and "jump" where Back shall return from it.
+ * drags, and "jump" where Back shall return from it. `narrow` is called with the window that was marked, or null.
  */
 export class Timeline {
-  constructor(seek) {
-    this.seek = seek;
+  constructor(seek, narrow) {
+    Object.assign(this, { seek, narrow, win: null, begun: null });
     this.version = 0;
     this.index = null;
-    this.canvas = h("canvas", { "aria-hidden": "true" });
+    this.canvas = h("canvas", { "aria-hidden": "true", title: "Shift and drag: narrow to these versions" });
+    this.listen();
+    this.all = h("button", { type: "button", class: "window", hidden: true, onclick: () => narrow(null) });
     this.range = h("input", { type: "range", min: 1, step: 1, "aria-label": "Version" });
     this.range.addEventListener("input", () => seek(Number(this.range.value), "scrub"));
     this.range.addEventListener("change", () => say(this.about()));
@@ -29,8 +37,41 @@ export class Timeline {
     this.steps = h("div", { class: "steps" },
       step("first", "To the beginning", "Home", () => seek(1, "jump")), step("back", "One version back", "ArrowLeft", () => this.by(-1)),
       this.play, step("next", "One version on", "ArrowRight", () => this.by(1)),
-      step("last", "To the newest version", "End", () => seek(this.index.head, "jump")), this.number, this.speed, this.said);
+      step("last", "To the newest version", "End", () => seek(this.index.head, "jump")), this.number, this.speed, this.all, this.said);
     this.element = h("div", { class: "timeline" }, this.canvas, this.range);
+  }
+
+  /** Let the reader go to a version with a click, and mark a window with Shift and a drag. */
+  listen() {
+    let first = null;
+    const at = (event) => Math.min(this.index.head, Math.max(1, Math.ceil(event.offsetX / this.canvas.clientWidth * this.index.head)));
+    this.canvas.addEventListener("pointerdown", (event) => {
+      if (!event.shiftKey) return this.seek(at(event), "jump");
+      event.preventDefault();
+      this.canvas.setPointerCapture(event.pointerId);
+      first = at(event);
+      return undefined;
+    });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (!first) return;
+      this.win = [first, at(event)].sort((one, other) => one - other);
+      this.draw();
+    });
+    this.canvas.addEventListener("pointerup", (event) => {
+      if (!first) return;
+      const win = [first, at(event)].sort((one, other) => one - other);
+      first = null;
+      this.narrow(win[0] < win[1] ? win : null);
+    });
+  }
+
+  /** Begin a window at this version, end the one that was begun, or show all versions again. */
+  mark() {
+    if (this.win) return this.narrow(null);
+    if (this.begun && this.begun !== this.version) return this.narrow([this.begun, this.version].sort((one, other) => one - other));
+    this.begun = this.begun ? null : this.version;
+    say(this.begun ? `a window from version ${this.begun}: go to another one, and press W` : "no window");
+    return this.show(this.version);
   }
 
   /** Take an index, as the server gives it; it may have grown. */
@@ -61,6 +102,9 @@ export class Timeline {
     this.number.value = `@${version}`;
     this.range.setAttribute("aria-valuetext", this.about());
     fill(this.said, this.about());
+    const [first, last] = this.win ?? [this.begun, "…"];
+    this.all.hidden = !first;
+    fill(this.all, `@${first}–${last}`, icon("close"), h("span", { class: "unseen" }, "show all versions"));
     this.draw();
   }
 
@@ -83,10 +127,14 @@ export class Timeline {
     if (found) this.seek(found, "jump");
   }
 
+  get end() {
+    return this.win?.[1] ?? this.index.head;
+  }
+
   toggle() {
     if (this.playing) this.stop();
     else {
-      if (this.version >= this.index.head) this.seek(1, "scrub");
+      if (this.version >= this.end) this.seek(this.win?.[0] ?? 1, "scrub");
       fill(this.play, icon("pause"));
       this.play.setAttribute("aria-label", "Pause");
       this.playing = setTimeout(() => this.tick(), this.pause());
@@ -102,7 +150,7 @@ export class Timeline {
 
   tick() {
     this.by(1);
-    if (this.version >= this.index.head) this.stop();
+    if (this.version >= this.end) this.stop();
     else this.playing = setTimeout(() => this.tick(), this.pause());
   }
 
@@ -142,7 +190,16 @@ export class Timeline {
     drawing.globalAlpha = 1;
     drawing.fillStyle = colour("dim");
     drawing.font = "10px system-ui";
+    if (this.turns.length < width / 4) for (const turn of this.turns) drawing.fillRect((turn - 0.5) / head * width, height - 4, 1, 4);
     for (const mark of this.marks) drawing.fillText(MARKS[mark.kind] ?? "|", Math.max(0, (mark.version - 0.5) / head * width - 4), 10);
+    const [first, last] = this.win ?? [];
+    if (first) {
+      drawing.globalAlpha = 0.6;
+      drawing.fillStyle = colour("sunk");
+      drawing.fillRect(0, 0, (first - 1) / head * width, height);
+      drawing.fillRect(last / head * width, 0, width, height);
+      drawing.globalAlpha = 1;
+    }
     drawing.fillStyle = colour("text");
     drawing.fillRect(Math.min(width - 1, Math.max(0, (this.version - 0.5) / head * width)), 0, 1, height);
     if (this.from) {

@@ -39,7 +39,7 @@ async function approvals() {
         } catch (error) { fill(fault, error.message); }
       };
       return h("article", { class: "change changed" },
-        h("div", {}, h("strong", {}, one.name), " in ", h("a", { href: contextAddress(`chat:${one.context}`, undefined, { item: one.item_id }) }, one.context),
+        h("div", {}, h("strong", {}, one.name), " in ", h("a", { href: contextAddress(`chat:${one.context}`, undefined, { msg: one.item_id }) }, one.context),
           h("span", { class: "dim", title: time(one.requested_at) }, ` · asked ${ago(one.requested_at)}${one.approval?.by ? ` by ${one.approval.by}` : ""}`)),
         h("pre", { tabindex: 0 }, one.arguments), one.approval?.because ? h("p", {}, one.approval.because) : null,
         mayWrite ? h("p", { class: "buttons" }, because, h("button", { type: "button", class: "main", onclick: decide("approve") }, "Approve"), h("button", { type: "button", onclick: decide("reject") }, "Reject"), fault)

@@ -1,0 +1,155 @@
+/** The details beside the items: of the chosen item, of the version, or of what a search found; and what can be done. */
+import { contextAddress, go, short, withQuery } from "./address.js";
+import { about, ask, change, fetchBodies, known } from "./api.js";
+import { fill, h, number, roleOf, say, time } from "./dom.js";
+import { isThere } from "./feed.js";
+import { showDialog } from "./keys.js";
+
+/** A name and a value of a list; nothing if there is no value. */
+export function pair(name, value) {
+  return value === null || value === undefined || value === "" ? [] : [h("dt", {}, name), h("dd", {}, value)];
+}
+
+/** A link to an event, by its reference. */
+export const eventLink = (ref, text = ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, text);
+
+const button = (text, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, text);
+
+export class Details {
+  constructor(screen) {
+    this.screen = screen;
+    this.element = h("aside", { "aria-label": "Details" });
+    // The answer that the reader asked for stays while they go along the versions, as long as it is still true.
+    this.opened = { key: null, element: null };
+  }
+
+  show() {
+    const { chosen, query } = this.screen;
+    if (chosen !== null) return this.showItem(chosen);
+    if (query) return this.showFound(query);
+    fill(this.element, h("p", { class: "dim" }, "Choose an item to see where it came from, and why it left."), this.version());
+    return undefined;
+  }
+
+  version() {
+    const { index, version, stream } = this.screen;
+    const count = (all) => number(all.filter((one) => one === version).length);
+    return h("dl", {}, pair("version", `@${version}`), pair("came", count(index.items.v0)), pair("left", count(index.items.v1)),
+      pair("event", eventLink(`${stream}@${version}`, "as it is stored")));
+  }
+
+  link(version) {
+    return h("a", { href: contextAddress(this.screen.stream, version) }, `@${version}`);
+  }
+
+  async showItem(at) {
+    const { screen } = this;
+    const { items } = screen.index;
+    const ref = items.birth[at];
+    const place = h("div");
+    fill(this.element, screen.query ? h("p", {}, button("Back to what was found", () => screen.choose(null))) : null,
+      h("h2", {}, items.item[at] || ref), this.menu(at), h("dl", {},
+        pair("sort", roleOf(items.type[at], items.role[at])), pair("agent", items.agent[at]), pair("tokens", number(items.tokens[at])),
+        pair("from", this.link(items.v0[at])), items.v1[at] ? pair("until", this.link(items.v1[at])) : pair("until", "still there"),
+        pair("left by", items.how[at]), pair("because", items.reason[at]), pair("pinned", screen.isPinned(at) ? "yes" : null),
+        pair("recorded", eventLink(ref))), this.why(at), place);
+    await fetchBodies([ref]);
+    const body = known(ref);
+    if (screen.chosen !== at || !body) return;
+    const usage = body.usage ? Object.entries(body.usage).filter(([, one]) => one !== null) : [];
+    fill(place, h("dl", {}, pair("at", time(body.at)), pair("by", body.actor), pair("call", body.call_id),
+      usage.map(([name, one]) => pair(name.replaceAll("_", " "), String(one)))), h("pre", { tabindex: 0 }, body.body),
+    body.cut ? button(`All ${number(body.cut + body.body.length)} characters`, (event) => this.whole(ref, event.target)) : null);
+  }
+
+  async whole(ref, pressed) {
+    const [item] = await ask("items", { ref: [ref], whole: 1 });
+    fill(pressed.previousElementSibling, item.body);
+    pressed.remove();
+  }
+
+  /** What can be done with an item. */
+  menu(at) {
+    const { screen } = this;
+    const { items } = screen.index;
+    const isChat = screen.kind === "chat";
+    return h("div", { class: "buttons menu", role: "group", "aria-label": "The item" },
+      button("Copy", () => this.copy(items.birth[at])), button("Go to its beginning", () => screen.seek(items.v0[at], "jump")),
+      isChat ? button("Fork here", async () => { await screen.seek(items.v0[at], "jump"); screen.fork(); }) : null,
+      button("Audit", () => this.audit(items.item[at] || items.birth[at])), button("JSON", () => this.json(items.birth[at])));
+  }
+
+  async copy(ref) {
+    const [item] = await ask("items", { ref: [ref], whole: 1 });
+    copyText(item.body, "the text is copied");
+  }
+
+  async json(ref) {
+    const found = await ask("event", { event: ref });
+    const text = JSON.stringify(found, null, 2);
+    showDialog(ref, [h("pre", { tabindex: 0 }, text)], [button("Copy", () => copyText(text, "the JSON is copied"))]);
+  }
+
+  async audit(item) {
+    const found = await ask("audit", { context: this.screen.stream, item });
+    const cell = (...children) => h("td", {}, ...children);
+    showDialog(`Every change of ${item}`, [h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, found.map((one) => h("tr", {},
+      h("td", { class: "nowrap" }, eventLink(one.reference, short(one.reference))), h("td", { class: "nowrap" }, time(one.recorded_at)), cell(one.actor ?? "-"),
+      cell(one.attribute ? `${one.attribute}: ${JSON.stringify(one.new)}` : one.new === null ? "left" : one.old === null ? "came" : "changed"),
+      cell(one.reason ?? ""))))))]);
+  }
+
+  /** The question why it is in the view, or why not, as a button and then its answer. */
+  why(at) {
+    const { screen } = this;
+    const { items } = screen.index;
+    const isHere = isThere(items, at, screen.version);
+    const key = `${at} ${isHere}`;
+    if (items.v0[at] > screen.version) return h("p", {}, `It comes later, with @${items.v0[at]}.`);
+    if (this.opened.key === key) return this.opened.element;
+    const element = h("section", { class: "why" });
+    fill(element, button(isHere ? "Why is it here?" : "Why is it not in the context?", async () => {
+      const { whyHere, whyGone } = await import("./why.js");
+      this.opened = { key, element };
+      fill(element, await (isHere ? whyHere : whyGone)(screen, at));
+    }));
+    return element;
+  }
+
+  async showFound(query) {
+    if (this.found?.query !== query) this.found = { query, element: h("div") };
+    const mine = this.found;
+    fill(this.element, mine.element);
+    const { found } = await import("./why.js");
+    const made = await found(this.screen, query);
+    if (this.found === mine) fill(mine.element, made);
+  }
+}
+
+export function copyText(text, said) {
+  if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => say(said), () => showDialog("Copy", [h("pre", {}, text)]));
+  else showDialog("Copy", [h("pre", {}, text)]);
+}
+
+/** Ask for the name of a fork of a chat at a version, and make it. */
+export function forkDialog(stream, version, carried) {
+  const name = h("input", { name: "name", value: `${short(stream)}-${version}`, "aria-label": "Name of the new chat" });
+  const fault = h("p", { role: "alert", class: "dim" });
+  const command = h("code", {});
+  const write = () => { fill(command, `refold fork '${short(stream)}@${version}' '${name.value}'`); };
+  name.addEventListener("input", write);
+  write();
+  const mayWrite = Boolean(about().token);
+  const run = button("Fork", async () => {
+    try {
+      const done = await change("fork", { context: stream, version, name: name.value.trim() });
+      dialog.close();
+      go(contextAddress(done.context));
+    } catch (error) { fill(fault, error.message); }
+  }, { class: "main", disabled: !mayWrite });
+  const dialog = showDialog(`Fork ${short(stream)} at version ${number(version)}`, [
+    h("p", {}, `The new chat begins with ${number(carried)} items. This one does not change.`), name,
+    h("p", { class: "dim" }, "On the command line: ", command), fault,
+    mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: start it with `refold ui --write`."),
+  ].filter(Boolean), [run]);
+}

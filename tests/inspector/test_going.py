@@ -1,0 +1,203 @@
+"""Going along a context: the window on the timeline, the panes, the keys, deep links, and Back."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Browser, Page, expect
+
+from .browser import Served, Watched, ready
+from .test_page import address_of
+
+
+def _drag(page: Page, first: float, last: float, *, key: str | None = None) -> None:
+    """Drag along the timeline, from one share of its width to another."""
+    box = page.locator(".timeline canvas").bounding_box()
+    assert box
+    if key:
+        page.keyboard.down(key)
+    page.mouse.move(box["x"] + box["width"] * first, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * last, box["y"] + 20, steps=4)
+    page.mouse.up()
+    if key:
+        page.keyboard.up(key)
+
+
+def test_a_window_narrows_the_log_the_diff_and_the_keys(watched: Watched, served: Served) -> None:
+    """Shift and a drag mark it; it is in the address; Back and its button show all versions again."""
+    page = watched.open("/c/scrubbed@30?tab=log")
+    expect(page.locator(".line").first).to_contain_text("opened")
+    _drag(page, 0.331, 0.65, key="Shift")
+    page.wait_for_url("**/c/scrubbed@30?tab=log&win=21-40")
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "20")
+    expect(page.locator(".line").first).to_contain_text("scrubbed 19")
+    page.reload()
+    expect(ready(page).get_by_role("grid")).to_have_attribute("aria-rowcount", "20")
+    page.locator("h1").click()
+    page.keyboard.press("End")
+    page.wait_for_url("**/c/scrubbed@40?*win=21-40")
+    page.keyboard.press("Home")
+    page.wait_for_url("**/c/scrubbed@21?*win=21-40")
+    page.get_by_role("button", name="Compare @21 with @40").click()
+    page.wait_for_url("**/c/scrubbed@21..40")
+    expect(page.locator(".change")).to_have_count(19)
+    page.go_back()
+    page.get_by_role("button", name="show all versions").click()
+    page.wait_for_url("**/c/scrubbed@21?tab=log")
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "61")
+    page.go_back()
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "20")
+
+
+def test_keys_mark_and_clear_a_window(watched: Watched) -> None:
+    """W at the first version and at the last one; W again, or Esc, shows all."""
+    page = watched.open("/c/scrubbed@10")
+    button = page.get_by_role("button", name="show all versions")
+    for clear in ("w", "Escape"):
+        page.keyboard.press("w")
+        expect(button).to_contain_text("@10–…")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("w")
+        page.wait_for_url("**/c/scrubbed@11?win=10-11")
+        page.keyboard.press(clear)
+        page.wait_for_url("**/c/scrubbed@11")
+        expect(button).to_have_count(0)
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("w")
+    page.keyboard.press("w")
+    expect(button).to_have_count(0)
+
+
+def test_a_window_narrows_the_graph(watched: Watched) -> None:
+    """Nodes of other versions go, the table and the sums with them."""
+    page = watched.open("/c/run:mia%2Fs1%2F1%2F0")
+    expect(page.locator("aside")).to_contain_text("3 nodes")
+    watched.open("/c/run:mia%2Fs1%2F1%2F0?win=2-4")
+    expect(page.locator("aside")).to_contain_text("2 nodes")
+    page.get_by_role("button", name="Table", exact=True).click()
+    expect(page.get_by_role("row")).to_have_count(2)
+
+
+def test_play_ends_with_the_window_at_the_recorded_pace(watched: Watched) -> None:
+    """It begins at the window's first version again."""
+    page = watched.open("/c/scrubbed@7?win=5-9")
+    page.get_by_label("Speed").select_option("real")
+    page.locator("h1").click()
+    page.keyboard.press("Space")
+    expect(page.locator(".about")).to_contain_text("9 of 61")
+    expect(page.get_by_label("Play")).to_be_visible()
+    page.keyboard.press("Space")
+    expect(page.get_by_label("Pause")).to_be_visible()
+    expect(page.locator(".about")).to_contain_text("9 of 61")
+
+
+def test_a_click_on_the_timeline_goes_there(watched: Watched) -> None:
+    """And Back returns."""
+    page = watched.open("/c/scrubbed@30")
+    _drag(page, 0.5, 0.5)
+    page.wait_for_url("**/c/scrubbed@31")
+    page.go_back()
+    page.wait_for_url("**/c/scrubbed@30")
+    expect(page.locator(".about")).to_contain_text("30 of 61")
+
+
+def test_the_details_are_made_wider_and_keep_their_width(watched: Watched) -> None:
+    """By dragging their border, by keys on it, and by brackets anywhere."""
+    page = watched.open("/c/a")
+    border = page.get_by_role("separator")
+    expect(border).to_have_attribute("aria-valuenow", "340")
+    page.keyboard.press("[")
+    expect(border).to_have_attribute("aria-valuenow", "380")
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    expect(border).to_have_attribute("aria-valuenow", "300")
+    border.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(border).to_have_attribute("aria-valuenow", "320")
+    box = border.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 2, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 98, box["y"] + 50)
+    page.mouse.up()
+    expect(border).to_have_attribute("aria-valuenow", "420")
+    page.reload()
+    aside = ready(page).locator("aside").bounding_box()
+    assert aside
+    assert aside["width"] == 420
+
+
+def test_a_narrow_page_has_the_details_in_a_tab(browser: Browser, served: Served) -> None:
+    """Below 900 pixels items and details take turns."""
+    profile = Watched(browser, served, viewport={"width": 800, "height": 700})
+    page = profile.open("/c/a")
+    expect(page.locator("aside")).to_be_hidden()
+    page.locator(".item").last.click()
+    page.get_by_role("tab", name="Details").click()
+    expect(page.locator("aside h2")).to_be_visible()
+    expect(page.locator(".item").first).to_be_hidden()
+    expect(page.get_by_role("tab", name="Details")).to_have_attribute("aria-selected", "true")
+    page.get_by_role("tab", name="Items").click()
+    expect(page.locator("aside")).to_be_hidden()
+    expect(page.locator(".item").first).to_be_visible()
+    profile.close()
+
+
+def test_alt_and_arrows_go_to_the_changes_of_what_is_chosen(watched: Watched, served: Served) -> None:
+    """Of an item, where it came, was pinned and left; of a node, where its attributes changed."""
+    item = served.store.chat("a", create=False).at(10).items[1].id
+    page = watched.open(f"/c/a?msg={item}")
+    about = page.locator(".about")
+    for key, version in (("ArrowLeft", 27), ("ArrowLeft", 3), ("ArrowRight", 27)):
+        page.keyboard.press(f"Alt+{key}")
+        expect(about).to_contain_text(f"{version} of")
+    page = watched.open("/c/run:mia%2Fs1%2F1%2F0?node=Table(orders)")
+    expect(page.locator("aside h2")).to_have_text("Table(orders)")
+    page.keyboard.press("Alt+ArrowLeft")
+    expect(about).to_contain_text("6 of")
+    page.keyboard.press("Alt+ArrowLeft")
+    expect(page.locator("#said")).to_have_text("no earlier change")
+    page.keyboard.press("Home")
+    page.keyboard.press("Alt+ArrowRight")
+    expect(about).to_contain_text("6 of")
+
+
+def test_a_link_holds_all_that_is_seen(watched: Watched, served: Served) -> None:
+    """A chosen node and the order of its graph, too; Y copies the address."""
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = watched.open("/c/run:mia%2Fs1%2F1%2F0@7?node=Table(orders)&x=log")
+    expect(page.get_by_role("button", name="Log order")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("aside h2")).to_have_text("Table(orders)")
+    page.keyboard.press("y")
+    expect(page.locator("#said")).to_have_text("address copied")
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    page.get_by_role("button", name="Log order").click()
+    page.wait_for_url("**@7?node=Table*")
+    assert "x=" not in address_of(page, served)
+    page.get_by_role("application").focus()
+    page.keyboard.press("Escape")
+    page.wait_for_url("**@7")
+    page = watched.open("/c/scrubbed@20?tab=tokens")
+    expect(page.get_by_role("tab", name="Tokens")).to_have_attribute("aria-selected", "true")
+    page.get_by_role("tab", name="Replay").click()
+    page.wait_for_url("**/c/scrubbed@20?tab=replay&policy=items*")
+
+
+def test_a_policy_is_tried_on_what_was_said(watched: Watched) -> None:
+    """Both prompts of a call stand side by side, with the first difference marked; the address has the policy."""
+    page = watched.open("/c/scrubbed?tab=replay&policy=items:5&call=30")
+    sides = page.locator(".sides .side")
+    expect(sides.first).to_contain_text("As it was: 28 items")
+    expect(sides.last).to_contain_text("Under the policy: 4 items")
+    expect(sides.first.locator(".first")).to_contain_text("scrubbed 0")
+    expect(sides.last.locator(".first")).to_contain_text("scrubbed 24")
+    page.get_by_label("How many").fill("3")
+    page.get_by_label("How many").press("Enter")
+    expect(sides.last).to_contain_text("Under the policy: 1 item")
+    page.wait_for_url("**policy=items*3&call=30")
+    page.get_by_label("What is kept").select_option("all")
+    expect(page.locator("main")).to_contain_text("Both prompts are the same.")
+    page.get_by_role("button", name="@33").click()
+    expect(page.locator("main")).to_contain_text("The prompt of the call @33")
+    watched.allowed = ["400"]
+    watched.open("/c/scrubbed?tab=replay&policy=newest")
+    expect(page.get_by_role("alert")).to_contain_text("there is no policy")

@@ -1,0 +1,171 @@
+"""One item on the page: why it is in the context or not, what can be done with it, and the items behind a summary."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import refold
+from tests.contract.chat_checking import Teller
+
+from .browser import Served, Watched, apart
+
+
+def _ids(served: Served, name: str) -> list[str]:
+    return [item.id for item in served.store.chat(name, create=False).items]
+
+
+def choose(page: Page, text: str) -> None:
+    """Choose the item with a text."""
+    page.locator(".item").filter(has_text=text).click()
+
+
+def test_an_item_says_why_it_is_here(watched: Watched, served: Served) -> None:
+    """Its event, who recorded it, and the chain of causes; each can be followed."""
+    with refold.acting(because="queue:q@2", actor="bo"):
+        served.store.chat("caused").add_message("user", "it follows")
+    page = watched.open("/c/caused")
+    choose(page, "it follows")
+    page.get_by_role("button", name="Why is it here?").click()
+    why = page.locator(".why")
+    expect(why.locator("dd").get_by_text("bo", exact=True)).to_be_visible()
+    expect(why.locator("ol li")).to_have_count(2)
+    expect(why.locator("ol li").first).to_contain_text('{"n": 0}')
+    why.get_by_role("link", name="queue:q@2").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("queue:q@2")
+    expect(page.locator("main")).to_contain_text("It follows from")
+    page.get_by_role("link", name="chat:a@2").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("a@2")
+
+
+def test_an_inherited_item_says_how_it_came(watched: Watched, served: Served) -> None:
+    """The event in the context it was forked from, and the fork."""
+    page = watched.open("/c/side@1")
+    page.locator(".item").first.click()
+    page.get_by_role("button", name="Why is it here?").click()
+    why = page.locator(".why")
+    expect(why.get_by_role("link", name="a@2", exact=True)).to_be_visible()
+    expect(why).to_contain_text("It came into this context")
+    expect(why.get_by_role("link", name="side@1", exact=True)).to_be_visible()
+
+
+def test_an_item_that_left_says_why(watched: Watched, served: Served) -> None:
+    """What removed it, who did, when and because of what; a step back it is there again."""
+    chat = served.store.chat("leaving")
+    for number in range(4):
+        chat.add_message("user", f"leaving {number}")
+    item = chat.items[1].id
+    with refold.acting(actor="cleaner", because="chat:a@3"):
+        chat.evict(item, reason="said too much")
+    page = watched.open(f"/c/leaving?msg={item}")
+    expect(page.locator("aside h2")).to_have_text(item)
+    page.get_by_role("button", name="Why is it not in the context?").click()
+    why = page.locator(".why")
+    for text in ("It was evicted.", "cleaner", "said too much", "chat.items_evicted.v1"):
+        expect(why).to_contain_text(text)
+    expect(why.locator("ol li").first).to_contain_text("user: question 0")
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("button", name="Why is it here?")).to_be_visible()
+    page.keyboard.press("Home")
+    expect(page.locator("aside")).to_contain_text("It comes later, with @3")
+
+
+def test_what_is_not_in_the_view_is_found(watched: Watched, served: Served) -> None:
+    """Words, an id and an item that a fork did not take over; an answer for each; the words are in the address."""
+    page = watched.open("/c/a")
+    page.keyboard.press("s")
+    page.get_by_label("Find an item").fill("question")
+    page.get_by_label("Find an item").press("Enter")
+    rows = page.locator(".found li")
+    expect(rows).to_have_count(6)
+    left = rows.filter(has_text="question 1")
+    expect(left).to_contain_text("left with @28: truncate")
+    expect(rows.filter(has_text="question 5")).to_contain_text("in the view")
+    page.wait_for_url("**/c/a?q=question")
+    left.get_by_role("button").click()
+    page.get_by_role("button", name="Why is it not in the context?").click()
+    expect(page.locator(".why")).to_contain_text("among the oldest")
+    page.get_by_role("button", name="Back to what was found").click()
+    expect(rows).to_have_count(6)
+    gone = served.store.chat("a", create=False).at(20).items[5].id
+    page = watched.open(f"/c/brief?q={gone}")
+    expect(page.locator("aside")).to_contain_text("The fork did not take it over.")
+    expect(page.locator("aside").get_by_role("link", name="brief@1", exact=True)).to_be_visible()
+    page = watched.open("/c/brief?q=no-such-item")
+    expect(page.locator("aside")).to_contain_text("It never was in it.")
+
+
+def test_an_item_has_a_menu(watched: Watched, served: Served) -> None:
+    """Copy, its beginning, a fork there, its audit and its JSON."""
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    chat = served.store.chat("a", create=False)
+    item = chat.items[1].id
+    page = watched.open(f"/c/a?msg={item}")
+    menu = page.get_by_role("group", name="The item")
+    menu.get_by_role("button", name="Copy").click()
+    expect(page.locator("#said")).to_have_text("the text is copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "question 0"
+    menu.get_by_role("button", name="JSON").click()
+    assert json.loads(page.get_by_role("dialog").locator("pre").inner_text())["event"]["id"] == item
+    page.keyboard.press("Escape")
+    menu.get_by_role("button", name="Audit").click()
+    expect(page.get_by_role("dialog").locator("tr")).to_have_count(2)
+    expect(page.get_by_role("dialog").locator("tr").last).to_contain_text("pinned: true")
+    page.keyboard.press("Escape")
+    menu.get_by_role("button", name="Fork here").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Fork a at version 3")
+    page.keyboard.press("Escape")
+    page.go_back()
+    page.wait_for_url(f"**/c/a?msg={item}")
+    menu.get_by_role("button", name="Go to its beginning").click()
+    page.wait_for_url("**/c/a@3?msg=*")
+
+
+def test_a_summary_opens_to_what_it_stands_for(watched: Watched, served: Served) -> None:
+    """The items that it replaced stand behind it, and go again."""
+    chat = served.store.chat("summed")
+    for number in range(8):
+        chat.add_message("user" if number % 2 == 0 else "assistant", f"summed {number}")
+    apart(_summarize, chat)
+    chat.add_message("user", "after it")
+    page = watched.open("/c/summed")
+    button = page.get_by_role("button", name="in the place of 6 items")
+    expect(button).to_have_attribute("aria-expanded", "false")
+    expect(page.locator(".item", has_text="in short")).to_contain_text("summary")
+    button.click()
+    expect(page.locator(".item.replaced")).to_have_count(6)
+    expect(page.locator(".item.replaced").first).to_contain_text("summed 0")
+    page.get_by_role("button", name="in the place of").click()
+    expect(page.locator(".item.replaced")).to_have_count(0)
+    page.get_by_label("Find an item").fill("summed 2")
+    page.get_by_label("Find an item").press("Enter")
+    page.locator(".found").get_by_role("button").first.click()
+    page.get_by_role("button", name="Why is it not in the context?").click()
+    page.get_by_role("button", name="Show the summary").click()
+    expect(page.locator(".item[aria-current=true]")).to_contain_text("in short")
+
+
+def _summarize(chat: refold.ChatContext) -> None:
+    import asyncio
+
+    asyncio.run(chat.summarize(Teller("in short"), keep_recent_turns=1))
+
+
+@pytest.mark.parametrize(("version", "tagged"), [(26, 0), (27, 1)])
+def test_a_pinned_item_is_tagged(watched: Watched, version: int, tagged: int) -> None:
+    """From the version that pinned it."""
+    page = watched.open(f"/c/a@{version}?q=")
+    page.locator(".view").evaluate("view => { view.scrollTop = 0; }")
+    expect(page.locator(".item .tag", has_text="pinned")).to_have_count(tagged)
+
+
+def test_an_edited_call_is_tagged(watched: Watched, served: Served) -> None:
+    """A call that a person changed says so."""
+    chat = served.store.chat("changed")
+    chat.add_function_call("pay", '{"amount": 900}', call_id="c1")
+    chat.approvals.request("c1")
+    chat.approvals.change("c1", by="mia", arguments='{"amount": 9}')
+    page = watched.open("/c/changed")
+    expect(page.locator(".item", has_text='"amount": 9}')).to_contain_text("edited")

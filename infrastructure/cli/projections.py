@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
-import msgspec
 
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError, ProjectionError, StorageUnavailableError
@@ -19,7 +18,7 @@ from ..projecting.comparison import Difference
 from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..store import Store
-from ..views.answers import status_shape
+from ..views.answers import plain_row, report_shape, status_shape
 from .app import Own, app
 from .args import as_json, database, keeping
 from .progress import asked_to_stop, known_names, names, progress_form, projection_progress
@@ -106,20 +105,12 @@ def is_fine(outcome: Outcome) -> bool:
     return isinstance(outcome, RebuildReport) and outcome.is_done and not (outcome.differing or outcome.fault)
 
 
-def report_shape(name: str, outcome: Outcome) -> dict[str, Any]:
+def _shape(name: str, outcome: Outcome) -> dict[str, Any]:
     """Return the result for a projection, for JSON."""
     if isinstance(outcome, ProjectionError):
-        nothing = RebuildReport(projection=name, is_done=False)
-        return {**report_shape(name, nothing), "stopped_at": outcome.event, "error": outcome.reason}
-    shape = {**msgspec.structs.asdict(outcome), "seconds": round(outcome.seconds, 3)}
-    differences = [
-        {"key": one.key, "live": _plain(one.live), "rebuilt": _plain(one.rebuilt)} for one in outcome.differences
-    ]
-    return {**shape, "differences": differences, "stopped_at": None, "error": None}
-
-
-def _plain(row: Any) -> Any:
-    return msgspec.to_builtins(row)
+        nothing = report_shape(RebuildReport(projection=name, is_done=False))
+        return {**nothing, "stopped_at": outcome.event, "error": outcome.reason}
+    return {**report_shape(outcome), "stopped_at": None, "error": None}
 
 
 def print_report(name: str, outcome: Outcome, *, is_check: bool, is_kept: bool = False) -> None:
@@ -164,7 +155,7 @@ def _print_differences(report: RebuildReport) -> None:
 
 def _told(difference: Difference) -> Iterator[str]:
     """Yield lines about a row: that it is on one side only, or its differing fields with stored and right values."""
-    key, live, rebuilt = one_line(difference.key), _plain(difference.live), _plain(difference.rebuilt)
+    key, live, rebuilt = one_line(difference.key), plain_row(difference.live), plain_row(difference.rebuilt)
     if live is None or rebuilt is None:
         yield f"  - {key}: it is missing" if live is None else f"  + {key}: it should not be there"
         return
@@ -366,7 +357,7 @@ def _print_json(outcomes: Iterator[tuple[str, Outcome]]) -> bool:
     def shapes() -> Iterator[dict[str, Any]]:
         for name, outcome in outcomes:
             fine.append(is_fine(outcome))
-            yield report_shape(name, outcome)
+            yield _shape(name, outcome)
 
     print_json_list(shapes())
     return all(fine)

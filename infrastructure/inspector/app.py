@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from secrets import token_urlsafe
@@ -32,9 +33,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...domain.errors import InvalidInputError, NotFoundError, RefoldError
 from ..store import Store
 from .answers import meta
-from .changes import CHANGES, Change
+from .changes import Change
+from .jobs import Jobs, Task
 from .live import news
-from .questions import QUESTIONS, openapi
+from .questions import ACTIONS, QUESTIONS, openapi
 from .wish import Question, Wish
 
 STATIC = Path(__file__).parent / "static"
@@ -75,6 +77,11 @@ class Settings(NamedTuple):
     token: str | None
     start: str
     redact: Redact | None
+    jobs: Jobs
+
+    def hide(self, value: Any) -> Any:
+        """Return plain data with its texts as they may be shown."""
+        return value if self.redact is None else _redacted(value, self.redact)
 
 
 def inspector(
@@ -92,7 +99,9 @@ def inspector(
     page gets. `redact` is called with each text that leaves the store, and returns what is shown. `hosts` are the names
     in the `Host` header that are answered; `"*"` answers any, for an app that checks them itself.
     """
-    settings = Settings(store, name or repr(store), token_urlsafe(24) if write else None, token_urlsafe(9), redact)
+    jobs = Jobs(store)
+    token = token_urlsafe(24) if write else None
+    settings = Settings(store, name or repr(store), token, token_urlsafe(9), redact, jobs)
     fingerprint = hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(STATIC.iterdir())), digest_size=8)
     version = fingerprint.hexdigest()
     routes: list[Route | Mount] = [
@@ -100,19 +109,28 @@ def inspector(
         for path, question in QUESTIONS.items()
     ]
     routes += [
-        Route(f"/api/{path}", partial(_change, settings, change), methods=["POST"]) for path, change in CHANGES.items()
+        Route(f"/api/{path}", partial(_change, settings, action), methods=["POST"]) for path, action in ACTIONS.items()
     ]
     routes += [
         Route("/api/meta", partial(_meta, settings)),
         Route("/api/openapi.json", _described),
-        Route("/api/tail", partial(news, store)),
+        Route("/api/jobs", partial(_jobs, settings)),
+        Route("/api/tail", partial(news, jobs, settings.hide)),
         Route("/api/{anything:path}", _unknown),
         Mount(f"/static/{version}", _Files(directory=STATIC)),
         Route("/{anything:path}", partial(_page, version)),
     ]
     # Answers of many items become a fifth as long; a stream of news is left as it is.
     small = Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)
-    return Starlette(routes=routes, middleware=[Middleware(Guard, hosts=tuple(hosts)), small])
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(jobs.end)
+
+    app = Starlette(routes=routes, middleware=[Middleware(Guard, hosts=tuple(hosts)), small], lifespan=lifespan)
+    app.state.jobs = jobs
+    return app
 
 
 class Guard:
@@ -186,10 +204,14 @@ async def _answer(settings: Settings, question: Question, request: Request) -> R
     return _json(settings, answer, cached=question.is_lasting(wish))
 
 
-async def _change(settings: Settings, change: Change, request: Request) -> Response:
-    if settings.token is None:
+async def _jobs(settings: Settings, request: Request) -> Response:
+    return _json(settings, settings.jobs.since(0)[1])
+
+
+async def _change(settings: Settings, change: Change | Task, request: Request) -> Response:
+    if change.needs_token and settings.token is None:
         return _refused(403, "this page is read-only: start it with --write")
-    if request.headers.get("x-refold-token") != settings.token:
+    if change.needs_token and request.headers.get("x-refold-token") != settings.token:
         return _refused(403, "the token is missing or of another start of the server: load the page again")
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return _refused(415, "send JSON, with the content type application/json")
@@ -203,7 +225,11 @@ async def _change(settings: Settings, change: Change, request: Request) -> Respo
     except ValueError:
         return _refused(400, "the request is no JSON object")
     try:
-        answer = await run_in_threadpool(change.make, settings.store, Wish(given, []))
+        wish = Wish(given, [])
+        if isinstance(change, Task):
+            answer = await run_in_threadpool(change.make, settings.jobs, wish)
+        else:
+            answer = await run_in_threadpool(change.make, settings.store, wish)
     except RefoldError as error:
         return _fault(settings, error)
     return _json(settings, answer)
@@ -218,8 +244,7 @@ async def _unknown(request: Request) -> Response:
 
 
 def _json(settings: Settings, answer: Any, *, cached: bool = False) -> Response:
-    shown = answer if settings.redact is None else _redacted(answer, settings.redact)
-    return JSONResponse(shown, headers={"Cache-Control": FOR_EVER if cached else NEVER})
+    return JSONResponse(settings.hide(answer), headers={"Cache-Control": FOR_EVER if cached else NEVER})
 
 
 def _redacted(value: Any, redact: Redact) -> Any:

@@ -22,6 +22,7 @@ class Change(NamedTuple):
     make: Callable[[Store, Wish], Any]
     about: str
     fields: Mapping[str, str]
+    needs_token: bool = True
 
 
 def _fork(store: Store, wish: Wish) -> dict[str, Any]:
@@ -50,16 +51,6 @@ def _decide(store: Store, wish: Wish) -> dict[str, Any]:
     return {"context": chat.stream_id, "version": chat.version}
 
 
-def _rebuild(store: Store, wish: Wish) -> dict[str, Any]:
-    name = wish.required("name")
-    report = store.check(name) if wish.text("only_check") else store.rebuild(name)
-    return {
-        "projection": report.projection, "is_done": report.is_done, "rows": report.rows, "events": report.events,
-        "seconds": report.seconds, "differing": report.differing,
-        "differences": [str(one.key) for one in report.differences],
-    }  # fmt: skip
-
-
 def _chat_id(store: Store, name: str) -> str:
     return split_stream_id(context_named(store.log, name, ("chat",)))[1]
 
@@ -78,9 +69,5 @@ CHANGES: dict[str, Change] = {
         _decide, "Approve or reject a call.",
         {"context": "the chat", "call_id": "the call", "decision": "approve or reject", "because": "why",
          "actor": "who does it"},
-    ),
-    "rebuild": Change(
-        _rebuild, "Make the rows of a projection anew, beside those in use, and say which differ.",
-        {"name": "the projection", "only_check": "1: compare only, change nothing"},
     ),
 }  # fmt: skip

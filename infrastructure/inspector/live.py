@@ -1,14 +1,16 @@
 """
 News of a store for the page: a stream of server-sent events, one at most every tenth of a second.
 
-The id of an event is a moment of the log. A browser that connects again sends the last one, and gets the rest.
+The id of an event is a moment of the log. A browser that connects again sends the last one, and gets the rest. Events
+of jobs have no id: each connection begins with the present state of all jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -16,8 +18,8 @@ from starlette.responses import Response, StreamingResponse
 from ...domain.errors import InvalidInputError, RefoldError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
-from ..store import Store
 from ..times import exact
+from .jobs import Jobs
 
 PAUSE_SECONDS = 0.1
 # A line now and then shows both sides whether the other one is still there.
@@ -27,31 +29,38 @@ PAGE_EVENTS = 2_048
 # After a longer absence the page asks for everything anew.
 MISSED_MAX = 100_000
 RETRY_MILLISECONDS = 1_000
+# Returns plain data with its texts as they may be shown.
+Hide = Callable[[Any], Any]
 
 
-async def news(store: Store, request: Request) -> Response:
+async def news(jobs: Jobs, hide: Hide, request: Request) -> Response:
     """Return the endless answer: which contexts got which versions, since the moment that the browser saw last."""
+    log = jobs.store.log
     try:
         seen = request.headers.get("last-event-id") or request.query_params.get("after")
-        after = Moment.parse(seen) if seen else await asyncio.to_thread(store.log.now)
+        after = Moment.parse(seen) if seen else await asyncio.to_thread(log.now)
     except InvalidInputError as error:
         return Response(str(error), status_code=400)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_lines(store.log, after, request), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_lines(jobs, hide, after, request), media_type="text/event-stream", headers=headers)
 
 
-async def _lines(log: LiveLog, after: Moment, request: Request) -> AsyncIterator[str]:
+async def _lines(jobs: Jobs, hide: Hide, after: Moment, request: Request) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MILLISECONDS}\n: hello\n\n"
-    quiet = 0.0
+    quiet, seen = 0.0, 0
     while not await request.is_disconnected():
+        seen, changed = jobs.since(seen)
+        for job in changed:
+            yield f"event: job\ndata: {json.dumps(hide(job))}\n\n"
         try:
-            now, heads, count, last = await asyncio.to_thread(_read_on, log, after)
+            now, heads, count, last = await asyncio.to_thread(_read_on, jobs.store.log, after)
         except RefoldError as error:
             # The log went back, or is damaged: the page says so, and asks anew.
-            yield _event("fault", str(after), {"message": str(error)})
+            yield _event("fault", str(after), {"message": hide(str(error))})
             return
         if count:
-            yield _event("news", str(now), {"heads": heads, "events": count, "recorded_at": last})
+            shown = {hide(stream): version for stream, version in heads.items()}
+            yield _event("news", str(now), {"heads": shown, "events": count, "recorded_at": last})
             after, quiet = now, 0.0
             await asyncio.sleep(PAUSE_SECONDS)
         else:

@@ -17,9 +17,10 @@ from .answers import (
     search_answer,
     usage_answer,
 )
-from .changes import CHANGES
+from .changes import CHANGES, Change
 from .comparisons import diff_answer, replay_answer
 from .item_answers import audit_answer, items_answer, left_answer, pins_answer, view_answer, why_answer
+from .jobs import TASKS, Task
 from .log_answers import event_answer, histogram_answer, log_answer
 from .wish import Question
 
@@ -94,6 +95,7 @@ QUESTIONS: dict[str, Question] = {
         {"context": CONTEXT, "at": "a version, a time, a name, an item or a call"},
     ),
 }  # fmt: skip
+ACTIONS: dict[str, Change | Task] = {**CHANGES, **TASKS}
 # The shapes may get more fields; none changes its meaning or goes.
 API_VERSION = "1"
 REQUIRED = {
@@ -117,7 +119,7 @@ def openapi() -> dict[str, Any]:
         }
         for path, question in QUESTIONS.items()
     }
-    for path, change in CHANGES.items():
+    for path, change in ACTIONS.items():
         fields = {name: {"type": "string", "description": about} for name, about in change.fields.items()}
         content = {"application/json": {"schema": {"type": "object", "properties": fields}}}
         token = {
@@ -127,7 +129,7 @@ def openapi() -> dict[str, Any]:
         paths[f"/api/{path}"] = {
             "post": {
                 "summary": change.about,
-                "parameters": [token],
+                "parameters": [token] if change.needs_token else [],
                 "requestBody": {"content": content, "required": True},
                 "responses": {
                     **_responses(),
@@ -136,9 +138,11 @@ def openapi() -> dict[str, Any]:
             }
         }
     paths["/api/meta"] = {"get": {"summary": "The store that is shown.", "responses": _responses()}}
+    paths["/api/jobs"] = {"get": {"summary": "Rebuilds and checks that were started here.", "responses": _responses()}}
     paths["/api/tail"] = {
         "get": {
-            "summary": "News as server-sent events: `news` with {heads, events, recorded_at}; `fault` with {message}.",
+            "summary": "News as server-sent events: `news` with {heads, events, recorded_at}; `job` with a job as in"
+            " /api/jobs; `fault` with {message}.",
             "parameters": [_parameter("tail", "after", "the moment that was seen last")],
             "responses": {"200": {"description": "An endless stream.", "content": {"text/event-stream": {}}}},
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ...domain.spans import Ref
@@ -10,6 +12,7 @@ from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, Trajecto
 from ...projections.search import SearchHit
 from ...projections.usage import NAMES, UsageRow
 from ..log.codec import tag_of
+from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..queries.approvals import PendingApproval
 from ..queries.audit import AuditEntry, plain_value
@@ -35,6 +38,19 @@ def waiting_shape(waiting: PendingApproval) -> Shape:
 def status_shape(status: ProjectionStatus) -> Shape:
     """Return the status of a projection for JSON."""
     return {**msgspec.structs.asdict(status), "set_aside": [one._asdict() for one in status.set_aside]}
+
+
+def report_shape(report: RebuildReport) -> Shape:
+    """Return the result of a rebuild or of a check for JSON."""
+    differences = [
+        {"key": one.key, "live": plain_row(one.live), "rebuilt": plain_row(one.rebuilt)} for one in report.differences
+    ]
+    return {**msgspec.structs.asdict(report), "seconds": round(report.seconds, 3), "differences": differences}
+
+
+def plain_row(row: Any) -> Any:
+    """Return a row of a projection as plain data; None if there is none."""
+    return msgspec.to_builtins(row)
 
 
 def hit_shape(hit: SearchHit) -> Shape:

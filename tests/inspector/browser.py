@@ -72,8 +72,8 @@ class Served:
         bound.bind(("127.0.0.1", self.port))
         bound.listen(64)
         self.port = bound.getsockname()[1]
-        app = refold.inspector(self.store, **self.settings)
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0))
+        self.app = refold.inspector(self.store, **self.settings)
+        self._server = uvicorn.Server(uvicorn.Config(self.app, log_level="critical", timeout_graceful_shutdown=0))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [bound]}, daemon=True)
         self._bound = bound
         self._thread.start()

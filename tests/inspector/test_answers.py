@@ -15,29 +15,10 @@ from starlette.testclient import TestClient
 import refold
 from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from refold.infrastructure.inspector.layout import laid_out
-from refold.infrastructure.inspector.questions import QUESTIONS
+from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from tests.support.every_kind import fill
 
-LOCAL = "http://127.0.0.1:8421"
-
-
-class Asked:
-    """A page's side of the server."""
-
-    def __init__(self, store: refold.Store, **settings: Any) -> None:
-        self.store = store
-        self.client = TestClient(refold.inspector(store, **settings), base_url=LOCAL)
-        self.meta = self.client.get("/api/meta").json()
-
-    def __call__(self, question: str, **given: Any) -> Any:
-        """Return an answer."""
-        answer = self.client.get(f"/api/{question}", params=given)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def change(self, path: str, **given: Any) -> Any:
-        """Make a change, as the page does."""
-        return self.client.post(f"/api/{path}", json=given, headers={"x-refold-token": self.meta["token"] or ""})
+from .asking import LOCAL, Asked
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -250,7 +231,6 @@ def test_changes_need_the_token_of_this_start(asked: Asked) -> None:
         item.id for item in asked.store.chat("a").at(3).items
     ]
     assert asked.change("merge", source="chat:copy", target="chat:cleared").json()["context"] == "chat:cleared"
-    assert asked.change("rebuild", name="catalogue").json()["differing"] == 0
 
 
 def test_a_read_only_page_changes_nothing() -> None:
@@ -352,7 +332,11 @@ def test_the_description_names_all_that_is_there() -> None:
     with refold.open(":memory:") as store:
         paths = Asked(store)("openapi.json")["paths"]
 
-    assert {f"/api/{path}" for path in QUESTIONS} <= set(paths)
+    assert {f"/api/{path}" for path in (*QUESTIONS, *ACTIONS, "meta", "jobs", "tail")} == set(paths)
+    for path, action in ACTIONS.items():
+        post = paths[f"/api/{path}"]["post"]
+        assert set(post["requestBody"]["content"]["application/json"]["schema"]["properties"]) == set(action.fields)
+        assert [one["name"] for one in post["parameters"]] == ["x-refold-token"] * action.needs_token
     for path, question in QUESTIONS.items():
         named = {one["name"] for one in paths[f"/api/{path}"]["get"]["parameters"]}
         assert named == set(question.parameters)
@@ -393,6 +377,7 @@ def _node(number: int, agent: int) -> TrajectoryNode:
 
 async def test_news_come_once_and_go_on_after_a_pause() -> None:
     """The stream names each context that grew; a browser that comes back gets what it missed, and no more."""
+    from refold.infrastructure.inspector.jobs import Jobs
     from refold.infrastructure.inspector.live import _lines
 
     class Open:
@@ -403,7 +388,7 @@ async def test_news_come_once_and_go_on_after_a_pause() -> None:
         store.chat("a").add_message("user", "one")
         seen = store.now()
         store.chat("a").add_message("user", "two")
-        lines = _lines(store.log, seen, Open())  # type: ignore[arg-type]  # only this is asked of a request
+        lines = _lines(Jobs(store), str, seen, Open())  # type: ignore[arg-type]  # only this is asked of a request
         assert "retry:" in await anext(lines)
         news = await anext(lines)
         assert 'event: news\nid: 3\ndata: {"heads": {"chat:a": 3}, "events": 1' in news

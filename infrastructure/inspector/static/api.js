@@ -74,14 +74,16 @@ function keep(ref, item) {
 
 /**
  * News of the store, one stream for all tabs of a browser: the tab that holds the lock listens and tells the others.
- * `onNews` gets {heads, events, moment}, `onState` gets connected, reconnecting or stopped.
+ * `onNews` gets {heads, events, moment}, `onState` gets connected, reconnecting or stopped, or damaged with the reason;
+ * `onJob` gets a rebuild or a check that went on.
  */
-export function follow(after, onNews, onState) {
+export function follow(after, onNews, onState, onJob) {
   const channel = new BroadcastChannel(`refold-news-${location.host}${ROOT}`);
   let moment = after;
   const take = (news) => {
     moment = news.moment ?? moment;
-    if (news.state) onState(news.state);
+    if (news.state) onState(news.state, news.message);
+    else if (news.job) onJob(news.job);
     else onNews(news);
   };
   channel.onmessage = (message) => take(message.data);
@@ -98,13 +100,17 @@ export function follow(after, onNews, onState) {
         if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
       };
       source.addEventListener("news", (event) => tell({ ...JSON.parse(event.data), moment: event.lastEventId }));
+      source.addEventListener("job", (event) => tell({ job: JSON.parse(event.data) }));
       source.addEventListener("fault", () => { source.close(); goOn(); });
     };
     // The server lost the thread, as after a restore of an older store: all is asked anew, and news go on from now.
     const goOn = async () => {
       tell({ state: "reconnecting" });
-      const now = await ask("meta").catch(() => null);
-      if (!now) { tell({ state: "stopped" }); setTimeout(goOn, 2000); return; }
+      const now = await ask("meta").catch((error) => {
+        tell({ state: error.status ? "damaged" : "stopped", message: error.message });
+        setTimeout(goOn, 2000);
+      });
+      if (!now) return;
       tell({ heads: {}, events: 0, moment: now.moment });
       open();
     };

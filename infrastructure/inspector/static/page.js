@@ -15,7 +15,7 @@ const PLACES = [
   ["/usage", "Usage", "g t"], ["/projections", "Projections", "g p"],
 ];
 const THEMES = ["auto", "light", "dark"];
-const STATES = { connected: "Live", reconnecting: "Reconnecting", stopped: "Server stopped" };
+const STATES = { connected: "Live", reconnecting: "Reconnecting", stopped: "Server stopped", damaged: "Log damaged" };
 
 const main = document.getElementById("main");
 const state = h("span", { class: "state", data: { state: "reconnecting" } }, "Connecting");
@@ -107,9 +107,11 @@ function takeNews(news) {
   if (news.events) announce(news.events);
 }
 
-function takeState(now) {
+function takeState(now, why) {
   state.textContent = STATES[now] ?? now;
   state.dataset.state = now;
+  state.title = why ?? "";
+  if (now === "connected") shown?.connected?.();
 }
 
 function copyAddress() {
@@ -128,7 +130,7 @@ bind({
 try {
   const found = await begin();
   document.querySelector(".brand").title = found.store;
-  follow(found.moment, takeNews, takeState);
+  follow(found.moment, takeNews, takeState, (job) => shown?.job?.(job));
   if (found.missed) say(`${number(found.missed)} events were set aside`);
 } catch (error) {
   takeState("stopped");

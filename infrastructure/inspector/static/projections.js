@@ -1,50 +1,215 @@
-/** What is kept for answers: how far each projection is, its faults, and making it anew. */
+/** The rows that are kept for answers: how far each projection is, its faults, making it anew; the check of the store. */
 import { withQuery } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { debounced, fill, h, number } from "./dom.js";
-import { showDialog } from "./keys.js";
+import { debounced, fill, h, number, say, span } from "./dom.js";
+
+const STORE = "*";
+const HEADS = [["Projection"], ["Schema", "number"], ["Rows", "number"], ["Position", "number"], ["Behind", "number"],
+  ["Events/s", "number"], ["Worker"], ["", "number"]];
+const DOING = { rebuild: "Making new rows beside those in use", swap: "Putting the new rows in place", check: "Comparing", verify: "Checking the store" };
 
 export async function screen() {
-  const body = h("tbody");
-  const said = h("span", { class: "dim" });
-  async function load() {
-    const found = await ask("projections");
-    said.textContent = `${number(found.events)} events in the log`;
-    fill(body, found.projections.map((one) => rows(one, found.events, load)));
+  const made = new Projections();
+  await made.load();
+  await made.begin();
+  return { element: made.element, title: "Projections", news: debounced(1000, () => made.load().catch(() => {})),
+    job: (job) => made.take(job), connected: () => made.begin().catch(() => {}) };
+}
+
+export const eventLink = (event) => h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, event);
+
+class Projections {
+  constructor() {
+    this.rows = new Map();
+    this.mayWrite = Boolean(about().token);
+    this.said = h("span", { class: "dim" });
+    this.table = h("table", {}, h("thead", {}, h("tr", {}, HEADS.map(([name, sort]) => h("th", { scope: "col", class: sort }, name)))));
+    this.store = new Work(STORE, this);
+    this.verify = h("button", { type: "button", onclick: () => this.store.start("verify") }, "Check the whole store");
+    this.element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Projections"), this.said),
+      h("p", { class: "dim" }, "They are folded from the log when they are asked, or all the time by `refold run`. None of them is truth: each can be made anew.",
+        this.mayWrite ? "" : " This page is read-only: rebuild with `refold rebuild NAME`, or start the page with --write."),
+      h("div", { class: "scroll" }, this.table),
+      h("section", { "aria-label": "The whole store" }, h("p", { class: "buttons" }, this.verify), this.store.element));
   }
-  await load();
-  const element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Projections"), said),
-    h("p", { class: "dim" }, "They are folded from the log when they are asked, or all the time by `refold run`. None of them is truth: each can be made anew."),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Projection"), h("th", { scope: "col", class: "number" }, "Version"),
-      h("th", { scope: "col", class: "number" }, "Rows"), h("th", { scope: "col", class: "number" }, "Behind"), h("th", { scope: "col" }, "Progress"), h("th", { scope: "col" }, "Worker"), h("th", { scope: "col" }, ""))), body)));
-  return { element, title: "Projections", news: debounced(1000, () => load().catch(() => {})) };
+
+  async load() {
+    const found = await ask("projections");
+    this.said.textContent = `${number(found.events)} events in the log`;
+    const now = performance.now();
+    for (const one of found.projections) {
+      if (!this.rows.has(one.name)) {
+        const row = new Row(one.name, this);
+        this.rows.set(one.name, row);
+        this.table.append(row.element);
+      }
+      this.rows.get(one.name).show(one, found, now);
+    }
+  }
+
+  /** Take all jobs there are; a server that was started anew knows none of before. */
+  async begin() {
+    const jobs = await ask("jobs");
+    for (const work of [this.store, ...[...this.rows.values()].map((row) => row.work)]) {
+      const job = jobs.find((one) => one.name === work.name);
+      if (job) work.take(job);
+      else if (work.job) work.forget();
+    }
+  }
+
+  /** Take how far a job is. */
+  take(job) {
+    if (job.name === STORE) this.store.take(job);
+    else this.rows.get(job.name)?.work.take(job);
+  }
 }
 
-function rows(one, events, load) {
-  const done = events ? 1 - one.behind / events : 1;
-  const link = (event) => h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, event);
-  const notes = [];
-  if (one.stopped_at) notes.push(["bad", "stopped at ", link(one.stopped_at), `: ${one.error ?? ""}`]);
-  for (const aside of one.set_aside) notes.push(["warn", "set aside ", link(aside.event), `: ${aside.error}`]);
-  if (one.rebuilt) notes.push(["warn", `a rebuild was left after ${number(one.rebuilt)} events`]);
-  return [h("tr", {}, h("td", { class: "name" }, one.name), h("td", { class: "number" }, one.version), h("td", { class: "number" }, number(one.rows)),
-    h("td", { class: "number" }, number(one.behind)), h("td", {}, h("span", { class: "bar", title: `${Math.round(done * 100)} %` }, h("span", { style: { "--part": `${done * 100}%` } }))),
-    h("td", {}, one.worker ?? "-"), h("td", {}, h("button", { type: "button", onclick: () => rebuild(one.name, load) }, "Rebuild"))),
-  ...notes.map(([sort, ...text]) => h("tr", {}, h("td", { colspan: 7 }, h("span", { class: `tag ${sort}` }, sort === "bad" ? "stopped" : "note"), " ", text)))];
+/** A projection: a line of numbers, its faults, and the work on it. Elements stay, so that the focus does. */
+class Row {
+  constructor(name, list) {
+    this.work = new Work(name, list);
+    this.cells = HEADS.map(([, sort], at) => h("td", { class: at === 0 ? "name" : sort }));
+    this.notes = h("td", { colspan: HEADS.length });
+    this.notesRow = h("tr", { hidden: true }, this.notes);
+    const mine = h("td", { colspan: HEADS.length }, this.work.element);
+    this.workRow = this.work.row = h("tr", { hidden: true }, mine);
+    const act = (name, kind) => h("button", { type: "button", onclick: () => this.work.start(kind), "aria-label": `${name} ${this.work.name}` }, name);
+    this.buttons = [act("Compare", "check"), list.mayWrite ? act("Rebuild", "rebuild") : null];
+    fill(this.cells.at(-1), h("span", { class: "buttons tight" }, this.buttons));
+    this.element = h("tbody", {}, h("tr", {}, this.cells), this.notesRow, this.workRow);
+  }
+
+  show(one, { events, head }, now) {
+    const seen = events - one.behind;
+    const rate = this.seen !== undefined && seen > this.seen ? (seen - this.seen) / (now - this.at) * 1000 : 0;
+    Object.assign(this, { seen, at: now });
+    const position = one.position.length > 16 ? `${one.position.slice(0, 15)}…` : one.position;
+    const values = [one.name, one.version, number(one.rows), position, number(one.behind), rate ? number(Math.round(rate)) : "-", one.worker ?? "-"];
+    values.forEach((value, at) => { if (this.cells[at].textContent !== String(value)) fill(this.cells[at], String(value)); });
+    this.cells[3].title = `${one.position} of ${head}`;
+    const notes = [];
+    if (one.stopped_at) notes.push(["bad", "stopped", "at ", eventLink(one.stopped_at), `: ${one.error ?? ""}`]);
+    for (const aside of one.set_aside) notes.push(["warn", "set aside", eventLink(aside.event), `: ${aside.error}`]);
+    this.notesRow.hidden = !notes.length;
+    fill(this.notes, notes.map(([sort, tag, ...text]) => h("div", {}, h("span", { class: `tag ${sort}` }, tag), " ", text)));
+    this.work.left(one.rebuilt);
+  }
 }
 
-function rebuild(name, load) {
-  const mayWrite = Boolean(about().token);
-  const said = h("p", { role: "status" });
-  const run = (only) => async () => {
-    said.textContent = only ? "Comparing…" : "Making it anew, beside the rows in use…";
+/** Work on a projection, or on the whole store: its progress, its result, and what a person decides about it. */
+class Work {
+  constructor(name, list) {
+    Object.assign(this, { name, list, job: null, rebuilt: null });
+    this.bar = h("progress", { max: 1, "aria-label": `Progress of ${name === STORE ? "the check" : name}` });
+    this.said = h("span");
+    this.cancel = h("button", { type: "button", onclick: () => this.ask("cancel") }, "Cancel");
+    this.going = h("div", { class: "going", hidden: true }, this.bar, this.said, this.cancel);
+    this.result = h("div");
+    this.fault = h("p", { role: "alert", hidden: true });
+    this.element = h("div", {}, this.going, this.result, this.fault);
+  }
+
+  async start(kind, given = {}) {
+    if (this.job?.state !== "running") await this.ask(kind, given);
+  }
+
+  async ask(path, given = {}) {
+    this.fault.hidden = true;
     try {
-      const done = await change("rebuild", { name, only_check: only ? "1" : undefined });
-      said.textContent = `${number(done.events)} events in ${done.seconds.toFixed(1)} s, ${number(done.rows)} rows: ${done.differing ? `${number(done.differing)} differ: ${done.differences.join(", ")}` : "all identical"}`;
-      await load();
-    } catch (error) { fill(said, error.message); }
-  };
-  showDialog(`Rebuild ${name}`, [h("p", {}, "The rows are made anew beside those in use, compared, and swapped in one transaction."), said,
-    mayWrite ? null : h("p", { class: "dim" }, `This page is read-only: start it with --write, or run \`refold rebuild ${name}\`.`)].filter(Boolean),
-  [h("button", { type: "button", disabled: !mayWrite, onclick: run(true) }, "Compare only"), h("button", { type: "button", class: "main", disabled: !mayWrite, onclick: run(false) }, "Rebuild")]);
+      this.take(await change(path, { ...given, name: this.name }));
+    } catch (error) {
+      fill(this.fault, error.message);
+      this.fault.hidden = false;
+      this.reveal();
+    }
+  }
+
+  /** Take how many events are in rows that nobody decided about; null if there are none. */
+  left(rebuilt) {
+    this.rebuilt = rebuilt;
+    if (!this.job || ["stopped", "failed", "discarded"].includes(this.job.state) || ["check", "verify"].includes(this.job.kind)) this.showResult();
+    this.reveal();
+  }
+
+  take(job) {
+    // The answer to a request may be older than the news that came meanwhile.
+    if (this.job?.id === job.id && this.job.number > job.number) return;
+    const isNews = this.job?.id === job.id && this.job.state !== job.state;
+    this.job = job;
+    const isRunning = job.state === "running";
+    this.going.hidden = !isRunning;
+    if (isRunning) {
+      if (job.total) this.bar.value = job.done / job.total;
+      else this.bar.removeAttribute("value");
+      this.said.textContent = job.is_cancelled ? "Stopping…" : `${DOING[job.kind]}: ${number(job.done)} of ${number(job.total)} events`
+        + (job.rate ? `, ${number(Math.round(job.rate))} a second, ${span((job.seconds_left ?? 0) * 1000)} left` : "");
+      fill(this.result);
+    } else {
+      if (job.state === "discarded" || job.kind === "swap") this.rebuilt = null;
+      this.showResult();
+      if (isNews) say(this.result.textContent);
+      this.list.load().catch(() => {});
+    }
+    this.reveal();
+  }
+
+  forget() {
+    this.job = null;
+    this.going.hidden = true;
+    this.showResult();
+    this.reveal();
+    this.list.load().catch(() => {});
+  }
+
+  reveal() {
+    if (this.row) this.row.hidden = this.going.hidden && this.fault.hidden && !this.result.childNodes.length;
+  }
+
+  showResult() {
+    const { job } = this;
+    const decide = (name, kind, sort) => h("button", { type: "button", class: sort, onclick: () => this.start(kind) }, name);
+    const parts = [];
+    if (job?.state === "failed") parts.push(h("p", {}, h("span", { class: "tag bad" }, "failed"), " ", job.error.message, " ", job.error.event ? eventLink(job.error.event) : null));
+    if (job?.state === "stopped") parts.push(h("p", {}, h("span", { class: "tag warn" }, "stopped"), job.kind === "verify" ? " Not everything was looked at." : " Nothing in use has changed."));
+    if (job?.kind === "verify" && job.report) parts.push(verified(job.report));
+    else if (job?.state === "done") parts.push(...reported(job));
+    const isBuilt = job?.kind === "rebuild" && job.state === "done";
+    if (isBuilt && this.list.mayWrite) parts.push(h("p", { class: "buttons tight" }, decide("Swap", "swap", "main"), decide("Discard", "discard")));
+    if (!isBuilt && this.rebuilt && job?.state !== "running") {
+      parts.push(h("p", {}, h("span", { class: "tag warn" }, "note"), ` A rebuild was left after ${number(this.rebuilt)} events; the rows in use are the old ones.`),
+        this.list.mayWrite ? h("p", { class: "buttons tight" }, decide("Continue", "rebuild"), decide("Discard", "discard")) : null);
+    }
+    fill(this.result, parts);
+  }
+}
+
+/** What became of the rows: how many, and which differ from those in use, with both values. */
+function reported({ kind, report }) {
+  const all = `${number(report.rows)} rows of ${number(report.events)} events in ${span(report.seconds * 1000)}`;
+  if (kind === "swap") return [h("p", {}, h("span", { class: "tag good" }, "in use"), ` ${number(report.rows)} new rows are in use.`)];
+  if (report.fault) return [h("p", {}, h("span", { class: "tag bad" }, "not compared"), ` ${all}. The rows in use cannot be compared: ${report.fault}`)];
+  if (!report.differing) return [h("p", {}, h("span", { class: "tag good" }, "identical"), ` ${all}: all as those in use.`)];
+  const shown = report.differences.length;
+  return [h("p", {}, h("span", { class: "tag bad" }, "different"), ` ${all}. `, shown < report.differing ? `The first ${number(shown)} of ${number(report.differing)} keys that differ:` : `${number(report.differing)} ${report.differing === 1 ? "key differs" : "keys differ"}:`),
+    h("table", { class: "differing" }, h("thead", {}, h("tr", {}, ["Key", "In use", "New"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, report.differences.map((one) => h("tr", {}, h("th", { scope: "row", class: "name" }, one.key), ...sides(one.live, one.rebuilt)))))];
+}
+
+/** Both values of a row; of two that are there, the fields that differ. */
+function sides(live, rebuilt) {
+  if (live === null || rebuilt === null) return [live, rebuilt].map((row) => h("td", {}, row === null ? h("em", {}, "missing") : h("code", {}, JSON.stringify(row))));
+  const names = Object.keys(rebuilt).filter((name) => JSON.stringify(live[name]) !== JSON.stringify(rebuilt[name]));
+  return [[live, "del"], [rebuilt, "ins"]].map(([row, tag]) => h("td", {}, names.map((name) => h("div", {}, `${name}: `, h(tag, {}, JSON.stringify(row[name]) ?? "nothing")))));
+}
+
+/** The result of the check: that every digest fits, or each problem with its place. */
+function verified(report) {
+  const counts = `${number(report.events)} events of ${number(report.streams)} contexts, ${number(report.projections)} projections`;
+  if (report.is_whole) return h("p", {}, h("span", { class: "tag good" }, "whole"), ` ${counts}: every event has its place and fits its digest, and all rows are as the events give them.`);
+  const place = (where) => /^[a-z]+:.*@\d+$/s.test(where) ? eventLink(where) : where;
+  const { length } = report.problems;
+  return h("div", {}, h("p", {}, length ? h("span", { class: "tag bad" }, "damaged") : null, ` ${counts}: `,
+    length < report.problem_count ? `the first ${number(length)} of ${number(report.problem_count)} problems` : `${number(length)} ${length === 1 ? "problem" : "problems"}`),
+  h("ul", {}, report.problems.map((one) => h("li", {}, h("strong", {}, one.kind), " ", place(one.where), `: ${one.reason}`,
+    one.repairable ? " (`refold verify --repair` makes it anew)" : ""))));
 }

@@ -1,0 +1,251 @@
+"""
+Work that takes longer than a request: rebuilds, comparisons, and the check of the whole store.
+
+Each job has a thread, and the name of its projection, or STORE. The page gets its progress with the news. A job keeps
+nothing that must not be lost: if the server dies, the rows in use are as they were, and the next rebuild continues.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from secrets import token_urlsafe
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ...domain.errors import InvalidInputError, NotFoundError, ProjectionError
+from ..projecting.rebuild import RebuildReport
+from ..projecting.shadow import Progress, RebuildProgress, Stop
+from ..store import Store
+from ..verifying import Report
+from ..views.answers import report_shape
+from ..views.shapes import Shape
+from .wish import Wish
+
+log = logging.getLogger(__name__)
+# The name of the job that checks the whole store; no projection can have it.
+STORE = "*"
+# A damaged store may have a problem for each event.
+PROBLEMS_MAX = 200
+# How long the end of the server waits for jobs to stop at the end of their page.
+END_SECONDS = 1.0
+
+State = Literal["running", "done", "stopped", "failed", "discarded"]
+Result = tuple[bool, Shape]
+Work = Callable[[Progress, Stop], Result]
+
+
+class Job:
+    """A job: its kind, its state, its progress, and its report or its error when it is over."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name, self.kind, self.id = name, kind, token_urlsafe(6)
+        self.state: State = "running"
+        self.progress: RebuildProgress | None = None
+        self.report: Shape | None = None
+        self.error: Shape | None = None
+        self.stop = threading.Event()
+        self.thread: threading.Thread | None = None
+        # Rises with each change of any job.
+        self.number = 0
+
+    def shape(self) -> Shape:
+        """Return it as plain data."""
+        now = self.progress
+        return {
+            "id": self.id, "number": self.number, "name": self.name, "kind": self.kind, "state": self.state,
+            "is_cancelled": self.stop.is_set(),
+            "done": now.done if now else 0, "total": now.total if now else 0, "rate": now.rate if now else 0.0,
+            "seconds_left": now.seconds_left if now and now.rate else None,
+            "report": self.report, "error": self.error,
+        }  # fmt: skip
+
+
+class Jobs:
+    """The jobs of a served store: for each name the one that was started last."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._number = 0
+
+    def start(self, name: str, kind: str, work: Work) -> Shape:
+        """
+        Begin a job in a thread of its own.
+
+        Raises:
+            InvalidInputError: one of this name is running.
+        """
+        job = Job(name, kind)
+        # The thread ends with the process: nothing is lost then.
+        job.thread = threading.Thread(target=self._run, args=(job, work), name=f"refold {kind}", daemon=True)
+        with self._lock:
+            before = self._jobs.get(name)
+            if before is not None and before.state == "running":
+                raise InvalidInputError(f"a {before.kind} of {name} is running: wait for its end, or cancel it")
+            self._jobs[name] = job
+            self._count(job)
+        job.thread.start()
+        return job.shape()
+
+    def _run(self, job: Job, work: Work) -> None:
+        def tell(progress: RebuildProgress) -> None:
+            self._change(job, progress=progress)
+
+        try:
+            is_done, report = work(tell, job.stop.is_set)
+        except Exception as error:
+            event = error.event if isinstance(error, ProjectionError) else None
+            fault = {"error": type(error).__name__, "message": str(error), "event": event}
+            log.info("a %s of %s failed", job.kind, job.name, exc_info=True)
+            self._change(job, state="failed", error=fault)
+        else:
+            self._change(job, state="done" if is_done else "stopped", report=report)
+
+    def _change(self, job: Job, **values: Any) -> None:
+        with self._lock:
+            for name, value in values.items():
+                setattr(job, name, value)
+            self._count(job)
+
+    def _count(self, job: Job) -> None:
+        self._number += 1
+        job.number = self._number
+
+    def cancel(self, name: str) -> Shape:
+        """
+        Have a job stop at the end of its page.
+
+        Raises:
+            NotFoundError: there is none of this name.
+        """
+        with self._lock:
+            job = self._jobs.get(name)
+            if job is None:
+                raise NotFoundError(f"there is no job for {name!r}")
+            job.stop.set()
+            self._count(job)
+        return job.shape()
+
+    def discard(self, name: str) -> Shape:
+        """
+        Drop the new rows that a rebuild left.
+
+        Raises:
+            InvalidInputError: it is still running.
+            StorageBusyError: another process is rebuilding it.
+        """
+        job = Job(name, "rebuild")
+        with self._lock:
+            before = self._jobs.get(name)
+            if before is not None and before.state == "running":
+                raise InvalidInputError(f"a {before.kind} of {name} is running: cancel it first")
+        self.store.discard_rebuild(name)
+        with self._lock:
+            self._jobs[name] = job
+            job.state = "discarded"
+            self._count(job)
+        return job.shape()
+
+    def since(self, number: int) -> tuple[int, list[Shape]]:
+        """Return the number of the newest change, and the jobs that changed after an older one."""
+        with self._lock:
+            changed = sorted((job for job in self._jobs.values() if job.number > number), key=lambda job: job.number)
+            return self._number, [job.shape() for job in changed]
+
+    def end(self) -> None:
+        """Have all jobs stop, and wait a moment for them."""
+        with self._lock:
+            threads = [job.thread for job in self._jobs.values() if job.thread is not None]
+            for job in self._jobs.values():
+                job.stop.set()
+        for thread in threads:
+            thread.join(END_SECONDS)
+
+
+class Task(NamedTuple):
+    """Work on jobs that the page asks for; `needs_token` if it changes the store."""
+
+    make: Callable[[Jobs, Wish], Shape]
+    about: str
+    fields: dict[str, str]
+    needs_token: bool = True
+
+
+def _projection(jobs: Jobs, wish: Wish) -> str:
+    name = wish.required("name")
+    known = [one.name for one in jobs.store.projections()]
+    if name not in known:
+        raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(known)}")
+    return name
+
+
+def _rebuild(jobs: Jobs, wish: Wish) -> Shape:
+    name, restart = _projection(jobs, wish), wish.text("restart") is not None
+
+    def work(progress: Progress, stop: Stop) -> Result:
+        return _outcome(jobs.store.rebuild(name, restart=restart, progress=progress, stop=stop, swap=False))
+
+    return jobs.start(name, "rebuild", work)
+
+
+def _swap(jobs: Jobs, wish: Wish) -> Shape:
+    name = _projection(jobs, wish)
+    if not any(one.rebuilt for one in jobs.store.projections() if one.name == name):
+        raise InvalidInputError(f"there are no new rows of {name}: rebuild it first")
+    return jobs.start(
+        name, "swap", lambda progress, stop: _outcome(jobs.store.rebuild(name, progress=progress, stop=stop))
+    )
+
+
+def _check(jobs: Jobs, wish: Wish) -> Shape:
+    name = _projection(jobs, wish)
+    return jobs.start(
+        name, "check", lambda progress, stop: _outcome(jobs.store.check(name, progress=progress, stop=stop))
+    )
+
+
+def _outcome(report: RebuildReport) -> Result:
+    return report.is_done, report_shape(report)
+
+
+def _verify(jobs: Jobs, wish: Wish) -> Shape:
+    def work(progress: Progress, stop: Stop) -> Result:
+        # The other cores of the machine are for those who write.
+        report = jobs.store.verify(progress=progress, stop=stop, processes=1)
+        return report.is_done, _verified(report)
+
+    return jobs.start(STORE, "verify", work)
+
+
+def _verified(report: Report) -> Shape:
+    problems = report.problems[:PROBLEMS_MAX]
+    return {
+        **msgspec.structs.asdict(report), "problems": [msgspec.structs.asdict(one) for one in problems],
+        "problem_count": len(report.problems), "is_whole": report.is_whole,
+    }  # fmt: skip
+
+
+NAME = {"name": "the projection"}
+TASKS: dict[str, Task] = {
+    "rebuild": Task(
+        _rebuild, "Begin to make the rows of a projection anew, beside those in use, and to compare both.",
+        {**NAME, "restart": "1: begin at the first event, where an earlier rebuild left rows"},
+    ),
+    "swap": Task(_swap, "Put the new rows of a projection in the place of those in use.", NAME),
+    "discard": Task(
+        lambda jobs, wish: jobs.discard(_projection(jobs, wish)), "Drop the new rows of a projection.", NAME,
+    ),
+    "check": Task(
+        _check, "Begin to compare the rows of a projection with those that the events give; nothing is changed.", NAME,
+        needs_token=False,
+    ),
+    "verify": Task(_verify, "Begin to check the whole store; nothing is changed.", {}, needs_token=False),
+    "cancel": Task(
+        lambda jobs, wish: jobs.cancel(wish.required("name")), "Have a job stop at the end of its page of events.",
+        {"name": f"the projection; `{STORE}` for the check of the whole store"}, needs_token=False,
+    ),
+}  # fmt: skip

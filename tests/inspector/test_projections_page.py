@@ -1,0 +1,171 @@
+"""Rebuilding and checking in a browser: progress, the comparison before the swap, and a person's decision."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+import refold
+from refold.domain.errors import DamagedError
+from tests.projecting.histories import folded_rows, stored_rows
+from tests.support.every_kind import fill
+
+from .browser import Served, Watched, apart, running_browser
+from .gates import Gate, spoil
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[refold.Store]:
+    """A store with some of everything; only this module has it."""
+    with refold.open(":memory:") as opened:
+        apart(lambda: asyncio.run(fill(opened)))
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _right_rows(store: refold.Store) -> Iterator[None]:
+    """Each test begins with right rows, whatever became of those of another."""
+    yield
+    store.rebuild("catalogue")
+
+
+@pytest.fixture(scope="module")
+def served(store: refold.Store) -> Iterator[Served]:
+    """It is served for writing."""
+    server = Served(store, write=True)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests here."""
+    with running_browser() as started:
+        yield started
+
+
+def of(watched: Watched, name: str) -> Locator:
+    """Return the lines of a projection."""
+    return watched.page.locator("tbody", has=watched.page.locator("td.name", has_text=name))
+
+
+def press(row: Locator, name: str) -> None:
+    """Press a button of a projection, as one who uses only keys does."""
+    button = row.get_by_role("button", name=name)
+    button.focus()
+    row.page.keyboard.press("Enter")
+
+
+def test_new_rows_are_swapped_when_a_person_has_seen_how_they_differ(watched: Watched, store: refold.Store) -> None:
+    """Each key that differs is shown with both values; until the swap the old rows are read."""
+    spoil(store, "chat:brief")
+    wrong = stored_rows(store, "catalogue")
+    watched.open("/projections")
+    row = of(watched, "catalogue")
+
+    press(row, "Rebuild catalogue")
+
+    expect(row).to_contain_text("2 keys differ")
+    expect(row.locator(".differing tr").filter(has_text="chat:brief")).to_contain_text("items: 99")
+    expect(row.locator(".differing tr").filter(has_text="chat:~none")).to_contain_text("missing")
+    assert stored_rows(store, "catalogue") == wrong
+    press(row, "Swap")
+    expect(row).to_contain_text("new rows are in use")
+    assert stored_rows(store, "catalogue")["catalogue"] == folded_rows(store)["catalogue"]
+    press(row, "Rebuild catalogue")
+    expect(row).to_contain_text("all as those in use")
+    press(row, "Discard")
+    expect(row.get_by_role("button", name="Swap")).to_have_count(0)
+    assert {one.name: one.rebuilt for one in store.projections()}["catalogue"] is None
+
+
+def test_progress_is_shown_and_a_rebuild_is_cancelled(
+    watched: Watched, store: refold.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On every page that is open; the focus stays where it is while numbers change; what was left can go on."""
+    gate = Gate(store, monkeypatch)
+    other = watched.open("/projections", watched.context.new_page())
+    watched.open("/projections")
+    row = of(watched, "rollup")
+    press(row, "Rebuild rollup")
+    gate.wait()
+    expect(row).to_contain_text("16 of")
+    expect(row.get_by_role("progressbar")).to_be_visible()
+    expect(other.locator("tbody", has=other.locator("td.name", has_text="rollup"))).to_contain_text("16 of")
+    watched.page.reload()
+    expect(row).to_contain_text("16 of")
+    cancel = row.get_by_role("button", name="Cancel")
+    cancel.focus()
+    watched.page.keyboard.press("Enter")
+    expect(row).to_contain_text("Stopping")
+    expect(cancel).to_be_focused()
+    gate.open()
+    expect(row).to_contain_text("Nothing in use has changed")
+    expect(row).to_contain_text("A rebuild was left after 16 events")
+    press(row, "Continue")
+    expect(row).to_contain_text("all as those in use")
+    press(row, "Discard")
+    expect(row.get_by_role("button", name="Swap")).to_have_count(0)
+
+
+def test_a_page_whose_server_died_offers_to_go_on(
+    browser: Browser, store: refold.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server that comes back knows no job; the rows that were left are in the store."""
+    first = Served(store, write=True)
+    profile = Watched(browser, first)
+    profile.allowed = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "403"]
+    gate = Gate(store, monkeypatch)
+    profile.open("/projections")
+    row = of(profile, "growth")
+    press(row, "Rebuild growth")
+    gate.wait()
+    first.app.state.jobs.cancel("growth")
+    gate.open()
+    first.stop()
+    expect(profile.page.locator(".state")).not_to_have_text("Live")
+    first.start()
+    expect(profile.page.locator(".state")).to_have_text("Live")
+    expect(row).to_contain_text("A rebuild was left after")
+    press(row, "Continue")
+    # The token was that of the server before.
+    expect(row.get_by_role("alert")).to_contain_text("load the page again")
+    profile.page.reload()
+    press(row, "Discard")
+    expect(row).not_to_contain_text("A rebuild was left")
+    profile.close()
+    first.stop()
+
+
+def test_the_whole_store_is_checked(watched: Watched, store: refold.Store) -> None:
+    """A sound store is whole; wrong rows are named, with how to mend them."""
+    page = watched.open("/projections")
+    whole = page.get_by_role("region", name="The whole store")
+    page.get_by_role("button", name="Check the whole store").click()
+    expect(whole).to_contain_text("every event has its place and fits its digest")
+    spoil(store, "chat:brief")
+    page.get_by_role("button", name="Check the whole store").click()
+    expect(whole).to_contain_text("projection catalogue")
+    expect(whole).to_contain_text("refold verify --repair")
+    expect(whole.get_by_role("link", name="chat:~none@")).to_be_visible()
+
+
+def test_what_fails_says_why(watched: Watched, store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in use that cannot be compared, and a job that ends with an error, are shown where they were started."""
+
+    def torn(*_: object) -> Any:
+        raise DamagedError("the table of usage", "it is torn")
+
+    watched.open("/projections")
+    row = of(watched, "usage")
+    monkeypatch.setattr(store._projections, "walk", torn)
+    press(row, "Rebuild usage")
+    expect(row).to_contain_text("The rows in use cannot be compared: the table of usage")
+    press(row, "Discard")
+    press(row, "Compare usage")
+    expect(row).to_contain_text("failed")
+    expect(row).to_contain_text("it is torn")

@@ -14,13 +14,14 @@ from time import perf_counter
 from tests.support.postgres import MissingServerError, Server, running_server
 
 from .bench import FULL, QUICK, Bench
-from .cases import CASES
+from .cases import CASES, MissingBrowserError
 from .machine import facts
 from .rows import Row, Table
 from .table import as_json, as_markdown, as_text
 from .workload import SEED, compressibility, items
 
-STUDIES = {"compression"}
+# Cases that are not about the database: they run on the first one only.
+STUDIES = {"compression", "inspector"}
 DATABASES = {"sqlite": ("sqlite",), "postgres": ("postgres",), "both": ("sqlite", "postgres")}
 
 
@@ -91,6 +92,8 @@ def _results(
             start = perf_counter()
             try:
                 results += CASES[name](bench, database)
+            except MissingBrowserError as missing:
+                print(f"{name} is left out: {missing}", file=sys.stderr)
             except Exception:
                 # The figures of an hour are not to be lost with one case.
                 traceback.print_exc()

@@ -17,6 +17,7 @@ from .editing import edit
 from .following import following
 from .forking import fork
 from .graphs import graph
+from .inspector import MissingBrowserError, inspector
 from .large import large
 from .loading import load, past, tail
 from .moving import moving
@@ -29,7 +30,7 @@ from .threads import threads
 from .travelling import travel
 from .truncating import truncate
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "Case", "MissingBrowserError"]
 
 Case = Callable[[Bench, str], Iterator[Row | Table]]
 
@@ -56,6 +57,7 @@ CASES: dict[str, Case] = {
     "graph": graph,
     "travel": travel,
     "large": large,
+    "inspector": inspector,
     "moving": moving,
     "compression": compression,
 }

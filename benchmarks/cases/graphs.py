@@ -77,7 +77,7 @@ def fill(subjects: dict[str, Subject], count: int) -> None:
     """Register nodes, and give raw the same payloads."""
     run = opened_run(subjects)
     _ = run.register_query("Which orders are late?")
-    grow = _growing(run)
+    grow = growing(run)
     for _ in range(count):
         grow()
     payloads = [encode_payload(event) for event in run._journal.events(until=run.version)]
@@ -90,7 +90,7 @@ def opened_run(subjects: dict[str, Subject]) -> Run:
     return cast(Ours, subjects["ours"]).store.run(USER, SESSION)
 
 
-def _growing(run: Run) -> Callable[[], str]:
+def growing(run: Run) -> Callable[[], str]:
     """Return what registers another node, of a kind in turn: an action, what it found, what it concluded."""
     last = [next(iter(run.get_active_branch()))]
     kinds = itertools.cycle(("Action", "Table", "State"))
@@ -116,7 +116,7 @@ def _registering(bench: Bench, subjects: dict[str, Subject]) -> tuple[Task, Task
     def open_again() -> None:
         nonlocal grow
         reopen(ours)
-        grow = _growing(opened_run(subjects))
+        grow = growing(opened_run(subjects))
 
     payload = encode_payload(opened_run(subjects)._journal.events(until=3)[2])
     return (

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import timing
+from benchmarks.__main__ import STUDIES
 from benchmarks.bench import QUICK, Bench
 from benchmarks.cases import CASES
 from benchmarks.rows import Row, Table
@@ -31,7 +32,7 @@ TINY = dataclasses.replace(
 )
 FACTS = {"cores": "2"}
 # What nobody but Refold answers has no raw beside it.
-WITHOUT_RAW = {"large", "moving"}
+WITHOUT_RAW = {"large", "moving", "inspector"}
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def test_case_on_sqlite(name: str, tmp_path: Path) -> None:
     check(name, results)
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"compression"}))
+@pytest.mark.parametrize("name", sorted(set(CASES) - STUDIES))
 def test_case_on_postgres(name: str, tmp_path: Path, pg_server: Server) -> None:
     """On PostgreSQL too."""
     results = list(CASES[name](Bench(tmp_path, TINY, pg_server), "postgres"))

@@ -173,12 +173,12 @@ class Lines {
 
   async fetch() {
     if (this.list) { await this.more(); this.measure(); this.draw(); return; }
-    for (const chunk of [...this.missing]) {
-      if (this.chunks.has(chunk)) continue;
+    // Lines on the screen are of two chunks at most, which come at the same time.
+    await Promise.all([...this.missing].filter((chunk) => !this.chunks.has(chunk)).map(async (chunk) => {
       const found = await ask("log", this.question(chunk * CHUNK, CHUNK));
       if (this.chunks.size >= CHUNKS_MAX) this.chunks.delete(this.chunks.keys().next().value);
       this.chunks.set(chunk, found.events);
-    }
+    }));
     this.draw();
   }
 

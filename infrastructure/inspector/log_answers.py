@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from ...domain.errors import NotFoundError
 from ...domain.log.envelope import RecordedEvent, Undecodable
@@ -21,6 +22,7 @@ from .wish import Wish
 
 # A filtered question looks through this many events at a time, and says how far it came.
 SCANNED_MAX = 20_000
+SCANNED_AT_ONCE = 2_000
 BUCKETS_MAX = 2_000
 
 
@@ -32,46 +34,69 @@ def log_answer(store: Store, wish: Wish) -> Shape:
     may look at more events than it returns: `next` says from where to ask on.
     """
     limit = wish.whole("limit", 100, 1, PAGE_MAX)
+    wanted = Filter(wish.text("type"), wish.text("actor"), (wish.text("q") or "").lower())
     context = wish.text("context")
     if context is not None:
-        return _log_of_context(store, stream_named(store, context), wish.whole("row", 0), limit)
+        return _log_of_context(store, stream_named(store, context), wish, wanted, limit)
     after, row = _from(store, wish)
-    kind, actor = wish.text("type"), wish.text("actor")
-    is_filtered = kind is not None or actor is not None
     lines: list[Shape] = []
     scanned, moment = 0, after
-    while len(lines) < limit and scanned < (SCANNED_MAX if is_filtered else 1):
-        page = store.log.read_all(after=moment, limit=limit if not is_filtered else 2_000, undecodable=True)
+    while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
+        page = store.log.read_all(after=moment, limit=SCANNED_AT_ONCE if any(wanted) else limit, undecodable=True)
         if not page.events:
             break
         scanned, moment = scanned + len(page.events), page.moment
-        lines += [_line(event) for event in page.events if _has(event, kind, actor)]
+        lines += map(_line, filter(wanted.takes, page.events))
     return {"row": row, "events": lines, "next": str(moment), "total": store.now().events, "scanned": scanned}
 
 
-def _log_of_context(store: Store, stream: str, row: int, limit: int) -> Shape:
-    events = store.log.read(stream, after=row, until=row + limit)
-    return {"row": row, "events": [_line(event) for event in events], "next": None, "total": store.log.head(stream),
-            "scanned": len(events)}  # fmt: skip
+class Filter(NamedTuple):
+    """The events that are wanted: of a type, or of the first part of one, by an actor, and with a text."""
+
+    type: str | None
+    actor: str | None
+    text: str
+
+    def takes(self, event: RecordedEvent) -> bool:
+        """Return whether an event is wanted."""
+        tag = _tag(event)
+        return (
+            self.type in (None, tag, tag.partition(".")[0])
+            and self.actor in (None, event.meta.actor)
+            # Words are made last, because they cost most.
+            and (not self.text or self.text in _words(event).lower())
+        )
 
 
-def _has(event: RecordedEvent, kind: str | None, actor: str | None) -> bool:
-    return (kind is None or kind in (_tag(event), _tag(event).partition(".")[0])) and (
-        actor is None or actor == event.meta.actor
-    )
+def _log_of_context(store: Store, stream: str, wish: Wish, wanted: Filter, limit: int) -> Shape:
+    """Return the lines of one context; its versions are the moments from which a filtered question goes on."""
+    row = wish.whole("after", wish.whole("row", 0))
+    lines: list[Shape] = []
+    scanned = 0
+    while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
+        start = row + scanned
+        events = store.log.read(stream, after=start, until=start + (SCANNED_AT_ONCE if any(wanted) else limit))
+        if not events:
+            break
+        scanned += len(events)
+        lines += map(_line, filter(wanted.takes, events))
+    return {"row": row, "events": lines, "next": str(row + scanned), "total": store.log.head(stream),
+            "scanned": scanned}  # fmt: skip
 
 
 def _tag(event: RecordedEvent) -> str:
     return "undecodable" if isinstance(event.event, Undecodable) else tag_of(event.event)
 
 
+def _words(event: RecordedEvent) -> str:
+    return event.event.reason if isinstance(event.event, Undecodable) else describe(event.event).words(as_json)
+
+
 def _line(event: RecordedEvent) -> Shape:
-    is_damaged = isinstance(event.event, Undecodable)
-    text = event.event.reason if isinstance(event.event, Undecodable) else describe(event.event).words(as_json)
     return {
         "position": str(event.position), "stream": event.stream, "version": event.version,
-        "at": exact(event.recorded_at), "actor": event.meta.actor, "type": _tag(event), "text": text[:400],
-        "because": event.meta.causation, "damaged": is_damaged,
+        "at": exact(event.recorded_at), "actor": event.meta.actor, "type": _tag(event), "text": _words(event)[:400],
+        "because": event.meta.causation, "damaged": isinstance(event.event, Undecodable),
     }  # fmt: skip
 
 

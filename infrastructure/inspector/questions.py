@@ -76,7 +76,8 @@ QUESTIONS: dict[str, Question] = {
     "log": Question(
         log_answer, "Events as lines.",
         {"row": "from this line on", "after": "after this moment", "limit": "how many at most",
-         "context": "only of this context", "type": "a tag, or the first part of one", "actor": "only by this actor"},
+         "context": "only of this context", "type": "a tag, or the first part of one", "actor": "only by this actor",
+         "q": "only with this text"},
     ),
     "event": Question(
         event_answer, "One event in full, with the chain of its causes.", {"event": "STREAM@VERSION"}, ("event",),

@@ -174,6 +174,17 @@ def test_a_replay_shows_both_prompts_of_each_call(asked: Asked) -> None:
         assert was == [item.id for item in chat.at(call["version"] - 1).items]
 
 
+def test_the_log_of_one_context_is_filtered_too(asked: Asked) -> None:
+    """By text and type; the text may be far behind what a line shows."""
+    asked.store.chat("wordy").add_message("user", "x " * 600 + "Needle")
+    found = asked("log", q="needle")
+    assert [(line["stream"], line["version"]) for line in found["events"]] == [("chat:wordy", 2)]
+    assert [line["version"] for line in asked("log", context="chat:a", q="question 1")["events"]] == [7]
+    evicted = asked("log", context="chat:a", type="chat.items_evicted.v1")
+    assert [line["version"] for line in evicted["events"]] == [28]
+    assert asked("log", context="chat:a", type="chat", after=evicted["next"])["events"] == []
+
+
 def test_only_what_names_versions_is_kept(asked: Asked) -> None:
     """A browser may keep an answer for ever if it can never change, and no other."""
     kept = asked.client.get("/api/view", params={"context": "chat:a", "version": "3"})

@@ -201,3 +201,37 @@ def test_a_policy_is_tried_on_what_was_said(watched: Watched) -> None:
     watched.allowed = ["400"]
     watched.open("/c/scrubbed?tab=replay&policy=newest")
     expect(page.get_by_role("alert")).to_contain_text("there is no policy")
+
+
+def test_a_node_is_shown_as_it_was(watched: Watched) -> None:
+    """Its attributes at a version, the later changes marked, and each version leads to its run then."""
+    page = watched.open("/c/run:mia%2Fs1%2F1%2F0@5?node=Table(orders)")
+    page.get_by_role("link", name="History of its attributes").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Table(orders)@5")
+    rows = page.locator("tbody tr")
+    expect(rows.filter(has_text="later")).to_have_count(2)
+    expect(page.locator("dl")).to_contain_text("the orders of 0")
+    page.get_by_role("link", name="as it is now").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Table(orders)")
+    expect(page.locator("dl")).to_contain_text("the orders of 2")
+    expect(rows.filter(has_text="later")).to_have_count(0)
+    rows.get_by_role("link", name="mia/s1/1/0@6").first.click()
+    page.wait_for_url("**@6?node=Table*")
+    expect(page.locator(".about")).to_contain_text("6 of")
+
+
+def test_tokens_say_what_a_summary_would_leave(watched: Watched, served: Served) -> None:
+    """All but the last turns become so many tokens; nothing is recorded."""
+    head = served.store.chat("scrubbed", create=False).version
+    page = watched.open("/c/scrubbed?tab=tokens")
+    total = served.store.chat("scrubbed", create=False).estimated_tokens()
+    after = page.locator(".after")
+    page.get_by_label("Tokens of the summary").fill("7")
+    page.get_by_label("Tokens of the summary").press("Enter")
+    expect(page.locator("main")).to_contain_text("51 items in one")
+    kept = served.store.chat("scrubbed", create=False).fork_filtered(recent_turns=3).estimated_tokens()
+    expect(after).to_have_text(f"{total} → {kept + 7} tokens")
+    page.get_by_label("Turns that stay").fill("30")
+    page.get_by_label("Turns that stay").press("Enter")
+    expect(page.locator("main")).to_contain_text("nothing is old enough")
+    assert served.store.chat("scrubbed", create=False).version == head

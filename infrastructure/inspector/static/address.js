@@ -16,10 +16,10 @@ export function withQuery(path, given = {}) {
   return `${ROOT}${path}${query.size ? `?${query}` : ""}`;
 }
 
-/** The address of a node of a run's stream. */
-export function nodeAddress(stream, name, round, sub) {
+/** The address of a node of a run, as it is now or was at a version of the run. */
+export function nodeAddress(stream, name, round, sub, version = undefined) {
   const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(stream) ?? [];
-  return withQuery(`/n/${encodeURIComponent(name)}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session), round, sub, context: stream });
+  return withQuery(`/n/${encodeURIComponent(name)}${version ? `@${version}` : ""}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session), round, sub, context: stream });
 }
 
 /** Return the screen of the present address: its name, and what it shows. */

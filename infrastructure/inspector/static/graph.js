@@ -220,7 +220,7 @@ class Graph {
   }
 
   addressOf(node) {
-    return nodeAddress(this.context.stream, node.name, node.round, node.sub);
+    return nodeAddress(this.context.stream, node.name, node.round, node.sub, this.context.isLive ? undefined : this.version);
   }
 
   details() {

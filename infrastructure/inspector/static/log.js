@@ -12,15 +12,23 @@ const CHUNKS_MAX = 60;
 
 export async function screen(place) {
   if (place.screen === "event") return eventScreen(place);
-  const wish = { type: place.query.type ?? "", actor: place.query.actor ?? "" };
+  const { type = "", actor = "", ctx = "", q = "" } = place.query;
+  const wish = { type, actor, ctx, q };
   const view = h("div", { class: "context" });
   const rows = new Lines(null, wish, Number(place.query.row) || 0);
+  const fault = h("span", { role: "alert" });
   const histogram = new Histogram((row) => rows.jump(row));
   const field = (name, label, hint) => h("label", {}, label, h("input", { name, value: wish[name], placeholder: hint, autocomplete: "off",
-    onchange: (event) => { wish[name] = event.target.value.trim(); note(withQuery("/log", wish)); rows.restart(); } }));
-  fill(view, h("div", { class: "headline", style: { "padding-bottom": "8px" } }, h("h1", {}, "Log"), rows.said,
-    h("span", { class: "filters", style: { margin: "0 0 0 auto" } }, field("type", "Type", "chat.message_added.v1, or chat"), field("actor", "Actor", ""))),
-  h("div", { class: "timeline" }, histogram.canvas), rows.element);
+    onchange: (event) => {
+      wish[name] = event.target.value.trim();
+      note(withQuery("/log", wish));
+      fault.textContent = "";
+      rows.first = 0;
+      rows.restart().catch((error) => { fault.textContent = error.message; });
+    } }));
+  fill(view, h("div", { class: "headline", style: { "padding-bottom": "8px" } }, h("h1", {}, "Log"), rows.said, fault,
+    h("span", { class: "filters", style: { margin: "0 0 0 auto" } }, field("type", "Type", "chat.message_added.v1, or chat"), field("actor", "Actor", ""), field("ctx", "Context", "support-42"), field("q", "Text", ""))),
+  h("div", { class: "timeline" }, histogram.canvas), rows.element, rows.drawer);
   await rows.restart();
   histogram.load().catch(() => {});
   return { element: view, title: "Log", news: () => rows.grown(), leave: () => rows.leave(), entered: () => { rows.draw(); histogram.draw(); },
@@ -31,7 +39,7 @@ export async function screen(place) {
 export async function panel(context, tab, view) {
   view.classList.add("context");
   const rows = new Lines(context.stream, {}, 0);
-  fill(view, rows.element);
+  fill(view, rows.element, rows.drawer);
   await rows.restart();
   return { narrow: (win) => rows.narrow(win), show: (version) => { rows.chosen = version; rows.draw(); }, grown: () => rows.grown(), leave: () => rows.leave(), redraw: () => rows.draw() };
 }
@@ -43,6 +51,7 @@ class Lines {
     this.spacer = h("div", { class: "spacer" });
     this.element = h("div", { class: "rows", role: "grid", tabindex: 0, "aria-label": "Events", "aria-rowcount": 0 }, this.spacer);
     this.said = h("span", { class: "dim" });
+    this.drawer = h("section", { class: "drawer", hidden: true, "aria-label": "The event", tabindex: 0 });
     let frame = 0;
     const moved = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => { this.read(); this.draw(); }); };
     this.element.addEventListener("scroll", moved, { passive: true });
@@ -58,7 +67,7 @@ class Lines {
   }
 
   get isFiltered() {
-    return Boolean(this.wish.type || this.wish.actor);
+    return Boolean(this.wish.type || this.wish.actor || this.wish.q);
   }
 
   async restart() {
@@ -86,7 +95,8 @@ class Lines {
 
   question(row, limit) {
     if (this.stream) return { context: this.stream, row: row + this.skipped, limit };
-    return { row, limit, type: this.wish.type || undefined, actor: this.wish.actor || undefined };
+    const { type, actor, ctx, q } = this.wish;
+    return { row, limit, type: type || undefined, actor: actor || undefined, context: ctx || undefined, q: q || undefined };
   }
 
   get count() {
@@ -131,12 +141,29 @@ class Lines {
 
   key(event) {
     const page = Math.floor(this.element.clientHeight / LINE) - 1;
+    if (event.key === "Enter" && event.target === this.element) { this.open(this.at(Math.round(this.first))); return; }
+    if (event.key === "Escape" && !this.drawer.hidden) { event.preventDefault(); event.stopPropagation(); this.open(null); return; }
     const by = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page }[event.key];
     const to = event.key === "Home" ? 0 : event.key === "End" ? this.count : by ? Math.round(this.first) + by : null;
     if (to === null) return;
     event.preventDefault();
     event.stopPropagation();
     this.jump(to);
+  }
+
+  /** Show an event in full below the lines, with what led to it; again, or null, hides it. */
+  async open(event) {
+    const ref = event ? `${event.stream}@${event.version}` : null;
+    this.opened = ref === this.opened ? null : ref;
+    this.drawer.hidden = !this.opened;
+    this.draw();
+    if (!this.opened) return;
+    const found = await ask("event", { event: ref });
+    if (this.opened !== ref) return;
+    const link = (one) => h("a", { href: withQuery(`/e/${encodeURIComponent(one)}`) }, one);
+    fill(this.drawer, h("p", {}, h("strong", {}, link(ref)), " ", h("a", { href: contextAddress(found.stream, found.version) }, "the context at this version")),
+      found.causes.length ? h("p", {}, "It follows from ", found.causes.map((one) => [link(one), " "])) : null, h("pre", {}, JSON.stringify(found.event, null, 2)));
+    this.drawer.scrollTop = 0;
   }
 
   at(row) {
@@ -165,7 +192,8 @@ class Lines {
     if (!event) return h("div", { class: "line", ...place }, h("span", { class: "dim", role: "gridcell" }, number(row + 1)), h("span", { class: "dim", role: "gridcell" }, "…"));
     const cell = (...children) => h("span", { role: "gridcell" }, ...children);
     const ref = `${event.stream}@${event.version}`;
-    return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": this.chosen === event.version || undefined },
+    return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": this.chosen === event.version || this.opened === ref || undefined,
+      onclick: (pressed) => { if (!pressed.target.closest("a")) this.open(event); } },
       cell(h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, event.position)), cell(h("span", { class: "dim", title: event.at }, event.at.slice(11, 19))),
       cell(h("a", { href: contextAddress(event.stream, event.version), title: ref }, short(ref))), cell(event.actor ?? "-"),
       cell(event.type.split(".")[1] ?? event.type), cell(event.text));

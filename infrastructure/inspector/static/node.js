@@ -1,36 +1,55 @@
-/** A node: every change of its attributes, who made it, when, and because of what. */
-import { contextAddress, note, withQuery } from "./address.js";
+/** A node as of a version: its attributes, and every change of them, who made it, when, and because of what. */
+import { contextAddress, nodeAddress, note, withQuery } from "./address.js";
 import { ask } from "./api.js";
 import { compared } from "./diff.js";
-import { fill, h, number, time } from "./dom.js";
+import { counted, fill, h, time } from "./dom.js";
+
+const HEADS = ["Version", "When", "By", "Attribute", "What became of it", "Because of"];
 
 export async function screen(place) {
   const { user, session, round, sub, context } = place.query;
-  const changes = await ask("node", { name: place.node, user, session, round, sub });
+  // A name ends with a bracket, so what follows an @ after it is the version of the run.
+  const [, name, at] = /^(.*\))@(\d+)$/s.exec(place.node) ?? [null, place.node, undefined];
+  const version = at === undefined ? Infinity : Number(at);
+  const changes = (await ask("node", { name, user, session, round, sub })).map((one) => ({ ...one, ...placeOf(one.reference) }));
+  const then = at && context ? (await ask("event", { event: `${context}@${at}` })).recorded_at : "9999";
+  // Versions count within a run; other rounds, which may share the node, are compared by time.
+  const isLater = (one) => one.stream === context ? one.version > version : one.recorded_at > then;
   const names = [...new Set(changes.map((one) => one.attribute).filter(Boolean))];
   const body = h("tbody");
   const said = h("span", { class: "dim" });
   const select = h("select", { "aria-label": "Attribute", style: { width: "200px" }, onchange: () => show(select.value) },
-    h("option", { value: "" }, "all attributes"), names.map((name) => h("option", { value: name, selected: name === place.query.attribute }, name)));
+    h("option", { value: "" }, "all attributes"), names.map((one) => h("option", { value: one, selected: one === place.query.attribute }, one)));
   function show(attribute) {
     const wanted = changes.filter((one) => !attribute || one.attribute === attribute);
-    said.textContent = `${number(wanted.length)} changes`;
-    fill(body, wanted.map(row));
+    said.textContent = counted(wanted.length, "change");
+    fill(body, wanted.map((one) => row(one, name, isLater(one))));
     note(withQuery(`/n/${encodeURIComponent(place.node)}`, { ...place.query, attribute }));
   }
+  const now = new Map(changes.filter((one) => one.attribute && !isLater(one)).map((one) => [one.attribute, one.new]));
   const element = h("div", { class: "sheet" },
-    h("header", {}, h("h1", {}, place.node), said, select, context ? h("a", { href: contextAddress(context) }, "its run") : null),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["When", "By", "Attribute", "What became of it", "Event", "Because of"].map((name) => h("th", { scope: "col" }, name)))), body)));
+    h("header", {}, h("h1", {}, place.node), said, select, context ? h("a", { href: contextAddress(context, at, { node: name }) }, "its run") : null,
+      at === undefined ? null : h("a", { href: nodeAddress(context, name, round, sub) }, "as it is now")),
+    h("dl", { class: "attributes" }, [...now].filter(([, value]) => value !== null).map(([one, value]) => [h("dt", {}, one), h("dd", {}, textOf(value))])),
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, HEADS.map((head) => h("th", { scope: "col" }, head)))), body)));
   show(place.query.attribute ?? "");
   return { element, title: place.node };
 }
 
 const textOf = (value) => value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
 
-function row(one) {
-  const link = (ref) => ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, ref.replace(/^run:/, "")) : "";
+/** The run and the version of an event, by its reference. */
+function placeOf(reference) {
+  const cut = reference.lastIndexOf("@");
+  return { stream: reference.slice(0, cut), version: Number(reference.slice(cut + 1)) };
+}
+
+function row(one, name, isLater) {
+  const link = (ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, ref.replace(/^run:/, ""));
   const changed = one.old === null || one.old === undefined ? h("ins", {}, textOf(one.new)) : one.new === null ? h("del", {}, textOf(one.old))
     : compared(textOf(one.old), textOf(one.new));
-  return h("tr", {}, h("td", { class: "nowrap" }, time(one.recorded_at)), h("td", {}, one.actor ?? "-"), h("td", {}, one.attribute || one.kind),
-    h("td", { style: { "overflow-wrap": "anywhere" } }, changed), h("td", { class: "name" }, link(one.reference)), h("td", { class: "name" }, one.cause && /@\d+$/.test(one.cause) ? link(one.cause) : one.cause ?? ""));
+  return h("tr", { class: isLater ? "later" : undefined }, h("td", { class: "name" },
+    h("a", { href: contextAddress(one.stream, one.version, { node: name }), title: "go to this version of its run" }, one.reference.replace(/^run:/, "")), isLater ? [" ", h("span", { class: "tag" }, "later")] : null),
+  h("td", { class: "nowrap" }, time(one.recorded_at)), h("td", {}, one.actor ?? "-"), h("td", {}, one.attribute || one.kind),
+  h("td", { style: { "overflow-wrap": "anywhere" } }, changed), h("td", { class: "name" }, link(one.reference), one.cause && /@\d+$/.test(one.cause) ? [" from ", link(one.cause)] : one.cause ? ` from ${one.cause}` : null));
 }

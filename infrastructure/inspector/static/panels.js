@@ -1,10 +1,12 @@
 /** Other views of a context: where its tokens are, what left it, and the items of kinds that keep no intervals. */
 import { contextAddress } from "./address.js";
 import { ask } from "./api.js";
-import { cleared, colour, fill, h, number, roleOf, time } from "./dom.js";
+import { cleared, colour, counted, fill, h, number, roleOf, time } from "./dom.js";
 import { isThere } from "./feed.js";
 
 const BIGGEST = 12;
+// What a summary keeps besides the last turns: instructions are no part of what was said.
+const INSTRUCTIONS = ["system", "developer", "config"];
 
 export async function panel(context, tab, view) {
   if (tab === "tokens") return new Tokens(context, view);
@@ -16,8 +18,10 @@ class Tokens {
   constructor(context, view) {
     this.context = context;
     this.view = view;
-    this.canvas = h("canvas", { class: "graph", role: "img", "aria-label": "Tokens at each version" });
+    this.canvas = h("canvas", { class: "graph", role: "img", "aria-label": "Tokens at each version, with summaries marked" });
     this.budget = Number(localStorage.getItem("refold-budget")) || 128_000;
+    this.kept = 3;
+    this.summary = 500;
   }
 
   show(version) {
@@ -34,6 +38,7 @@ class Tokens {
     const isOver = total > this.budget;
     const budget = h("input", { type: "number", value: this.budget, min: 1, "aria-label": "Budget in tokens", style: { width: "120px" },
       onchange: () => { this.budget = Math.max(1, Number(budget.value) || 1); localStorage.setItem("refold-budget", this.budget); this.show(version); } });
+    const ifSummed = this.ifSummarized([...there], total);
     const most = there.sort((one, other) => items.tokens[other] - items.tokens[one]).slice(0, BIGGEST);
     const rows = [...byRole].sort((one, other) => other[1] - one[1]);
     fill(this.view, h("div", { class: "sheet" },
@@ -45,12 +50,30 @@ class Tokens {
       h("h2", { style: { margin: "20px 0 8px" } }, "By role"),
       h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, rows.map(([role, tokens]) => h("tr", {},
         h("td", { class: "nowrap" }, role), h("td", { class: "number" }, number(tokens)), h("td", { style: { width: "60%" } }, bar(tokens / Math.max(total, 1)))))))),
+      ifSummed,
       h("h2", { style: { margin: "20px 0 8px" } }, "Over the versions"), h("div", { style: { height: "140px" } }, this.canvas),
       h("h2", { style: { margin: "20px 0 8px" } }, "The largest items"),
       h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, most.map((at) => h("tr", {},
         h("td", { class: "name" }, h("a", { href: contextAddress(this.context.stream, version, { msg: items.item[at] }) }, items.item[at])),
         h("td", {}, roleOf(items.type[at], items.role[at])), h("td", { class: "nowrap" }, `@${items.v0[at]}`), h("td", { class: "number" }, number(items.tokens[at])))))))));
     this.redraw();
+  }
+
+  /** The tokens that a summary of all but the last turns would leave; nothing is changed. */
+  ifSummarized(there, total) {
+    if (this.context.kind !== "chat") return null;
+    const { items } = this.context.index;
+    const field = (name, label) => h("input", { type: "number", min: 0, value: this[name], "aria-label": label, style: { width: "80px" },
+      onchange: (event) => { this[name] = Math.max(0, Number(event.target.value) || 0); this.show(this.context.version); } });
+    const turns = there.filter((at) => items.type[at] === "message" && items.role[at] === "user");
+    const first = this.kept ? turns.at(-this.kept) ?? turns[0] : Infinity;
+    const summed = there.slice(0, there.includes(first) ? there.indexOf(first) : undefined)
+      .filter((at) => !INSTRUCTIONS.includes(roleOf(items.type[at], items.role[at])) && !this.context.isPinned(at));
+    const after = summed.length ? total - summed.reduce((sum, at) => sum + items.tokens[at], 0) + this.summary : total;
+    return [h("h2", { style: { margin: "20px 0 8px" } }, "After a summary"),
+      h("p", {}, "If a summary of ", field("summary", "Tokens of the summary"), " tokens took the place of all but the last ", field("kept", "Turns that stay"), " turns: ",
+        h("strong", { class: "after" }, `${number(total)} → ${number(after)} tokens`), summed.length ? `, ${counted(summed.length, "item")} in one` : ", nothing is old enough"),
+      bar(after / this.budget, after > this.budget)];
   }
 
   redraw() {
@@ -80,6 +103,8 @@ class Tokens {
     drawing.fillStyle = colour("removed");
     if (this.budget <= top) drawing.fillRect(0, height - this.budget / top * (height - 8), width, 1);
     drawing.fillStyle = colour("text");
+    drawing.font = "10px system-ui";
+    for (const mark of this.context.timeline.marks) if (mark.kind === "summary") drawing.fillText("▼", (mark.version - 0.5) / index.head * width - 4, 9);
     drawing.fillRect((version - 0.5) / index.head * width, 0, 1, height);
   }
 }

@@ -8,12 +8,12 @@ long comes in parts: it says how many there are, and from where to ask on.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
-from ...domain.errors import InvalidInputError
+from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ids import parse_address, split_stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
@@ -27,9 +27,11 @@ from ..views.answers import hit_shape, node_shape, status_shape, usage_shape, wa
 from ..views.contexts import Seen, SeenRun, view_of
 from ..views.lineage import drawn, families, point_shape, said_of
 from ..views.shapes import Shape, context_shape
+from .damage import first_damage
 from .layout import laid_out
 from .wish import Wish
 
+T = TypeVar("T")
 # Times and actors are sent for each version of a context up to this many, and for the newest ones beyond.
 VERSIONS_MAX = 50_000
 PAGE_MAX = 500
@@ -50,24 +52,45 @@ def meta(store: Store) -> Shape:
 
 
 def contexts_answer(store: Store, wish: Wish) -> Shape:
-    """Return the answer to `contexts`."""
-    page = store.find_contexts(
-        kind=wish.text("kind"),
-        user=wish.text("user"),
-        session=wish.text("session"),
-        agent=wish.text("agent"),
-        limit=wish.whole("limit", 200, 1, PAGE_MAX),
-        cursor=wish.text("cursor"),
-    )
-    return {"contexts": [context_shape(row) for row in page.contexts], "cursor": page.cursor}
+    """Return the answer to `contexts`; if the log cannot be folded, the names and versions alone, and the reason."""
+    limit, cursor = wish.whole("limit", 200, 1, PAGE_MAX), wish.text("cursor")
+    kind, user, session, agent = map(wish.text, ("kind", "user", "session", "agent"))
+    try:
+        page = store.find_contexts(kind=kind, user=user, session=session, agent=agent, limit=limit, cursor=cursor)
+    except DamagedError as error:
+        return {**_names(store, kind, limit, cursor), "damage": str(error)}
+    return {"contexts": [context_shape(row) for row in page.contexts], "cursor": page.cursor, "damage": None}
+
+
+def _names(store: Store, kind: str | None, limit: int, cursor: str | None) -> Shape:
+    found = sorted(stream for stream in store.log.streams() if kind in (None, split_stream_id(stream)[0]))
+    shown = [stream for stream in found if cursor is None or stream > cursor][: limit + 1]
+    rows = [dict(zip(("kind", "id"), split_stream_id(one), strict=True)) for one in shown[:limit]]
+    return {
+        "contexts": [{**row, "version": store.log.head(one)} for one, row in zip(shown, rows, strict=False)],
+        "cursor": shown[limit - 1] if len(shown) > limit else None,
+    }
 
 
 def context_answer(store: Store, wish: Wish) -> Shape:
-    """Return a context's head, its times and actors, and the intervals of its items."""
+    """
+    Return a context's head, its times and actors, and the intervals of its items.
+
+    Of a damaged context these are the versions before the damage, and `damage` says what is wrong.
+
+    Raises:
+        DamagedError: none of its versions can be read.
+    """
     stream = stream_named(store, wish.required("context"))
     kind, _ = split_stream_id(stream)
     head = store.log.head(stream)
-    first = event_at(store.log, stream, 1)
+    events, damage = first_damage(store.log, stream, max(0, head - VERSIONS_MAX), head)
+    if damage is not None:
+        if not events:
+            raise damage
+        end, head = head, events[-1].version
+    stays, edges = _asked(lambda: _stays(store, stream, kind)), _asked(lambda: store.lineage(stream))
+    first = _asked(lambda: event_at(store.log, stream, 1))
     about = None if first is None else first.event
     opened = {name: getattr(about, name, None) for name in ("user", "session", "agent", "source")}
     parent = getattr(about, "parent", None)
@@ -77,10 +100,20 @@ def context_answer(store: Store, wish: Wish) -> Shape:
         "head": head,
         "parent": parent and f"{parent}@{getattr(about, 'version', 1)}",
         "opened": opened,
-        "versions": _versions(store.log.read(stream, after=max(0, head - VERSIONS_MAX))),
-        "items": _columns(_stays(store, stream, kind)),
-        "lineage": [_edge_shape(edge) for edge in store.lineage(stream)],
+        "versions": _versions(events),
+        "items": _columns(stays or []),
+        "lineage": [_edge_shape(edge) for edge in edges or ()],
+        "damage": damage
+        and {"event": f"{stream}@{head + 1}", "head": end, "message": str(damage), "has_items": stays is not None},
     }
+
+
+def _asked(ask: Callable[[], T]) -> T | None:
+    """Return the answer from a projection; None if it needs events that cannot be read."""
+    try:
+        return ask()
+    except DamagedError:
+        return None
 
 
 def _edge_shape(edge: Any) -> Shape:

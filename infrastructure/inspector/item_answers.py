@@ -9,7 +9,7 @@ import msgspec
 from ...domain.chat import describe as chats
 from ...domain.chat.events import ChatItemEvent, Forked, ItemsPinned, ItemsUnpinned, added_item
 from ...domain.content import Content
-from ...domain.errors import InvalidInputError
+from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.describe import text_of
@@ -23,6 +23,7 @@ from ..store import Store
 from ..times import exact
 from ..views.shapes import Shape, item_shape
 from .answers import PAGE_MAX, as_json, seen, stream_named
+from .damage import Lost, events_of
 from .wish import Wish
 
 # A text is cut to this many characters, unless it is asked for by itself.
@@ -34,9 +35,19 @@ def items_answer(store: Store, wish: Wish) -> list[Shape]:
     if not 1 <= len(wish.refs) <= PAGE_MAX:
         raise InvalidInputError(f"{len(wish.refs)} items are asked for: ask for 1 to {PAGE_MAX}, each as ref=STREAM@V")
     refs = [item_ref(text) for text in wish.refs]
-    found = first_events(store.log, refs)
     most = None if wish.text("whole") else BODY_MAX
+    try:
+        found = first_events(store.log, refs)
+    except DamagedError:
+        return [_body_or_damage(store, ref, most) for ref in refs]
     return [body_shape(found[ref], most) for ref in refs if ref in found]
+
+
+def _body_or_damage(store: Store, ref: Ref, most: int | None) -> Shape:
+    (found,) = events_of(store.log, ref.stream, ref.version - 1, ref.version)
+    if isinstance(found, Lost):
+        return {"ref": str(ref), "speaker": "damaged", "body": f"this event is damaged: {found.reason}", "cut": 0}
+    return body_shape(found, most)
 
 
 def item_ref(text: str) -> Ref:

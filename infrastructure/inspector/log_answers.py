@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from ...domain.errors import NotFoundError
+from ...domain.errors import DamagedError, NotFoundError
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.positions import BEGINNING, Moment
 from ...projections.rollup import ROLLUP_EVENTS, RollupRow, counts_by_type
@@ -17,6 +17,7 @@ from ..store import Store
 from ..times import exact
 from ..views.shapes import Shape, event_shape
 from .answers import PAGE_MAX, as_json, stream_named
+from .damage import MISSING, Lost, events_from, events_of
 from .item_answers import item_ref
 from .wish import Wish
 
@@ -42,12 +43,25 @@ def log_answer(store: Store, wish: Wish) -> Shape:
     lines: list[Shape] = []
     scanned, moment = 0, after
     while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
-        page = store.log.read_all(after=moment, limit=SCANNED_AT_ONCE if any(wanted) else limit, undecodable=True)
-        if not page.events:
+        events, moment = _page(store, moment, SCANNED_AT_ONCE if any(wanted) else limit)
+        if not events:
             break
-        scanned, moment = scanned + len(page.events), page.moment
-        lines += map(_line, filter(wanted.takes, page.events))
+        scanned += len(events)
+        lines += map(_line, filter(wanted.takes, events))
     return {"row": row, "events": lines, "next": str(moment), "total": store.now().events, "scanned": scanned}
+
+
+def _page(store: Store, after: Moment, limit: int) -> tuple[Sequence[RecordedEvent | Lost], Moment]:
+    """Return the next events of the log, also those that cannot be read, and the moment behind them."""
+    try:
+        page = store.log.read_all(after=after, limit=limit, undecodable=True)
+    except DamagedError:
+        # With slices it is not known which event would be the next one.
+        if store.log.has_slices:
+            raise
+        events = events_from(store.log, after.events, limit)
+        return events, Moment(((-1, after.events + len(events)),))
+    return page.events, page.moment
 
 
 class Filter(NamedTuple):
@@ -57,8 +71,10 @@ class Filter(NamedTuple):
     actor: str | None
     text: str
 
-    def takes(self, event: RecordedEvent) -> bool:
-        """Return whether an event is wanted."""
+    def takes(self, event: RecordedEvent | Lost) -> bool:
+        """Return whether an event is wanted; one that cannot be read may be."""
+        if isinstance(event, Lost):
+            return True
         tag = _tag(event)
         return (
             self.type in (None, tag, tag.partition(".")[0])
@@ -72,16 +88,16 @@ def _log_of_context(store: Store, stream: str, wish: Wish, wanted: Filter, limit
     """Return the lines of one context; its versions are the moments from which a filtered question goes on."""
     row = wish.whole("after", wish.whole("row", 0))
     lines: list[Shape] = []
-    scanned = 0
+    scanned, head = 0, store.log.head(stream)
     while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
         start = row + scanned
-        events = store.log.read(stream, after=start, until=start + (SCANNED_AT_ONCE if any(wanted) else limit))
+        end = min(head, start + (SCANNED_AT_ONCE if any(wanted) else limit))
+        events = events_of(store.log, stream, start, end)
         if not events:
             break
         scanned += len(events)
         lines += map(_line, filter(wanted.takes, events))
-    return {"row": row, "events": lines, "next": str(row + scanned), "total": store.log.head(stream),
-            "scanned": scanned}  # fmt: skip
+    return {"row": row, "events": lines, "next": str(row + scanned), "total": head, "scanned": scanned}  # fmt: skip
 
 
 def _tag(event: RecordedEvent) -> str:
@@ -92,7 +108,12 @@ def _words(event: RecordedEvent) -> str:
     return event.event.reason if isinstance(event.event, Undecodable) else describe(event.event).words(as_json)
 
 
-def _line(event: RecordedEvent) -> Shape:
+def _line(event: RecordedEvent | Lost) -> Shape:
+    if isinstance(event, Lost):
+        return {
+            "position": event.position and str(event.position), "stream": event.stream, "version": event.version,
+            "at": None, "actor": None, "type": "damaged", "text": event.reason, "because": None, "damaged": True,
+        }  # fmt: skip
     return {
         "position": str(event.position), "stream": event.stream, "version": event.version,
         "at": exact(event.recorded_at), "actor": event.meta.actor, "type": _tag(event), "text": _words(event)[:400],
@@ -130,6 +151,8 @@ def event_answer(store: Store, wish: Wish) -> Shape:
     """Return one event with its envelope, its words, and the chain of its causes."""
     ref = item_ref(wish.required("event"))
     event = event_at(store.log, ref.stream, ref.version)
+    if event is None and 0 < ref.version <= store.log.head(ref.stream):
+        raise DamagedError(f"event {ref}", MISSING)
     if event is None or event.version != ref.version:
         raise NotFoundError(f"there is no event {ref}")
     causes = causes_of(store.log, [event])[event.reference]

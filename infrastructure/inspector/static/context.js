@@ -1,5 +1,5 @@
 /** A context at a version: its items, its graph, its tokens, its events, and what is known about the chosen item. */
-import { contextAddress, go, note, short } from "./address.js";
+import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
 import { debounced, fill, h, icon, number, say, span } from "./dom.js";
@@ -40,7 +40,8 @@ class ContextScreen {
     this.head = h("div", { class: "headline" });
     this.tabs = h("div", { class: "tabs", role: "tablist" });
     this.panes = h("div", { class: "panes", role: "tabpanel" });
-    this.element = h("section", { class: "context" }, this.head, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.finder), this.panes);
+    this.damage = h("div", { class: "banner bad", role: "alert", hidden: true });
+    this.element = h("section", { class: "context" }, this.head, this.damage, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.finder), this.panes);
     this.take(index);
     this.unbind = bind({
       ArrowLeft: () => this.timeline.by(-1), ArrowRight: () => this.timeline.by(1),
@@ -57,6 +58,12 @@ class ContextScreen {
   take(index) {
     this.index = index;
     this.timeline.take(index);
+    const { damage } = index;
+    this.damage.hidden = !damage;
+    if (damage) {
+      fill(this.damage, h("span", {}, `The versions from ${number(index.head + 1)} to ${number(damage.head)} cannot be shown: ${damage.message}. The log below has what can be read of them. `,
+        h("a", { href: withQuery("/projections") }, "Check the whole store")));
+    }
     this.feed.take(index);
     this.fetchPins().catch(() => {});
   }
@@ -81,6 +88,8 @@ class ContextScreen {
   }
 
   tabNames() {
+    // Without the rows of its items, the items of a version are asked for one by one.
+    if (this.index.damage && !this.index.damage.has_items && this.kind !== "run") return ["view", "log"];
     if (this.kind === "run") return ["graph", "log"];
     if (this.kind === "chat") return ["items", "tokens", "left", "replay", "log"];
     return HOLDS_INTERVALS.includes(this.kind) ? ["items", "tokens", "left", "log"] : ["view", "log"];
@@ -92,6 +101,7 @@ class ContextScreen {
     const names = this.tabNames();
     let { version } = place;
     if (place.address !== undefined) version = (await ask("resolve", { context: this.stream, at: place.address })).version;
+    if (version > this.index.head && this.index.damage && version <= this.index.damage.head) throw new Refused("DamagedError", this.index.damage.message, 500);
     if (version > this.index.head) throw new Refused("NotFoundError", `${short(this.stream)} has ${this.index.head} versions, not ${version}`, 404);
     this.isLive = version === undefined;
     this.version = version ?? this.index.head;

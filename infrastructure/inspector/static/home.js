@@ -21,6 +21,8 @@ export async function screen(place) {
     more.hidden = !cursor;
     counted.textContent = cursor ? `the first ${number(count)} contexts` : `${number(count)} contexts`;
     empty.hidden = count > 0;
+    damage.hidden = !page.damage;
+    fill(damage, `The log cannot be folded, so names and versions are all that is shown here: ${page.damage} `, h("a", { href: withQuery("/projections") }, "Check the whole store"));
     fill(empty, wish.kind || wish.user || wish.session ? "No context fits." :
       "The store is empty. `refold import FILE` brings conversations in; an agent that records into it appears here at once.");
   }
@@ -33,9 +35,10 @@ export async function screen(place) {
   const kinds = h("select", { name: "kind", onchange: (event) => { wish.kind = event.target.value; again(); } },
     h("option", { value: "" }, "all kinds"), about().kinds.map((kind) => h("option", { value: kind, selected: kind === wish.kind }, kind)));
   const empty = h("p", { class: "empty" });
+  const damage = h("p", { class: "banner bad", role: "alert", hidden: true });
   const element = h("div", { class: "sheet" },
     h("header", {}, h("h1", {}, "Contexts"), counted, h("span", { class: "dim" }, `${number(about().events)} events in the log`)),
-    h("div", { class: "filters" }, h("label", {}, "Kind", kinds), field("user", "User"), field("session", "Session")),
+    damage, h("div", { class: "filters" }, h("label", {}, "Kind", kinds), field("user", "User"), field("session", "Session")),
     h("div", { class: "scroll" }, h("table", {},
       h("thead", {}, h("tr", {}, ["Context", "Kind"].map((name) => h("th", { scope: "col" }, name)),
         ["Version", "Items", "Tokens"].map((name) => h("th", { scope: "col", class: "number" }, name)),
@@ -52,8 +55,8 @@ function row(one) {
   return h("tr", { onclick: (event) => { if (!event.target.closest("a")) go(contextAddress(stream)); } },
     h("td", { class: "name" }, h("a", { href: contextAddress(stream) }, one.id)),
     h("td", {}, h("span", { class: "tag" }, one.kind)),
-    h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number" }, number(one.items)),
-    h("td", { class: "number" }, brief(one.tokens)), h("td", {}, one.user ?? ""), h("td", {}, one.session ?? ""),
+    h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number" }, one.items === undefined ? "-" : number(one.items)),
+    h("td", { class: "number" }, one.tokens === undefined ? "-" : brief(one.tokens)), h("td", {}, one.user ?? ""), h("td", {}, one.session ?? ""),
     h("td", {}, parent ? h("a", { href: contextAddress(parent[1], Number(parent[2])) }, one.parent.replace(/^chat:/, "")) : ""),
-    h("td", { class: "nowrap", title: time(one.changed_at) }, ago(one.changed_at)));
+    one.changed_at ? h("td", { class: "nowrap", title: time(one.changed_at) }, ago(one.changed_at)) : h("td", {}, "-"));
 }

@@ -158,7 +158,13 @@ class Lines {
     this.drawer.hidden = !this.opened;
     this.draw();
     if (!this.opened) return;
-    const found = await ask("event", { event: ref });
+    let found;
+    try {
+      found = await ask("event", { event: ref });
+    } catch (error) {
+      if (this.opened === ref) fill(this.drawer, h("p", { role: "alert" }, error.message));
+      return;
+    }
     if (this.opened !== ref) return;
     const link = (one) => h("a", { href: withQuery(`/e/${encodeURIComponent(one)}`) }, one);
     fill(this.drawer, h("p", {}, h("strong", {}, link(ref)), " ", h("a", { href: contextAddress(found.stream, found.version) }, "the context at this version")),
@@ -191,11 +197,13 @@ class Lines {
     const place = { style: { top: `${top}px` }, role: "row", "aria-rowindex": row + 1 };
     if (!event) return h("div", { class: "line", ...place }, h("span", { class: "dim", role: "gridcell" }, number(row + 1)), h("span", { class: "dim", role: "gridcell" }, "…"));
     const cell = (...children) => h("span", { role: "gridcell" }, ...children);
-    const ref = `${event.stream}@${event.version}`;
-    return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": this.chosen === event.version || this.opened === ref || undefined,
-      onclick: (pressed) => { if (!pressed.target.closest("a")) this.open(event); } },
-      cell(h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, event.position)), cell(h("span", { class: "dim", title: event.at }, event.at.slice(11, 19))),
-      cell(h("a", { href: contextAddress(event.stream, event.version), title: ref }, short(ref))), cell(event.actor ?? "-"),
+    // Of an event that cannot be read its place may be all that is known.
+    const ref = event.stream === null ? null : `${event.stream}@${event.version}`;
+    const shown = event.position ?? `@${event.version}`;
+    return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": this.chosen === event.version || (ref && this.opened === ref) || undefined,
+      onclick: (pressed) => { if (ref && !pressed.target.closest("a")) this.open(event); } },
+      cell(ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, event.at.slice(11, 19)) : "-"),
+      cell(ref ? h("a", { href: contextAddress(event.stream, event.version), title: ref }, short(ref)) : "-"), cell(event.actor ?? "-"),
       cell(event.type.split(".")[1] ?? event.type), cell(event.text));
   }
 

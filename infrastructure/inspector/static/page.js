@@ -89,11 +89,14 @@ async function show() {
 /** Return what is shown in the place of a screen that could not be made. */
 export function faultOf(error) {
   const isMissing = error instanceof Refused && error.status === 404;
+  const isDamaged = error.kind === "DamagedError";
   const event = /\b((?:chat|queue|pool|window|memory|run):\S+@\d+)/.exec(error.message ?? "")?.[1];
   if (!(error instanceof Refused)) console.error(error);
   return h("section", { class: "fault", role: "alert" },
-    h("h1", {}, isMissing ? "Not found" : "This cannot be shown"),
+    h("h1", {}, isMissing ? "Not found" : isDamaged ? "The store is damaged" : "This cannot be shown"),
     h("p", {}, error.message), h("p", { class: "dim" }, error.kind ?? error.name),
+    isDamaged ? h("p", {}, "What can still be read is shown on the other screens. ",
+      h("a", { href: withQuery("/projections") }, "Check the whole store"), " to see all that is damaged.") : null,
     event ? h("p", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, `Look at ${event}`)) : null,
     h("p", { class: "buttons" }, h("button", { type: "button", onclick: show }, "Try again"),
       h("a", { class: "button", href: withQuery("/") }, "All contexts")));

@@ -1,0 +1,86 @@
+"""
+What can still be read of a damaged log: each event that can, and the reason for each that cannot.
+
+A log refuses to read a page with a damaged event. So a page that is refused is read again in halves, down to the events
+that are refused alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...domain.errors import DamagedError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog
+from ...domain.positions import Moment
+
+MISSING = "it is missing"
+NAMED = re.compile(r"event (?P<stream>\S+:.*)@(?P<version>\d+)", re.DOTALL)
+Read = Callable[[int, int], Sequence[RecordedEvent]]
+
+
+class Lost(NamedTuple):
+    """An event that cannot be read: its position, or its context and version, as far as they are known, and why."""
+
+    position: int | None
+    stream: str | None
+    version: int | None
+    reason: str
+
+
+def events_of(log: LiveLog, stream: str, after: int, until: int) -> list[RecordedEvent | Lost]:
+    """Return the events of a context behind a version, up to another one; those that cannot be read as Lost."""
+    return _saved(lambda first, last: log.read(stream, after=first, until=last), after, until, stream)
+
+
+def events_from(log: LiveLog, row: int, limit: int) -> list[RecordedEvent | Lost]:
+    """Return up to `limit` events of a log without slices, behind its first `row` ones."""
+
+    def read(first: int, last: int) -> Sequence[RecordedEvent]:
+        until = Moment(((-1, last),))
+        return log.read_all(after=Moment(((-1, first),)), limit=last - first, until=until, undecodable=True).events
+
+    return _saved(read, row, min(row + limit, log.now().events), None)
+
+
+def _saved(read: Read, after: int, until: int, stream: str | None) -> list[RecordedEvent | Lost]:
+    if until <= after:
+        return []
+    try:
+        found = read(after, until)
+    except DamagedError as error:
+        reason, what = error.reason, error.what
+    else:
+        if len(found) == until - after:
+            return [*found]
+        reason, what = MISSING, ""
+    if until - after == 1:
+        return [_lost(until, stream, reason, what)]
+    middle = (after + until) // 2
+    return [*_saved(read, after, middle, stream), *_saved(read, middle, until, stream)]
+
+
+def _lost(number: int, stream: str | None, reason: str, what: str) -> Lost:
+    if stream is not None:
+        return Lost(None, stream, number, reason)
+    named = NAMED.fullmatch(what)
+    return Lost(number, named and named["stream"], named and int(named["version"]), reason)
+
+
+def first_damage(log: LiveLog, stream: str, after: int, until: int) -> tuple[list[RecordedEvent], DamagedError | None]:
+    """Return the events of a context up to the first that cannot be read, and the error about it; None if all can."""
+    try:
+        return list(log.read(stream, after=after, until=until)), None
+    except DamagedError as error:
+        damage = error
+    good, bad = after, until
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            log.read(stream, after=after, until=middle)
+            good = middle
+        except DamagedError as error:
+            bad, damage = middle, error
+    return list(log.read(stream, after=after, until=good)) if good > after else [], damage

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict
 
 import refold
+from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from tests.support import citus
 from tests.support.effort import IS_DEEP
 from tests.support.postgres import MissingServerError, Server, running_server
@@ -31,6 +32,14 @@ def pytest_collection_finish() -> None:
     """Keep what was collected, nine thousand tests, out of every later look of the garbage collector's."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a busy SQLite file for a moment only, where nobody will let it go."""
+    defaults = SqliteDatabase.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "busy_timeout_seconds", 0.1)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import refold as package
-from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from tests.cli.running import Ended, environment, refold, spawned
 from tests.importing.transcripts import HELLO, run, written
 
@@ -112,11 +111,8 @@ def test_a_database_cut_short(database: Path, arguments: list[str]) -> None:
 
 
 @pytest.fixture
-def locked(database: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def locked(database: Path, brief_waits: None) -> Iterator[Path]:
     """The database while another program writes to it and does not end; we wait for it a moment only."""
-    defaults = SqliteDatabase.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "busy_timeout_seconds", 0.1)
     connection = sqlite3.connect(database, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     yield database

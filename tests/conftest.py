@@ -28,10 +28,16 @@ settings.register_profile("deep", settings.get_profile("ci"), max_examples=1_000
 settings.load_profile("deep" if IS_DEEP else "ci")
 
 
+def pytest_collection() -> None:
+    """Let the garbage collector rest while thousands of tests are collected, which all stay."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Keep what was collected, nine thousand tests, out of every later look of the garbage collector's."""
+    """Keep what was collected out of every later look of the garbage collector's."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

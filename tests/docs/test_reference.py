@@ -4,6 +4,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -32,6 +33,7 @@ def definitions(body: list[ast.stmt]) -> dict[str, Definition]:
     return {node.name: node for node in body if isinstance(node, kinds)}
 
 
+@cache
 def documented() -> dict[str, Definition]:
     """
     Return what stands in the reference's blocks, by name; where two have one name, their blocks name the package too.
@@ -47,17 +49,22 @@ def documented() -> dict[str, Definition]:
     return found
 
 
+@cache
+def defined() -> dict[str, list[tuple[str, Definition]]]:
+    """Return the definitions of the layers by name, each with its module."""
+    found: dict[str, list[tuple[str, Definition]]] = {}
+    for layer in LAYERS:
+        for module, path in modules(layer):
+            for name, node in definitions(parsed(path).body).items():
+                found.setdefault(name, []).append((module, node))
+    return found
+
+
 def in_code(path_and_name: str) -> Definition:
     """Return the definition of this name in the layers, where a public package is before it the one that it exports."""
     package, _, name = path_and_name.rpartition(".")
     exported = getattr(importlib.import_module(package), name) if package else None
-    found = [
-        node
-        for layer in LAYERS
-        for module, path in modules(layer)
-        for key, node in definitions(parsed(path).body).items()
-        if key == name and (exported is None or module == exported.__module__)
-    ]
+    found = [node for module, node in defined().get(name, []) if exported is None or module == exported.__module__]
     assert len(found) == 1, path_and_name
     return found[0]
 

@@ -1,17 +1,20 @@
 """Every case runs, with numbers so small that nothing is measured, and hands back what its table needs."""
 
 import dataclasses
+import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
 
-from benchmarks import timing
+from benchmarks import slow_sync, timing
 from benchmarks.__main__ import STUDIES
 from benchmarks.bench import QUICK, Bench
 from benchmarks.cases import CASES
 from benchmarks.rows import Row, Table
 from benchmarks.table import as_json, as_markdown, as_text
 from tests.support.postgres import Server
+from tests.support.processes import loaded_processes
 
 TINY = dataclasses.replace(
     QUICK,
@@ -30,6 +33,7 @@ TINY = dataclasses.replace(
     batch=5,
     tail=10,
 )
+SPAWNED, LOADED = multiprocessing.get_context("spawn"), loaded_processes("benchmarks.cases")
 FACTS = {"cores": "2"}
 # What nobody but Refold answers has no raw beside it.
 WITHOUT_RAW = {"large", "moving", "inspector"}
@@ -39,6 +43,13 @@ WITHOUT_RAW = {"large", "moving", "inspector"}
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is measured, nobody needs to wait for the other's housekeeping."""
     monkeypatch.setattr(timing, "IDLE_SECONDS", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def nobody_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start processes that have everything loaded, but where what they load is to slow them down."""
+    start = lambda _: SPAWNED if slow_sync.VARIABLE in os.environ else LOADED  # noqa: E731
+    monkeypatch.setattr(multiprocessing, "get_context", start)
 
 
 def check(name: str, results: list[Row | Table]) -> None:

@@ -6,7 +6,6 @@ Three processes write to a store, each with several threads. They are killed, in
 promised must hold of it (`checking.py`).
 """
 
-import multiprocessing
 import os
 import random
 import signal
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 from ..contract.test_postgres_restores import Tables
 from ..contract.test_sqlite_restores import File
 from ..support.postgres import Server, running_server
+from ..support.processes import loaded_processes
 from .checking import Found, check
 from .endings import EACH, ENDINGS, Target
 from .writer import Task, write
@@ -32,11 +32,7 @@ SECONDS_MAX = 60
 ALL_VERIFIED_EACH = 10
 # Now and then already while it starts, when a new file gets its tables.
 STARTING_SHARE = 0.2
-# Most of what a new process costs is importing: a process that has it all imported forks the writers.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([
-    f"{__package__}.writer", "refold.infrastructure.log.postgres.log", "refold.infrastructure.log.sqlite.log"
-])  # fmt: skip
+PROCESSES = loaded_processes(f"{__package__}.writer")
 
 
 class Member(NamedTuple):

@@ -5,7 +5,6 @@ Rebuilding in partitions: what several workers make of the log together is what 
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import random
 from collections.abc import Iterator
@@ -24,8 +23,11 @@ from refold.infrastructure.projecting.shadow import RebuildProgress
 
 from ..contract.stores import log_at
 from ..contract.writing import append, everything, new, said
+from ..support.processes import loaded_processes
 from .counts import POISONED, Count, Counts
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
+
+PROCESSES = loaded_processes(f"{__package__}.histories", "pytest")
 
 
 class Partitioned(Counts):
@@ -87,7 +89,7 @@ def threads() -> Iterator[Executor]:
 @pytest.fixture
 def processes() -> Iterator[Executor]:
     """Two workers in processes of their own."""
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+    with ProcessPoolExecutor(2, mp_context=PROCESSES) as executor:
         yield executor
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from refold.domain.errors import ConcurrencyError, DamagedError
 from refold.domain.ids import slice_of
-from refold.infrastructure.log.sqlite.append import ROWS_IN_ONE_MAX
+from refold.infrastructure.log.sqlite.append import ROWS_IN_ONE_MAX, Appender
 from refold.infrastructure.log.sqlite.log import SqliteLog
 
 from ..contract.writing import append, check_chain, everything, new, said
@@ -49,6 +50,34 @@ def test_a_stale_writer_writes_nothing(tmp_path: Path, size: int) -> None:
     assert [one.event.id for one in everything(mine)] == ["m0", "m1", "m2"]
     mine.close()
     others.close()
+
+
+@pytest.mark.parametrize("location", ["log.db", ":memory:"])
+def test_whoever_writes_holds_the_lock(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork and the end of the process wait for it; it is held in each way to append, and released behind it."""
+    held: list[bool] = []
+    locks: set[Any] = set()
+    inside = {name: getattr(Appender, name) for name in ("_append_behind", "_appended_or_refused")}
+
+    def noted(name: str) -> Any:
+        def call(appender: Appender, *given: Any) -> Any:
+            lock: Any = appender._database.memory_lock
+            locks.add(lock)
+            held.append(lock._is_owned())
+            return inside[name](appender, *given)
+
+        return call
+
+    for name in inside:
+        monkeypatch.setattr(Appender, name, noted(name))
+    log = SqliteLog(location if location == ":memory:" else tmp_path / location)
+    for number in range(4):
+        append(log, "chat:a", said(number), key=f"k{number}" if number == 2 else None)
+    log.close()
+
+    assert len(held) > 4
+    assert all(held)
+    assert not any(lock._is_owned() for lock in locks)
 
 
 def test_several_streams_at_once(tmp_path: Path) -> None:

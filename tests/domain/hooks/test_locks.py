@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import deque
 from typing import Any
 
 import pytest
@@ -48,6 +49,38 @@ def test_a_lock_outlives_its_loop() -> None:
     asyncio.run(overlap.enter_together(3))
 
     assert (overlap.most_in, len(overlap.order)) == (1, 6)
+
+
+class Watched(CrossLoopLock):
+    """A lock whose queue and holder nobody touches without its inner lock."""
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()  # type: ignore[assignment]  # this one knows its owner
+        with self._lock:
+            self._holder = None
+            self._waiting = deque()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("_holder", "_waiting"):
+            assert self._lock._is_owned(), f"{name} without the lock"  # type: ignore[attr-defined]  # not in the stubs
+        return super().__getattribute__(name)
+
+
+def test_its_queue_is_used_under_its_lock() -> None:
+    """By those who take it, wait, give up, and hand it on."""
+    overlap = Overlap(Watched())
+
+    async def given_up() -> None:
+        async with overlap.lock.hold():
+            waiting = [asyncio.ensure_future(overlap.enter(number)) for number in range(3)]
+            await asyncio.sleep(0)
+            waiting[0].cancel()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(one) for one in results] == [asyncio.CancelledError, type(None), type(None)]
+
+    asyncio.run(given_up())
+
+    assert (overlap.most_in, overlap.order) == (1, [1, 2])
 
 
 def test_loops_of_several_threads_take_turns() -> None:

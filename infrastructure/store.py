@@ -697,7 +697,7 @@ class Store:
         stream = context_named(self.log, subject)
         changes = self._changes(stream)
         if item is not None:
-            changes = of_item(changes, item, stream)
+            changes = of_item(changes, require_unicode(item, "the item"), stream)
         if attribute is not None:
             changes = of_attribute(changes, attribute, stream)
         with trusted(stream):

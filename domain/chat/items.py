@@ -135,7 +135,15 @@ def _on_white(image: Any, pillow: Any) -> Any:
     return pillow.alpha_composite(ground, image).convert("RGB")
 
 
-Frozen = AfterValidator(freeze)
+def _frozen(value: Any) -> Any:
+    try:
+        return freeze(value)
+    except RecursionError:
+        # Less deep values are refused when the event is recorded, by JSON_DEPTH_MAX.
+        raise ValueError("its lists and dicts are nested too deep") from None
+
+
+Frozen = AfterValidator(_frozen)
 
 
 class ChatRole(str, enum.Enum):  # noqa: UP042 - the seed's base classes: str(role) stays "ChatRole.USER"
@@ -421,7 +429,14 @@ def _in_one_line(error: ValidationError) -> str:
     if field.startswith("content") and fault["type"] not in ("value_error", "missing"):
         # pydantic names only one of the types that a content, or a part of it, may have.
         says = "give a text or an ImageContent" if "[" in field else "give a text, or a list of texts and ImageContents"
-    return f"{field or error.title}: {says}, found {fault['input']!r}"
+    return f"{field or error.title}: {says}, found {_shown(fault['input'])}"
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__}"
 
 
 def _field(loc: Sequence[str | int]) -> str:

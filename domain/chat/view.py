@@ -307,7 +307,10 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     def _end_of(self, target: str | int | None, items: Items) -> int:
         if target is None:
             return len(items)
-        place = _index(int(target), len(items)) if isinstance(target, int) else items.find(target)
+        if isinstance(target, int):
+            place = _index(int(target), len(items))
+        else:
+            place = items.find(require_unicode(target, "the item"))
         if place is None:
             raise NotFoundError(f"no item {target!r}: there are {len(items)} items")
         return place + 1

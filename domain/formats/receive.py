@@ -46,11 +46,21 @@ def as_plain_data(value: Any) -> Any:
     Return a value as plain data: objects of clients as the fields that were set in them, at any depth.
 
     An object has `model_dump` (pydantic) or `to_dict`, or is a dataclass. Any other value stays unchanged.
+
+    Raises:
+        InvalidInputError: it is nested deeper than Python can read.
     """
+    try:
+        return _plain(value)
+    except RecursionError:
+        raise InvalidInputError("its lists and dicts are nested too deep") from None
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: as_plain_data(inner) for name, inner in value.items()}
+        return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [as_plain_data(inner) for inner in value]
+        return [_plain(inner) for inner in value]
     if isinstance(value, str | int | float | type | None):
         return value
     if hasattr(value, "model_dump"):
@@ -58,7 +68,7 @@ def as_plain_data(value: Any) -> Any:
     elif hasattr(value, "to_dict"):
         plain = value.to_dict()
     elif dataclasses.is_dataclass(value):
-        plain = {field.name: as_plain_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        plain = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     else:
         return value
     unset = {name: getattr(value, name, None) for name in TELLING if isinstance(plain, dict) and name not in plain}

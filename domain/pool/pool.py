@@ -132,7 +132,7 @@ class ContextPool(Container[T]):
         Raises:
             NotFoundError: there is no such item (a KeyError).
         """
-        held = self._state.items.get(id)
+        held = self._state.items.get(require_unicode(id, "the id of an item"))
         if held is None:
             raise NotFoundError(f"the pool has no item {id!r}")
         return held.item
@@ -200,6 +200,7 @@ class ContextPool(Container[T]):
             Any error that a hook raises: then nothing was changed.
         """
         require_unicode(reason or "", "the reason")
+        require_unicode(id, "the id of an item")
         await self.change(Removing(id, reason), expected_version, idempotency_key)
 
     async def merge(

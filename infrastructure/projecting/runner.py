@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from ...domain.canonical import require_unicode
 from ...domain.errors import (
     DamagedError,
     InvalidInputError,
@@ -151,7 +152,7 @@ class ProjectionRunner:
         Raises:
             NotFoundError: there is no such projection.
         """
-        found = self.projections.get(name)
+        found = self.projections.get(require_unicode(name, "the name of a projection"))
         if found is None:
             raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(self.projections)}")
         return found

@@ -2,7 +2,7 @@
 The table of mistakes: a call, its error, and a part of the message.
 
 In a call, `store` is a store; `chat`, `queue`, `pool`, `window` and `run` are contexts of it, `item` is an item of the
-chat, and `model` is a model. The chat is at version 5.
+chat, `model` is a model, and `DEEP` is a list in a list, and so on, 5,000 deep. The chat is at version 5.
 """
 
 from typing import Any, NamedTuple
@@ -55,6 +55,30 @@ IDS = [
     *wrong("has no time zone", "chat.at('2026-11-21 10:00')"),
     *wrong("item:ID and happened:TIME go with chats", "queue.at('item:x')", "window.at('happened:2026-11-21')"),
 ]
+NAMES = [
+    *wrong("the item is ['a']: it is a text", "store.audit('talk', item=['a'])", "chat.active_config_at(['a'])"),
+    *wrong("the name of a projection is ['a']: it is a text", "store.rows(['a'])", "store.rebuild(['a'])"),
+    *wrong("the name of a projection is None: it is a text", "store.check(None)"),
+    *wrong("the id of an item is ['a']: it is a text", "pool.get(['a'])", "pool.remove(['a'])"),
+]
+DEEP: Any = []
+for _ in range(5_000):
+    DEEP = [DEEP]
+DEPTHS = [
+    *wrong("metadata: its lists and dicts are nested", "chat.add_function_call('f', '{}', metadata={'a': DEEP})"),
+    *wrong("settings: its lists and dicts are nested too deep", "chat.add_config_update(settings={'a': DEEP})"),
+    *wrong("nested too deep", "chat.add_config_update(tools=[{'name': 'f', 'parameters': DEEP}])"),
+    *wrong("nested too deep", "chat.add_message('user', 'x', usage={'input_tokens': 1, 'a': DEEP})"),
+    *wrong("items[0], field extra: its lists and dicts are nested too deep", "refold.ChatContext.from_dict({'items': "
+           "[{'type': 'message', 'id': 'a', 'role': 'user', 'content': 'x', 'extra': {'a': DEEP}}]})"),
+    *wrong("cannot be stored as JSON", "store.chat('deep', attributes={'a': DEEP})"),
+    *wrong("nested too deep", "chat.add_messages({'role': 'user', 'content': 'x', 'more': DEEP})"),
+    *wrong("nested too deep", "chat.add_messages([{'role': 'user', 'content': DEEP}])"),
+    *wrong("nested too deep", "chat.from_openai_messages([{'role': 'user', 'content': DEEP}])"),
+    *wrong("nested too deep", "chat.from_anthropic_messages([], system=DEEP)"),
+    *wrong("nested too deep", "chat.from_google_contents([{'role': 'user', 'parts': DEEP}])"),
+    *wrong("the content of item 'deep' cannot be stored", "pool.add(refold.PoolItem(DEEP, 'd', 'deep'))"),
+]  # fmt: skip
 ITEMS = [
     *wrong("the items: found None", "chat.add_items(None)", "chat.insert_many(None)"),
     *wrong("the items: found a str", "chat.add_items('hello')"),
@@ -133,7 +157,8 @@ FIELDS = [
     *wrong("tools[1]: ", "chat.add_config_update(tools=['f', 5])"),
 ]  # fmt: skip
 APPROVALS = [
-    *wrong("has no call 5", "chat.approvals.request(5)", "chat.approvals.approve(5, by='mia')", error=NotFoundError),
+    *wrong("the call is 5: it is a text", "chat.approvals.request(5)", "chat.approvals.approve(5, by='mia')"),
+    *wrong("the call is ['c1']: it is a text", "chat.seen(['c1'])", "chat.approvals.of(['c1'])"),
     *wrong("has no call 'nope'", "chat.approvals.reject('nope', by='mia')", error=NotFoundError),
     *wrong("has no call 'nope'", "chat.answer_call('nope', 'x')", "chat.approvals.of('nope')", error=NotFoundError),
     *wrong("no call with the id or call id 'nope'", "chat.seen('nope')", error=NotFoundError),
@@ -159,4 +184,4 @@ PLAIN_DATA = [
     *wrong("items[1], field content: ", item_from(type="message", id="b", role="user", content=5)),
     *wrong("items[1], field arguments: ", item_from(type="function_call", id="b", name="f", arguments={}, call_id="")),
 ]
-MISTAKES = [*IDS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *APPROVALS, *PLAIN_DATA]
+MISTAKES = [*IDS, *NAMES, *DEPTHS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *APPROVALS, *PLAIN_DATA]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...canonical import require_unicode
 from ...errors import CallSettledError, NotFoundError
 from ..events import (
     ApprovalRequested,
@@ -41,7 +42,7 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
         NotFoundError: the context never held such a call.
     """
     known = items.arena.items
-    by_item = items.ordinal(name)
+    by_item = items.ordinal(require_unicode(name, "the call"))
     # A call in the view is paired there: a call that left may have the same id and be in front of it.
     shown, held = Partners(items, are_gone=False), Partners(items, are_gone=True)
     calls = [
@@ -80,7 +81,7 @@ def version_before(stream: str, name: str, items: Items) -> int:
     Raises:
         NotFoundError: there is no such call, or it was made in the context of which this one is a fork.
     """
-    ordinal = items.named(name)
+    ordinal = items.named(require_unicode(name, "the call"))
     if ordinal is None or not isinstance(items.arena.items[ordinal], FunctionCalled):
         raise NotFoundError(f"{stream} has no call with the id or call id {name!r}")
     ref = items.ref(start_of_answer(items.arena.items, ordinal))

@@ -61,6 +61,14 @@ def _shortened(message: str) -> str:
     return f"{message[:half]} ... ({left_out:,} characters left out) ... {message[-half:]}"
 
 
+def shown(value: object) -> str:
+    """Return the repr of a value for a message; of one that is nested too deep, its type."""
+    try:
+        return repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__}"
+
+
 def _received(kind: type[RefoldError], args: tuple[object, ...], fields: dict[str, object]) -> RefoldError:
     # `__init__` would build the message again, from arguments that are not there any more.
     error = kind.__new__(kind, *args)

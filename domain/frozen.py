@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
-from .errors import DecisionRefusedError
+from .errors import DecisionRefusedError, InvalidInputError
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -53,11 +53,23 @@ class FrozenDict(dict[K, V], Generic[K, V]):
 
 
 def freeze(value: Any) -> Any:
-    """Return `value` with all its lists and dicts frozen, at every depth."""
+    """
+    Return `value` with all its lists and dicts frozen, at every depth.
+
+    Raises:
+        InvalidInputError: it is nested deeper than Python can read.
+    """
+    try:
+        return _frozen(value)
+    except RecursionError:
+        raise InvalidInputError("its lists and dicts are nested too deep") from None
+
+
+def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
-        return FrozenDict({key: freeze(inner) for key, inner in value.items()})
+        return FrozenDict({key: _frozen(inner) for key, inner in value.items()})
     if isinstance(value, (list, tuple)):
-        return FrozenList([freeze(inner) for inner in value])
+        return FrozenList([_frozen(inner) for inner in value])
     return value
 
 

@@ -19,7 +19,7 @@ from pydantic import VERSION, AfterValidator, BaseModel, ConfigDict, Field, Vali
 
 from ..arguments import require_several
 from ..clock import REAL_SYSTEM
-from ..errors import InvalidInputError, MissingFieldError
+from ..errors import InvalidInputError, MissingFieldError, shown
 from ..frozen import FrozenDict, FrozenList, freeze
 
 # The bytes at the given indexes in a file of each type. A GIF is of 1987 or of 1989; a WebP is in a RIFF container.
@@ -135,15 +135,7 @@ def _on_white(image: Any, pillow: Any) -> Any:
     return pillow.alpha_composite(ground, image).convert("RGB")
 
 
-def _frozen(value: Any) -> Any:
-    try:
-        return freeze(value)
-    except RecursionError:
-        # Less deep values are refused when the event is recorded, by JSON_DEPTH_MAX.
-        raise ValueError("its lists and dicts are nested too deep") from None
-
-
-Frozen = AfterValidator(_frozen)
+Frozen = AfterValidator(freeze)
 
 
 class ChatRole(str, enum.Enum):  # noqa: UP042 - the seed's base classes: str(role) stays "ChatRole.USER"
@@ -429,14 +421,7 @@ def _in_one_line(error: ValidationError) -> str:
     if field.startswith("content") and fault["type"] not in ("value_error", "missing"):
         # pydantic names only one of the types that a content, or a part of it, may have.
         says = "give a text or an ImageContent" if "[" in field else "give a text, or a list of texts and ImageContents"
-    return f"{field or error.title}: {says}, found {_shown(fault['input'])}"
-
-
-def _shown(value: object) -> str:
-    try:
-        return repr(value)
-    except RecursionError:
-        return f"a {type(value).__name__}"
+    return f"{field or error.title}: {says}, found {shown(fault['input'])}"
 
 
 def _field(loc: Sequence[str | int]) -> str:

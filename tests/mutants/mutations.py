@@ -1,6 +1,7 @@
 """Defects that can be put into a module: each changes one place of its text, and nothing else."""
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ OTHER: dict[type[ast.AST], type[Any]] = {
     ast.Sub: ast.Add,
 }
 TRUE = ast.Constant(True)
+# The name of a lock, and not that of a block.
+LOCK = re.compile("(?<!b)lock")
 
 
 class Mutant(NamedTuple):
@@ -74,10 +77,6 @@ def _within(node: ast.AST) -> Iterator[Mutant]:
                 yield from _within(inner)
 
 
-def _is_version(assigned: ast.Assign) -> bool:
-    return ast.unparse(assigned.targets[0]) == "version"
-
-
 def _changes(node: ast.AST) -> Iterator[tuple[str, tuple[Any, ast.AST]]]:
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=comparators) if type(operator) in OTHER:
@@ -102,7 +101,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, tuple[Any, ast.AST]]]:
             yield "statement removed", (node, ast.Pass())
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript() | ast.Tuple(elts=[ast.Attribute(), *_])]):
             yield "statement removed", (node, ast.Pass())
-        case ast.With(items=[ast.withitem(context_expr=context)], body=body) if "lock" in ast.unparse(context):
+        case ast.With(items=[ast.withitem(context_expr=context)], body=body) if LOCK.search(ast.unparse(context)):
             yield "lock removed", (node, ast.If(TRUE, body, []))
         case ast.Call(func=ast.Name(id="locked"), args=[_, work, *given]):
             yield "lock removed", (node, ast.Call(work, given, []))

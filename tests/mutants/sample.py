@@ -40,6 +40,8 @@ COMMANDS = "infrastructure/cli/"
 # Not recorded, but quick: they compare limits and options with the documents.
 DOCUMENTED = "tests/docs/test_reference.py::test_limits_have_the_documented_values"
 DOCUMENTED_COMMANDS = "tests/docs/test_command_line.py"
+# Reads the source, and is in no record.
+GUARDED = "tests/house/test_guarded_fields.py::test_guarded_fields_are_used_under_the_lock"
 STARTS_PROCESSES = re.compile("(Forks|Exits)::")
 TESTS_SECONDS_MAX = 30.0
 TEST_SECONDS_MAX = 60
@@ -110,7 +112,8 @@ class Records:
         # A server takes seconds to start: where its own code is not meant, tests that need none come first.
         chosen.sort(key=lambda test: "postgres" in test and "postgres" not in place.file)
         documented = [DOCUMENTED, *([DOCUMENTED_COMMANDS] if is_command else [])]
-        return [*documented, *chosen] if at_import else chosen
+        beside = documented if at_import else [GUARDED] if place.mutant.kind == "lock removed" else []
+        return [*beside, *chosen]
 
     def _within(self, seconds_max: float, tests: Iterable[str]) -> list[str]:
         """Return those of the tests that fit into the time; the first have the first right."""

@@ -61,6 +61,7 @@ def test_what_cannot_matter_is_left_alone() -> None:
     assert [one.kind for one in mutants_of("def f(): return False")] == ["constant changed"]
     assert mutants_of("x = zip(a, b, strict=True)") == []
     assert mutants_of("class Rows:\n    version = 1") == []
+    assert mutants_of("with block: pass") == []
 
 
 def test_equivalent_defects_can_be_put_in() -> None:

@@ -1,0 +1,140 @@
+"""Fields that a class changes under a lock are used under it, everywhere but in the methods that are listed here."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import NamedTuple
+
+from tests.support.project import parsed
+
+# Calls that change a list, dict, set or deque in place.
+CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft"} | {
+    "remove", "setdefault", "update"
+}  # fmt: skip
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+# They run before anybody else has the object, or when no other thread goes on.
+ALONE = {"__init__", "_after_fork", "_fork_is_over", "__del__"}
+# Methods that use such a field without the lock. Most read one value, which others replace as a whole; some look again
+# under the lock, or are used by one thread alone. Whoever adds one here has thought about it.
+WITHOUT = {
+    # The items and ids of an arena only grow, and are read up to a length that the caller knows.
+    "domain.chat.state.arena.Arena": "_stored_names find has_totals reformed with_call_id",
+    # A state and a version are replaced as a whole; reading them must not wait for a writer that waits for the disk.
+    "domain.context.journal.Journal": "_completed _folded _from_snapshot is_ahead is_loaded is_void queued"
+    " recorded_past require_known state unflushed version",
+    "domain.context.outbox.Outbox": "__len__",
+    "domain.context.view.View": "_folded _from_snapshot is_loaded is_void state version",
+    "domain.hooks.loop_lock.LoopLock": "locked release",
+    # Its lists only grow.
+    "domain.log.memory_log.MemoryLog": "_known _stream idempotency_keys now read_all streams wait_for_news",
+    # One thread rehearses.
+    "domain.log.overlay_log.OverlayLog": "end head keep_snapshot read read_events read_ranges recorded_under reopen"
+    " snapshot streams version_at",
+    # A plain dict is never changed: a version that has one keeps it.
+    "domain.ordered_map.OrderedMap": "__contains__ __iter__ first get values",
+    "infrastructure.log.acknowledged.Acknowledged": "_lost_of note witness",
+    # They look whether there is work, or a thread; who finds some looks again under the lock.
+    "infrastructure.log.background.BackgroundWork": "wake",
+    "infrastructure.log.group_commit.GroupCommitter": "_hand_on _in_turn _is_for_thread _is_running close submit",
+    # Seats are put back into a queue of Python's, in one step.
+    "infrastructure.log.postgres.connection.PostgresDatabase": "_leave close",
+    "infrastructure.recorders.postgres._FreshPasswordDatabase": "_leave close",
+    # The transaction in which they run holds the lock of the database.
+    "infrastructure.log.sqlite.append.Appender": "_begin append_locked",
+    "infrastructure.log.sqlite.connection.SqliteDatabase": "_close_readers _idle_or_new _leave _take_seat"
+    " _wait_for_readers come_back leave reading write writing",
+    "infrastructure.projecting.store.MemoryProjectionStore": "note",
+    "infrastructure.projecting.store.ReadOnlyProjectionStore": "note",
+    "infrastructure.subscription.Subscription": "_take",
+}
+
+
+class Method(NamedTuple):
+    """What a method does with the fields of its object."""
+
+    is_locked: bool
+    used: set[str]
+    changed: set[str]
+    # The methods and properties of the object that it uses, and those that it runs under a lock.
+    called: set[str]
+    run_locked: set[str]
+
+
+def classes() -> Iterator[type]:
+    """Yield all classes of the product."""
+    for layer in ("domain", "projections", "infrastructure"):
+        package = import_module(f"refold.{layer}")
+        for module in walk_packages(package.__path__, f"refold.{layer}."):
+            found = vars(import_module(module.name)).values()
+            yield from (one for one in found if isinstance(one, type) and one.__module__ == module.name)
+
+
+def methods_of(cls: type) -> dict[str, Method]:
+    """Return the methods of a class by name, those of its bases in this package included."""
+    found: dict[str, Method] = {}
+    for owner in reversed(cls.__mro__):
+        if owner.__module__.startswith("refold."):
+            found |= _own_methods(Path(str(sys.modules[owner.__module__].__file__)), owner.__name__)
+    return found
+
+
+@cache
+def _own_methods(path: Path, name: str) -> dict[str, Method]:
+    named = (one for one in ast.walk(parsed(path)) if isinstance(one, ast.ClassDef) and one.name == name)
+    return {one.name: method_of(one) for node in named for one in node.body if isinstance(one, FUNCTION)}
+
+
+def method_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Method:
+    """Return what a method does."""
+    is_locked = any("synchronized" in ast.unparse(one) for one in function.decorator_list)
+    used, changed, run_locked = set[str](), set[str](), set[str]()
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(func=ast.Name("locked"), args=[_, ast.Attribute(ast.Name("self"), name), *_]):
+                run_locked.add(name)
+            case ast.With(items=[ast.withitem(ast.Attribute(ast.Name("self"), lock))]) if lock in ("_lock", "_turn"):
+                is_locked = True
+            case ast.Attribute(ast.Name("self"), name):
+                used.add(name)
+                if not isinstance(node.ctx, ast.Load):
+                    changed.add(name)
+            case ast.Subscript(ast.Attribute(ast.Name("self"), name)) if not isinstance(node.ctx, ast.Load):
+                changed.add(name)
+            case ast.Call(func=ast.Attribute(ast.Attribute(ast.Name("self"), name), call)) if call in CHANGING:
+                changed.add(name)
+    return Method(is_locked, used, changed, used - run_locked, run_locked)
+
+
+def held_methods(methods: dict[str, Method]) -> set[str]:
+    """Return the methods that only run under a lock: those that take it, and private ones that only such ones call."""
+    held = {name for name, one in methods.items() if one.is_locked}
+    run = {name for one in methods.values() for name in one.run_locked}
+    if not held | run:
+        return set()
+    private = {name for name in methods if name.startswith("_") and not name.startswith("__")} - ALONE
+    callers = {name: {other for other, one in methods.items() if name in one.called} for name in private}
+    inner = {name for name in private if callers[name] or name in run}
+    while wrong := {name for name in inner if not callers[name] <= held | inner | ALONE}:
+        inner -= wrong
+    return held | inner
+
+
+def unlocked_uses(cls: type) -> set[str]:
+    """Return the methods that use, without the lock, a field that others change under it."""
+    methods = methods_of(cls)
+    held = held_methods(methods)
+    guarded = {field for name in held for field in methods[name].changed} - set(methods)
+    return {name for name, method in methods.items() if name not in held | ALONE and method.used & guarded}
+
+
+def test_guarded_fields_are_used_under_the_lock() -> None:
+    """A lock that is dropped shows here, and so does a new method that forgets it."""
+    found = {f"{cls.__module__.removeprefix('refold.')}.{cls.__name__}": unlocked_uses(cls) for cls in classes()}
+
+    assert {name: " ".join(sorted(uses)) for name, uses in found.items() if uses} == WITHOUT

@@ -38,11 +38,13 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     The shape of an imported item at its source, so that it can be exported unchanged.
 
     `starts` is true for the first item of a source message. `rest` is canonical JSON of the parts that the items do not
-    hold: see `source_shape` of each provider in `refold.domain.formats`.
+    hold: see `source_shape` of each provider in `refold.domain.formats`. An item that is `apart` is an entry that only
+    its source understands, such as reasoning: other providers are not sent it.
     """
 
     starts: bool = True
     rest: JsonObject = b""
+    apart: bool = False
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -483,6 +485,11 @@ def is_summary(item: ChatItemEvent) -> bool:
     if not isinstance(item, MessageAdded) or b'"summary"' not in item.extra:
         return False
     return bool(parse_json(item.extra).get("summary"))
+
+
+def is_apart(item: ChatItemEvent) -> bool:
+    """Return whether an item is an entry that only its source understands."""
+    return item.origin is not None and item.origin.apart
 
 
 def is_user(item: ChatItemEvent) -> bool:

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import msgspec
 
 from ..errors import InvalidInputError, PendingCallsError
-from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded
+from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded, is_apart
 
 # The way to send calls without an output: with a stub in its place, not at all, or to refuse the conversion.
 PendingRule = Literal["stub", "omit", "refuse"]
@@ -146,14 +146,16 @@ def start_of_answer(items: Sequence[ChatItemEvent], index: int) -> int:
     return first
 
 
-def items_to_send(items: Sequence[ChatItemEvent], rule: PendingRule) -> Sequence[ChatItemEvent]:
+def items_to_send(items: Sequence[ChatItemEvent], rule: PendingRule, *, apart: bool = False) -> Sequence[ChatItemEvent]:
     """
-    Return the items of a request under a rule for calls without an output.
+    Return the items of a request under a rule for calls without an output, with `apart` also those that are apart.
 
     Raises:
         PendingCallsError: there are such calls, and the rule is `refuse`.
         InvalidInputError: there is no such rule.
     """
+    if not apart and any(map(is_apart, items)):
+        items = [item for item in items if not is_apart(item)]
     if rule == "stub":
         return items
     if rule not in get_args(PendingRule):

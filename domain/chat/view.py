@@ -212,7 +212,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         from ..formats.responses.send import openai_responses_input
 
-        return openai_responses_input(self._to_send(pending))
+        return openai_responses_input(self._to_send(pending, apart=True))
 
     def to_anthropic_messages(
         self,
@@ -261,8 +261,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
         return google_contents(self._to_send(pending), thought_signatures=thought_signatures)
 
-    def _to_send(self, pending: PendingRule) -> Sequence[ChatItemEvent]:
-        return items_to_send(self._state.items, pending)
+    def _to_send(self, pending: PendingRule, *, apart: bool = False) -> Sequence[ChatItemEvent]:
+        return items_to_send(self._state.items, pending, apart=apart)
 
     def replay(self, policy: Policy | str) -> Replay:
         """

@@ -230,7 +230,7 @@ def items_of(given: Given, held: Items, *, system_clock: System) -> list[ChatIte
         read = READERS[dialect](messages, system, system_clock=system_clock, places=places)
         items += _with_usage(read, next(iter(given.used[first:last]), None))
         first, system = last, None
-    return _named(items, held)
+    return named_outputs(items, held)
 
 
 def _with_usage(items: list[ChatItemEvent], used: dict[str, Any] | None) -> list[ChatItemEvent]:
@@ -281,7 +281,7 @@ def _dialects(given: Given) -> list[Dialect]:
     return dialects
 
 
-def _named(items: Sequence[ChatItemEvent], held: Items) -> list[ChatItemEvent]:
+def named_outputs(items: Sequence[ChatItemEvent], held: Items) -> list[ChatItemEvent]:
     """Return the items, with the name of its call for each output whose message did not name it."""
     names: dict[str, str] = {}
     named = []

@@ -106,19 +106,19 @@ class Conversation:
         kept = self.kept(held)
         stay = _common(kept, messages)
         leaving = [item_id for place, one in enumerate(kept) if place not in stay for item_id in one.item_ids]
-        new: dict[int | None, list[Message]] = {}
-        following: int | None = None
         places = {index: place for place, index in stay.items()}
+        missing = [index for index in range(len(messages)) if index not in places]
+        made = dict(zip(missing, self.items_of([messages[index] for index in missing], held), strict=True))
+        # New messages come directly before the next one that stays; those behind the last one at the end.
+        new: dict[int | None, list[ChatItemEvent]] = {}
+        following: int | None = None
         for index in range(len(messages) - 1, -1, -1):
-            if index in places:
-                following = places[index]
-            else:
-                new.setdefault(following, []).insert(0, messages[index])
-        for place, some in new.items():
-            items = [item for group in self.items_of(some, held) for item in group]
-            if place is None:
+            following = places.get(index, following)
+            new.setdefault(following, [])[:0] = made.get(index, [])
+        for place, items in new.items():
+            if items and place is None:
                 chat.record_items(items)
-            else:
+            elif items and place is not None:
                 chat._record(InsertItems(chat.stream_id, tuple(items), kept[place].item_ids[0]))
         if leaving:
             # A framework may keep an output without its call for a while: the conversions take care of that.

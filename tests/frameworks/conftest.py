@@ -5,7 +5,20 @@ Without them only the tests of the shared core, in this folder itself, are colle
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+import refold
 
 FOLDERS = [path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and (path / "__init__.py").exists()]
 collect_ignore = [] if os.environ.get("REFOLD_TEST_FRAMEWORKS") else FOLDERS
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[refold.Store]:
+    """An empty store of each kind."""
+    locations = {"memory": ":memory:", "sqlite": str(tmp_path / "store.db")}
+    with refold.open(locations.get(request.param) or str(request.getfixturevalue("ready_pg_url"))) as opened:
+        yield opened

@@ -10,6 +10,7 @@ of a computer. They are refused here: the API would refuse them later if they we
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Imag
 from ...clock import System
 from ...errors import InvalidInputError
 from ..openai.receive import MESSAGE_ROLES, Fields
-from ..receive import as_plain_data, place_of
+from ..receive import as_plain_data, kind_of, place_of
 from ..source_json import difference, is_same
 from .source_shape import Spoken, item_as_came, plain_item
 
@@ -66,6 +67,27 @@ def items_from_openai_responses(
     return reader.finished()
 
 
+def items_from_session(entries: Iterable[Any], *, system_clock: System) -> list[ChatItemEvent]:
+    """
+    Return one item for each entry of a session, whatever its kind; `entries_of` returns each unchanged.
+
+    An entry that is no message, call or output of a shape that this API has is apart.
+
+    Raises:
+        InvalidInputError: an entry is no JSON object.
+    """
+    items: list[ChatItemEvent] = []
+    reader = _Reader(system_clock)
+    for index, entry in enumerate(require_several(entries, "the items")):
+        where = f"items[{index}]"
+        plain = as_plain_data(entry)
+        canonical_json(plain, what=where)
+        if not isinstance(plain, dict):
+            raise InvalidInputError(f"{where}: found {kind_of(plain)}, expected an object")
+        items.append(reader.item_of(Fields(where, plain), items))
+    return items
+
+
 class _Reader:
     """Reads the entries of one request or response, in order."""
 
@@ -94,6 +116,19 @@ class _Reader:
         else:
             raise fields.unexpected_value("type", kind, "one of " + ", ".join(KINDS))
 
+    def item_of(self, fields: Fields, before: Sequence[ChatItemEvent]) -> ChatItemEvent:
+        """Return the item of an entry by itself, which is apart if it cannot be read."""
+        self._drafts.clear()
+        if fields.value.get("type", "message") not in KEPT_KINDS:
+            with suppress(InvalidInputError):
+                self.read(fields)
+                ((item, beside),) = self._drafts
+                return msgspec.structs.replace(
+                    item, origin=Origin(starts=_starts(item, before), rest=_rest_of(item, beside))
+                )
+        rest = canonical_json({"responses": {"before": [fields.value]}}, what=fields.where)
+        return msgspec.structs.replace(self._message("assistant", ()), origin=Origin(rest=rest, apart=True))
+
     def finished(self) -> list[ChatItemEvent]:
         """Return the items of all entries."""
         if self._kept and not self._drafts:
@@ -103,10 +138,8 @@ class _Reader:
             self._drafts[-1][1]["after"] = self._kept
         items: list[ChatItemEvent] = []
         for item, beside in self._drafts:
-            # Instructions from the input always get the mark `responses`, even if it is empty.
-            rest = canonical_json({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
-            starts = not (type(item) is FunctionCalled and items and _speaks(items[-1]))
-            items.append(msgspec.structs.replace(item, origin=Origin(starts=starts, rest=rest)))
+            origin = Origin(starts=_starts(item, items), rest=_rest_of(item, beside))
+            items.append(msgspec.structs.replace(item, origin=origin))
         return items
 
     def _draft(self, item: Spoken, beside: Beside, came: Any) -> None:
@@ -200,6 +233,16 @@ class _Reader:
             call_id=call_id,
         )
         self._draft(returned, beside, fields.value)
+
+
+def _rest_of(item: Spoken, beside: Beside) -> bytes:
+    # Instructions from the input always get the mark `responses`, even if it is empty.
+    return canonical_json({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
+
+
+def _starts(item: Spoken, before: Sequence[ChatItemEvent]) -> bool:
+    """Return whether an item begins a message: a call belongs to the answer before it."""
+    return not (type(item) is FunctionCalled and before and _speaks(before[-1]))
 
 
 def _speaks(item: ChatItemEvent) -> bool:

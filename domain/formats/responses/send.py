@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, MessageAdded
+from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, MessageAdded, is_apart
 from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
 from ..openai.send import RESPONSES_ID_MAX, function_name, unique_call_ids
 from ..openai.source_shape import grouped, rest_of
 from ..send import NO_OUTPUT, Config, place_instructions
+from .receive import KEPT_KINDS
 from .source_shape import ResponsesItem, Spoken, is_sound_item, item_as_came, message_id, plain_item
 
 # The API refuses reasoning that no message or call follows.
@@ -47,6 +48,8 @@ class _Input:
         self._call_ids = dict(zip(calls, unique_call_ids(recorded, length_max=RESPONSES_ID_MAX), strict=True))
         self._input: list[ResponsesItem] = []
         self._behind: list[ResponsesItem] = []
+        # Entries that are apart, until the item that follows them.
+        self._waiting: list[ResponsesItem] = []
 
     def converted(self, config: Config | None) -> tuple[list[ResponsesItem], str | None]:
         """Return the input and the instructions beside it."""
@@ -56,7 +59,7 @@ class _Input:
             if isinstance(first, MessageAdded) and (first.role not in INSTRUCTION_ROLES or group[0] in in_place):
                 self._add(first)
             self._add_exchange([index for index in group if type(self._items[index]) is FunctionCalled])
-        kept = [item for item in self._behind if item.get("type") != REASONING]
+        kept = [item for item in (*self._waiting, *self._behind) if item.get("type") != REASONING]
         return _with_unique_ids([*self._input, *kept]), instructions
 
     def _instructions(self, config: Config | None) -> tuple[str | None, set[int]]:
@@ -89,6 +92,11 @@ class _Input:
     def _add(self, item: ChatItemEvent, call_id: str | None = None) -> None:
         if not isinstance(item, Spoken):
             return
+        if is_apart(item):
+            self._waiting += [entry for entry in entries_of(item) if entry.get("type") in KEPT_KINDS]
+            return
+        self._input += self._waiting
+        self._waiting = []
         beside = rest_of(item).get("responses") if item.origin is not None and item.origin.rest else None
         made = None
         if beside:
@@ -101,6 +109,16 @@ class _Input:
                 self._behind += after
         made = made or _made_anew(item)
         self._input.append(made if call_id is None else {**made, "call_id": call_id})
+
+
+def entries_of(item: Spoken) -> list[ResponsesItem]:
+    """Return the entries of an item as they came from the API, or as they are sent to it if it is from elsewhere."""
+    beside = rest_of(item).get("responses") if item.origin is not None and item.origin.rest else None
+    with suppress(*MISSHAPEN):
+        if beside:
+            own = [] if is_apart(item) else [item_as_came(item, beside)]
+            return [*beside.get("before", ()), *own, *beside.get("after", ())]
+    return [] if is_apart(item) else [_made_anew(item)]
 
 
 def _made_anew(item: Spoken) -> ResponsesItem:

@@ -1,0 +1,189 @@
+"""A session of the OpenAI Agents SDK, kept as a chat: each entry of the Responses API is an item."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from agents.memory.session import SessionABC, _CompactionSnapshot
+from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
+from ...domain.chat.rules.commands import EvictItems
+from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.threads import in_thread
+from ...domain.errors import ConcurrencyError
+from ...domain.formats.messages import named_outputs
+from ...domain.formats.responses.receive import items_from_session
+from ...domain.formats.responses.send import entries_of
+from ...domain.log.envelope import acting
+
+if TYPE_CHECKING:
+    from agents.run_state import RunState
+
+    from ..store import Store
+
+Entry = dict[str, Any]
+# The name under which data of the SDK is saved beside the items.
+NAME = "openai_agents"
+RUN_STATE = "run_state"
+COMPACTED = "compacted"
+_SPOKEN = (MessageAdded, FunctionCalled, FunctionReturned)
+
+
+class RefoldSession(SessionABC):
+    """
+    A session whose entries are the items of the chat `session_id` of a store.
+
+    Give it to `Runner.run(..., session=...)`. The chat can be shown, compared, forked, audited and searched like any
+    other, and what others add to it is part of the session. Every entry comes back as it was given. An entry that
+    leaves (`pop_item`, `clear_session`) leaves the view; it stays in the past.
+
+    `actor` names who does something, given the SDK's context wrapper of a run, or None where there is none.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        *,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+        actor: Callable[[Any], str | None] | None = None,
+        **opening: Any,
+    ) -> None:
+        """Open the chat; `opening` is passed to `store.chat`, such as `user`, `agent` or `durability`."""
+        self.session_id = session_id
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
+        self._store, self._actor = store, actor
+        self._chat = store.chat(session_id, **opening)
+        # For each item that was read its entries as JSON: a long session is decoded in one call.
+        self._encoded: dict[str, bytes] = {}
+
+    @property
+    def chat(self) -> ChatContext:
+        """The chat with the entries."""
+        return self._chat
+
+    async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Any]:
+        """Return the entries in order; with a limit, here or in the settings, the last ones. 0 means none."""
+        return await in_thread(self._entries, resolve_session_limit(limit, self.session_settings))
+
+    async def add_items(self, items: Sequence[Any], *, wrapper: Any = None) -> None:
+        """
+        Put entries at the end, all or none.
+
+        Raises:
+            InvalidInputError: an entry is no object that can be kept as JSON.
+        """
+        await in_thread(self._as(wrapper, self._add), list(items))
+
+    async def pop_item(self, *, wrapper: Any = None) -> Any | None:
+        """Take the last entry out of the view and return it; None if there is none."""
+        return await in_thread(self._as(wrapper, self._pop))
+
+    async def clear_session(self, *, wrapper: Any = None) -> None:
+        """Take all entries out of the view."""
+        await in_thread(self._as(wrapper, lambda: self._chat.rebase(lambda chat: chat.clear())))
+
+    async def save_run_state(self, state: RunState[Any, Any]) -> None:
+        """Save the state of a run that waits, such as for an approval, beside the items."""
+        saved = {RUN_STATE: state.to_json()}
+        await in_thread(self._as(None, lambda: self._chat.saved_states.save(NAME, saved)))
+
+    async def run_state(self, agent: Any) -> RunState[Any, Any] | None:
+        """Return the state of a run that was saved last, for `Runner.run(agent, state)`; None if there is none."""
+        from agents.run_state import RunState
+
+        found = await in_thread(self._chat.saved_states.last, NAME, RUN_STATE)
+        return None if found is None or found.value is None else await RunState.from_json(agent, found.value)
+
+    async def _get_compaction_snapshot(self, limit: int, **_: Any) -> _CompactionSnapshot | None:
+        """Return the last entries and how to replace their end: the SDK's compaction looks for this name."""
+        return await in_thread(self._snapshot, limit)
+
+    # Each of the following runs in a thread.
+
+    def _as(self, wrapper: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        def acted(*arguments: Any) -> Any:
+            with acting(actor=None if self._actor is None else self._actor(wrapper)):
+                return call(*arguments)
+
+        return acted
+
+    def _entries(self, limit: int | None) -> list[Entry]:
+        if limit == 0:
+            return []
+        self._chat.refresh()
+        items = self._chat.recorded_items()
+        shown = items if limit is None or limit < 0 else items[-limit:]
+        entries = msgspec.json.decode(b"[" + b",".join(self._known(shown)) + b"]", type=list[Entry])
+        return entries if limit is None or limit < 0 else entries[-limit:]
+
+    def _known(self, items: Sequence[ChatItemEvent]) -> Iterator[bytes]:
+        known = self._encoded
+        for item in items:
+            encoded = known.get(item.id)
+            # A message that is written piece by piece is another one with each piece.
+            if encoded is None or getattr(item, "incomplete", None) is not None:
+                encoded = known[item.id] = msgspec.json.encode(_entries_of(item))[1:-1]
+            if encoded:
+                yield encoded
+
+    def _add(self, entries: Sequence[Any]) -> None:
+        items = items_from_session(entries, system_clock=REAL_SYSTEM)
+        if items:
+            self._chat.rebase(lambda chat: chat.record_items(named_outputs(items, chat._state.items)))
+
+    def _pop(self) -> Entry | None:
+        def popped(chat: ChatContext) -> Entry | None:
+            last = next((item for item in reversed(chat.recorded_items()) if _entries_of(item)), None)
+            if last is None:
+                return None
+            self._take_out(chat, [last], "popped")
+            return _entries_of(last)[-1]
+
+        return self._chat.rebase(popped)
+
+    def _take_out(self, chat: ChatContext, items: Sequence[ChatItemEvent], reason: str) -> None:
+        """Take out exactly these items: an output may go before its call does."""
+        chat._record(
+            EvictItems(chat.stream_id, tuple(item.id for item in items), reason, partners=False),
+            expected_version=chat.version,
+        )
+
+    def _snapshot(self, limit: int) -> _CompactionSnapshot | None:
+        self._chat.refresh()
+        version = self._chat.version
+        items = [item for item in self._chat.recorded_items() if _entries_of(item)]
+        shown = items[-limit:] if limit > 0 else []
+        entries = [entry for item in shown for entry in _entries_of(item)]
+        if len(entries) != len(shown):
+            # An imported item may have its reasoning with it: an end that begins between the two cannot be replaced.
+            return None
+        replace = partial(self._replace_end, version, shown)
+        return _CompactionSnapshot(items=entries, complete=len(shown) == len(items), replace_suffix=replace)  # type: ignore[arg-type]  # plain JSON
+
+    async def _replace_end(self, version: int, shown: Sequence[ChatItemEvent], start: int, output: list[Any]) -> bool:
+        call: Callable[..., bool] = self._as(None, self._replaced)
+        awaited: Awaitable[bool] = in_thread(call, version, shown, start, output)
+        return await awaited
+
+    def _replaced(self, version: int, shown: Sequence[ChatItemEvent], start: int, output: list[Any]) -> bool:
+        """Replace the end of the entries, all or nothing; False if anybody wrote since they were read."""
+        leaving = shown[start:]
+        if not leaving or self._chat.version != version:
+            return False
+        try:
+            with self._store.transaction():
+                self._take_out(self._chat, leaving, COMPACTED)
+                self._add(output)
+        except ConcurrencyError:
+            return False
+        return True
+
+
+def _entries_of(item: ChatItemEvent) -> list[Entry]:
+    return entries_of(item) if isinstance(item, _SPOKEN) else []

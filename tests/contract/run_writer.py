@@ -11,10 +11,10 @@ import signal
 import sys
 from collections.abc import Callable
 
+from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 
 from ..domain.trajectory.runs import add, everything
-from .agents import store_on
 from .stores import log_at
 
 
@@ -51,7 +51,7 @@ WORKS: dict[str, Callable[..., None]] = {"tell": tell, "take": take, "begin": be
 def main(place: str, what: str, *arguments: str) -> None:
     """Do something with a run that exists."""
     log = log_at(place)
-    WORKS[what](store_on(log), *arguments)
+    WORKS[what](Store(log, MemoryProjectionStore()), *arguments)
     log.close()
 
 

@@ -26,7 +26,7 @@ from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
 from .item_list import seen
 from .lines import print_events, said_by, summary_of
-from .render import cut, is_cut_short, json_text, one_line, print_json_list
+from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list
 from .runs import runs_in
 
 PLACES_SHOWN_MAX = 10
@@ -156,6 +156,7 @@ def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Referenc
 )
 @database
 @as_json
+@paged
 def command(
     subject: Reference | str,
     item: str | None,

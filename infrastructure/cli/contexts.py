@@ -23,7 +23,18 @@ from ..views.answers import usage_shape
 from ..views.shapes import context_shape
 from .args import address, as_json, database, shown, summed_up
 from .readable import rows_of
-from .render import aligned, cut, is_cut_short, one_line, print_json, print_json_list, print_table, terminal_width, told
+from .render import (
+    aligned,
+    cut,
+    is_cut_short,
+    one_line,
+    paged,
+    print_json,
+    print_json_list,
+    print_table,
+    terminal_width,
+    told,
+)
 
 HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE", "FORKED FROM")
 NUMBERS = (2, 3, 4)
@@ -38,6 +49,7 @@ SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 @click.option("--at", "moment", metavar="X", callback=address, help="As they were at this moment of the store.")
 @database
 @as_json
+@paged
 def contexts(moment: str | None, location: str, as_json: bool) -> None:
     """
     List the contexts, ordered by kind and id.

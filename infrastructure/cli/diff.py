@@ -19,7 +19,7 @@ from .args import argument, as_json, database, reading, stream_of
 from .args import references as parse_references
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows, sort_of
-from .render import aligned, one_line, paint, print_json
+from .render import aligned, one_line, paged, paint, print_json
 from .runs import print_run_diff
 
 DIFFERENT = 1
@@ -50,6 +50,7 @@ class Side(NamedTuple):
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if they differ.")
 @database
 @as_json
+@paged
 def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, location: str, as_json: bool) -> int:
     """
     Compare two versions of a context, or two contexts: items added (+), removed (-), changed (< >) and moved (=); of

@@ -13,7 +13,18 @@ from ..views.contexts import SeenRun
 from .args import address, argument, as_json, database, optional_text, reading, required_text
 from .changes import note
 from .item_list import print_head
-from .render import aligned, cut, display_width, is_cut_short, one_line, paint, print_json, terminal_width, wrapped
+from .render import (
+    aligned,
+    cut,
+    display_width,
+    is_cut_short,
+    one_line,
+    paged,
+    paint,
+    print_json,
+    terminal_width,
+    wrapped,
+)
 from .runs import Wanted, run_at, wanted_runs
 
 HEADINGS = ("", "ROUND", "AT", "NODE", "LEADS TO")
@@ -114,6 +125,7 @@ def _ends(graph: Trajectory) -> Iterator[list[str]]:
 @click.option("--identities", is_flag=True, help="Each data node once, however often it was met.")
 @database
 @as_json
+@paged
 def command(
     session: str,
     user: str | None,

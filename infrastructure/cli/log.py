@@ -33,6 +33,7 @@ from .render import (
     is_cut_short,
     json_text,
     one_line,
+    paged,
     paint,
     print_json_list,
     terminal_width,
@@ -121,6 +122,7 @@ def _is_called(event: Any, wanted: str) -> bool:
 @click.option("--follow", is_flag=True, help="Print new events as they are recorded, until Ctrl-C.")
 @database
 @as_json
+@paged
 def command(
     reference: Reference | None,
     types: tuple[str, ...],

@@ -18,7 +18,7 @@ from ..times import exact
 from ..views.shapes import context_shape
 from .args import actor, address, argument, as_json, changing, checked_text, database, optional_text, reading, summed_up
 from .changes import note
-from .render import one_line, print_json, print_json_list, print_table, told
+from .render import one_line, paged, print_json, print_json_list, print_table, told
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 BARE_POSITION = re.compile(r"[0-9.]+")
@@ -109,6 +109,7 @@ def _shape(recorded: RecordedEvent) -> dict[str, Any]:
 @argument("after", help="The second moment; now by default.", metavar="[B]", required=False, callback=address)
 @database
 @as_json
+@paged
 def changes(before: str, after: str | None, location: str, as_json: bool) -> None:
     """
     List the contexts that are different at two moments of the whole store, or at A and now.

@@ -1,20 +1,24 @@
-"""Output for people and for programs: names, times, tables and colours, and JSON."""
+"""Output for people and for programs: names, times, tables and colours, JSON, and a pager for what is long."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any, TypeVar
 
 import click
 
 from ..times import time_of
 
+F = TypeVar("F", bound=Callable[..., Any])
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
 JUST_NOW_SECONDS = 5
@@ -40,6 +44,10 @@ STYLES = {
     "magenta": "35",
 }
 INDENT = 2
+# As Git has it: less ends where all fits, passes colours through, and leaves the text on the screen.
+LESS = "FRX"
+# A pager that would only pass the text on.
+NONE = ("", "cat")
 # Line breaks are allowed, because the layout of JSON has some.
 UNSAFE_IN_JSON = re.compile(UNSAFE.pattern)
 # Where the option --jsonl of a command is kept.
@@ -221,3 +229,105 @@ def print_json_list(values: Iterable[Any]) -> None:
         click.echo(f"{opening}\n{json_text(value)}", nl=False)
         opening = ","
     click.echo("[]" if opening == "[" else "\n]")
+
+
+def paged(command: F) -> F:
+    """
+    Let a command print through a pager, if stdout is a terminal; what follows the log is never paged.
+
+    The pager is started only when the screen is full, so that short answers are printed as they are.
+    """
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> Any:
+        program = None if options.get("follow") or not sys.stdout.isatty() else _program()
+        if program is None:
+            return command(*arguments, **options)
+        with _paging(program):
+            return command(*arguments, **options)
+
+    return run  # type: ignore[return-value]
+
+
+def _program() -> list[str] | None:
+    """Return the program that pages; None if there is none, or if the user wants none."""
+    import shlex
+
+    wanted = os.environ.get("PAGER", "less")
+    words = shlex.split(wanted)
+    return None if wanted.strip() in NONE or shutil.which(words[0]) is None else words
+
+
+@contextmanager
+def _paging(program: list[str]) -> Iterator[None]:
+    screen = sys.stdout
+    pipe = _Pipe(program, screen)
+    text = _Text(io.BufferedWriter(pipe), encoding=screen.encoding, errors="backslashreplace", write_through=True)
+    sys.stdout = text
+    try:
+        yield
+        text.flush()
+    finally:
+        sys.stdout = screen
+        # The reader may have left before the end.
+        with suppress(BrokenPipeError):
+            text.close()
+        pipe.wait()
+
+
+class _Text(io.TextIOWrapper):
+    """The output on its way to a terminal: colours and widths are those of the terminal."""
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
+
+
+class _Pipe(io.RawIOBase):
+    """Keeps what fits on the screen, and starts the pager with the first line that does not."""
+
+    def __init__(self, program: list[str], screen: Any) -> None:
+        self._program, self._screen = program, screen
+        self._kept = bytearray()
+        self._process: Any = None
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, given: Any) -> int:
+        """Take bytes; raises BrokenPipeError if the reader has left."""
+        data = bytes(given)
+        if self._process is None:
+            self._kept += data
+            if not self._is_full():
+                return len(data)
+            # Imported here, because it is slow to import, and most output is short or no terminal's.
+            import subprocess
+
+            settings = {**os.environ, "LESS": os.environ.get("LESS", LESS)}
+            self._process = subprocess.Popen(self._program, stdin=subprocess.PIPE, env=settings)
+            data, self._kept = bytes(self._kept), bytearray()
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
+        return len(given)
+
+    def _is_full(self) -> bool:
+        width, height = terminal_width(), shutil.get_terminal_size().lines
+        return sum(1 + len(line) // width for line in self._kept.split(b"\n")) > height
+
+    def wait(self) -> None:
+        """Print what fits on the screen, or wait until the reader leaves the pager."""
+        if self._process is None:
+            self._screen.flush()
+            self._screen.buffer.write(self._kept)
+            self._screen.flush()
+            return
+        import signal
+
+        # Ctrl-C belongs to the pager as long as it runs.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with suppress(BrokenPipeError):
+            self._process.communicate()
+        signal.signal(signal.SIGINT, before)

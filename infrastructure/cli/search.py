@@ -11,7 +11,7 @@ from ...domain.words import parse_query
 from ...projections.search import SEARCHED_KINDS, SearchHit
 from ..views.answers import hit_shape
 from .args import argument, as_json, checked_text, database, optional_text, summed_up
-from .render import cut, display_width, is_cut_short, one_line, paint, print_json_list, terminal_width
+from .render import cut, display_width, is_cut_short, one_line, paged, paint, print_json_list, terminal_width
 
 HITS = 20
 limit = click.option(
@@ -51,6 +51,7 @@ def _kind(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
 @limit
 @database
 @as_json
+@paged
 def command(query: str, kind: str | None, context: str | None, limit: int, location: str, as_json: bool) -> None:
     """
     Find the items in which all words of QUERY stand, the best first; what left the view is found as well.

@@ -14,7 +14,7 @@ from .args import argument, as_json, database, reading
 from .args import reference as parse_reference
 from .completion import at_moment, named_contexts
 from .item_list import print_shown, seen, shown_of
-from .render import print_json, print_json_list
+from .render import paged, print_json, print_json_list
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 # The providers for which an imported transcript can be printed exactly as it was.
@@ -88,6 +88,7 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
 )
 @database
 @as_json
+@paged
 def command(
     reference: Reference,
     moment: str | None,

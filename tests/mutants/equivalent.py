@@ -21,6 +21,23 @@ EQUIVALENT = {
         "infrastructure/log/postgres/cached_append.py",
         "return ends if len(ends) == 1 or len({end.slice for end in ends}) == len(ends) > 1 else None",
     ): "one end alone is looked at first",
+    ("infrastructure/exchange/event_files.py", "data = opened.readline(LINE_BYTES_MAX + 2)"): (
+        "a line is too long as soon as one byte more than LINE_BYTES_MAX was read"
+    ),
+    ("infrastructure/exchange/rehearsal.py", "context = getattr(store, kind)(context_id, create=True)"): (
+        "each stream of a file has a line"
+    ),
+    (
+        "infrastructure/verifying/event_check.py",
+        "holes += _holes(number, [place for place, _ in places], heads.get(number, 1))",
+    ): "a slice without a head has an event at 1 or behind it",
+    ("infrastructure/log/sqlite/read.py", 'version, digest = last.get(key, (-2, b""))'): (
+        "no event has either of the two versions"
+    ),
+    (
+        "infrastructure/round_files/files.py",
+        "return json.dumps(form, indent=2, ensure_ascii=False, sort_keys=True, allow_nan=True).encode()",
+    ): "an event holds no number that JSON has not",
     ("infrastructure/log/compression.py", 'says = f"{size:,} bytes" if (size > 0) else "no size"'): (
         "an empty content is small enough, and this is said of too large ones and of unknown ones"
     ),

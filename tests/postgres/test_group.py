@@ -3,6 +3,9 @@
 import threading
 from collections.abc import Callable
 
+import pytest
+
+from refold.domain.concurrency.promises import Promise
 from refold.domain.errors import StorageError
 from refold.infrastructure.log.group_commit import GroupCommitter, Ticket
 
@@ -145,3 +148,71 @@ def test_a_fork_that_is_over_twice() -> None:
     committer._fork_is_over()
 
     assert committer.submit("request", wait=True).result(SECONDS_MAX) == "request"
+
+
+class Writer:
+    """Commits each group at once, or is interrupted."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[str]] = []
+        self.is_interrupted = False
+
+    def commit(self, group: list[Ticket[str, str]]) -> None:
+        """Serve everybody."""
+        self.groups.append([ticket.request for ticket in group])
+        if self.is_interrupted:
+            self.is_interrupted = False
+            raise KeyboardInterrupt
+        for ticket in group:
+            ticket.future.set_result(ticket.request)
+
+
+def ticket(name: str, *, waits: bool = True) -> Ticket[str, str]:
+    """Return the request of a caller, who waits for it or not."""
+    return Ticket(name, Promise[str](), waits)
+
+
+def test_an_interrupted_group_is_settled_once() -> None:
+    """Its callers get an error, wherever the interrupt came; the others in the queue are committed, each once."""
+    writer = Writer()
+    committer = GroupCommitter(writer.commit)
+    writer.is_interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        committer.submit("first", wait=True)
+
+    assert committer.submit("second", wait=True).result() == "second"
+
+    begun, other = ticket("begun"), ticket("other")
+    # An interrupt came when the group was chosen, and was not yet taken out of the queue.
+    committer._group = [begun]
+    committer._queue.extend([begun, other])
+    assert committer.submit("last", wait=True).result() == "last"
+    assert writer.groups == [["first"], ["second"], ["other", "last"]]
+    assert other.future.result() == "other"
+    assert isinstance(begun.future.exception(), StorageError)
+    committer.close()
+
+
+def test_who_does_not_wait_is_served_by_the_thread() -> None:
+    """A caller behind it who waits commits nothing for it, not even an empty group."""
+    writer = Writer()
+    committer = GroupCommitter(writer.commit)
+    committer._queue.append(ticket("queued", waits=False))
+
+    assert committer.submit("waits", wait=True).result() == "waits"
+
+    assert writer.groups == [["queued", "waits"]]
+    committer.close()
+
+
+def test_the_first_in_the_queue_is_woken() -> None:
+    """By whoever gives the turn back."""
+    committer = GroupCommitter(Writer().commit)
+    tickets = [ticket("first"), ticket("second")]
+    committer._queue.extend(tickets)
+
+    with committer.turn():
+        pass
+
+    assert [one.future._sleep.locked() for one in tickets] == [False, True]
+    committer.close()

@@ -7,9 +7,18 @@ from typing import Any
 import msgspec
 
 from ...domain.chat import describe as chats
-from ...domain.chat.events import ChatItemEvent, Forked, ItemsPinned, ItemsUnpinned, added_item
+from ...domain.chat.events import (
+    UNFINISHED,
+    ChatItemEvent,
+    Forked,
+    ItemsPinned,
+    ItemsUnpinned,
+    MessageAdded,
+    MessageFinished,
+    added_item,
+)
 from ...domain.content import Content
-from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.describe import text_of
@@ -18,7 +27,7 @@ from ...domain.spans import Ref, refs_of
 from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
 from ..queries.audit import describe
-from ..queries.origins import Item, first_events, id_of
+from ..queries.origins import Item, first_events, id_of, pieces_of
 from ..store import Store
 from ..times import exact
 from ..views.shapes import Shape, item_shape
@@ -84,6 +93,8 @@ def body_shape(recorded: RecordedEvent, most: int | None) -> Shape:
         "name": getattr(item, "name", None),
         "happened_at": happened,
         "usage": _usage_of(item),
+        # A message that was written piece by piece: here is its beginning, and `pieces` has the rest.
+        "grows": getattr(item, "incomplete", None) == UNFINISHED,
     }
 
 
@@ -166,3 +177,23 @@ def _pins(store: Store, stream: str, until: int) -> list[tuple[str, int, int]]:
                 names = (str(ref.within(stream)) for ref in refs_of(spans))
                 pins += [(name, since.pop(name), recorded.version) for name in names if name in since]
     return pins + [(name, version, 0) for name, version in since.items()]
+
+
+def pieces_answer(store: Store, wish: Wish) -> Shape:
+    """
+    Return the texts of a message that was written piece by piece: its beginning, and each piece with its version.
+
+    The third field of a piece says why the message was incomplete from then on; null, that it was complete.
+    """
+    ref = item_ref(wish.required("event"))
+    found = first_events(store.log, [ref]).get(ref)
+    message = None if found is None else _item_of(found.event)
+    if not isinstance(message, MessageAdded):
+        raise NotFoundError(f"no message was added by {ref}")
+    pieces = [
+        (version, piece.text, piece.incomplete if isinstance(piece, MessageFinished) else UNFINISHED)
+        for version, piece in pieces_of(store.log, ref.stream, ref.version)
+    ]
+    begun = chats.body_of(msgspec.structs.replace(message, incomplete=None))
+    last = pieces[-1][2] if pieces else message.incomplete
+    return {"begun": begun, "incomplete": message.incomplete, "pieces": pieces, "is_written": last != UNFINISHED}

@@ -19,7 +19,7 @@ from .answers import (
 )
 from .changes import CHANGES, Change
 from .comparisons import diff_answer, replay_answer
-from .item_answers import audit_answer, items_answer, left_answer, pins_answer, view_answer, why_answer
+from .item_answers import audit_answer, items_answer, left_answer, pieces_answer, pins_answer, view_answer, why_answer
 from .jobs import TASKS, Task
 from .log_answers import event_answer, histogram_answer, log_answer
 from .wish import Question
@@ -56,6 +56,10 @@ QUESTIONS: dict[str, Question] = {
     "why": Question(why_answer, "Why an item is not in the view.", {"context": CONTEXT, "item": "its id"}),
     "audit": Question(
         audit_answer, "Every change of a context and of its items.", {"context": CONTEXT, "item": "only of this item"},
+    ),
+    "pieces": Question(
+        pieces_answer, "A message that was written piece by piece: each text with its version.",
+        {"event": "STREAM@VERSION"},
     ),
     "pins": Question(pins_answer, "The pinned items of a chat, each with its versions.", {"context": "a chat"}),
     "replay": Question(
@@ -101,8 +105,8 @@ ACTIONS: dict[str, Change | Task] = {**CHANGES, **TASKS}
 API_VERSION = "1"
 REQUIRED = {
     "context": ("context", "view", "left", "why", "audit", "pins", "replay", "graph", "resolve"), "ref": ("items",),
-    "before": ("diff",), "after": ("diff",), "item": ("why",), "name": ("node",), "event": ("event",), "q": ("search",),
-    "at": ("resolve",),
+    "before": ("diff",), "after": ("diff",), "item": ("why",), "name": ("node",), "event": ("event", "pieces"),
+    "q": ("search",), "at": ("resolve",),
     "policy": ("replay",),
 }  # fmt: skip
 FAULT = {"description": "The request cannot be answered: {error, message}."}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...domain.chat.events import ChatItemEvent
+from ...domain.chat.events import PIECES, ChatItemEvent, MessageFinished, Piece
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.log.envelope import RecordedEvent
@@ -19,6 +19,8 @@ from ...domain.window.events import WindowItemEvent
 Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered
 # A chain is cut after this many causes; for more, ask again from its last event.
 CAUSES_MAX = 64
+# The events that are read at once to put a message together.
+PIECES_READ = 256
 REFERENCE = re.compile(r"(?P<stream>.+)@(?P<version>[1-9][0-9]{0,17})", re.DOTALL)
 
 
@@ -56,6 +58,18 @@ def first_events(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
         for near in batches([Range(stream, version - 1, version) for version in sorted(wanted)])
         for recorded in log.read(stream, after=near.after, until=near.until)
     }
+
+
+def pieces_of(log: Log, stream: str, version: int) -> list[tuple[int, Piece]]:
+    """Return the pieces of the message that a version began, each with its own version, as far as they are written."""
+    pieces: list[tuple[int, Piece]] = []
+    head, after = log.head(stream), version
+    while after < head and not (pieces and isinstance(pieces[-1][1], MessageFinished)):
+        until = min(head, after + PIECES_READ)
+        read = enumerate(log.read_events(stream, after=after, until=until), after + 1)
+        pieces += [(number, one) for number, one in read if isinstance(one, PIECES) and one.item == Ref(version)]
+        after = until
+    return pieces
 
 
 def causes_of(log: Log, events: Iterable[RecordedEvent]) -> dict[str, tuple[str, ...]]:

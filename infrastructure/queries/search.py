@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from ...domain.chat.events import PIECES, MessageAdded, MessageFinished, Piece, written
+from ...domain.chat.events import MessageAdded, written
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.log.envelope import Event
 from ...domain.log.ports import Log
-from ...domain.spans import Ref
 from ...domain.words import Term, parse_query, snippet_of
 from ...projections.contract import Found, SearchQuery
 from ...projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of
 from ..log.row_faults import NUMBER_MAX, REBUILD
 from ..opening import first_event
 from ..projecting.runner import ProjectionRunner
-
-# The events that are read at once to put a message together.
-PIECES_READ = 256
+from .origins import pieces_of
 
 
 def search(
@@ -53,13 +50,7 @@ def _written(log: Log, stream: str, version: int) -> list[Event]:
     first = events[0] if events else None
     if not isinstance(first, MessageAdded) or first.incomplete is None:
         return events
-    pieces: list[tuple[int, Piece]] = []
-    head, after = log.head(stream), version
-    while after < head and not (pieces and isinstance(pieces[-1][1], MessageFinished)):
-        until = min(head, after + PIECES_READ)
-        read = enumerate(log.read_events(stream, after=after, until=until), after + 1)
-        pieces += [(number, one) for number, one in read if isinstance(one, PIECES) and one.item == Ref(version)]
-        after = until
+    pieces = pieces_of(log, stream, version)
     return [written(first, pieces)] if pieces else events
 
 

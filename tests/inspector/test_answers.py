@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def wishes(store: refold.Store, question: str) -> Iterator[dict[str, Any]]:
         "pins": {"context": chat.key},
         "replay": {"context": chat.key, "policy": "items:3"},
         "event": {"event": f"{chat.key}@1"},
+        "pieces": {"event": f"{chat.key}@2"},
         "search": {"q": "question"},
         "resolve": {"context": chat.key, "at": "-1"},
     }
@@ -183,6 +185,36 @@ def test_the_log_of_one_context_is_filtered_too(asked: Asked) -> None:
     evicted = asked("log", context="chat:a", type="chat.items_evicted.v1")
     assert [line["version"] for line in evicted["events"]] == [28]
     assert asked("log", context="chat:a", type="chat", after=evicted["next"])["events"] == []
+
+
+def test_a_message_in_pieces_is_whole_at_each_version(asked: Asked) -> None:
+    """The beginning and the pieces up to a version are the message as the chat has it then."""
+    chat = asked.store.chat("written")
+    with chat.stream() as out:
+        for word in ("one ", "two ", "three"):
+            out.write(word)
+            out.flush()
+            chat.add_message("user", f"while {word}")
+    with suppress(ValueError), chat.stream() as out:
+        out.write("half ")
+        out.flush()
+        raise ValueError("broken")
+    items = asked("context", context="chat:written")["items"]
+    for origin, since, role in zip(items["birth"], items["v0"], items["role"], strict=True):
+        [item] = asked("items", ref=origin)
+        assert item["grows"] == (role == "assistant")
+        if not item["grows"]:
+            continue
+        found = asked("pieces", event=origin)
+        for version in range(since, chat.version + 1):
+            said = [piece for piece in found["pieces"] if piece[0] <= version]
+            reason = said[-1][2] if said else found["incomplete"]
+            text = found["begun"] + "".join(piece[1] for piece in said)
+            item_then = next(one for one in chat.at(version).items if one.id == item["id"])
+            assert isinstance(item_then, refold.ChatMessage)
+            assert [text] == item_then.content
+            assert item_then.incomplete == reason
+        assert found["is_written"]
 
 
 def test_only_what_names_versions_is_kept(asked: Asked) -> None:

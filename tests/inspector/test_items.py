@@ -169,3 +169,28 @@ def test_an_edited_call_is_tagged(watched: Watched, served: Served) -> None:
     chat.approvals.change("c1", by="mia", arguments='{"amount": 9}')
     page = watched.open("/c/changed")
     expect(page.locator(".item", has_text='"amount": 9}')).to_contain_text("edited")
+
+
+def test_a_message_grows_while_it_is_written(watched: Watched, served: Served) -> None:
+    """At each version it has the text that it had then, also in a fork; live it grows."""
+    chat = served.store.chat("growing")
+    with chat.stream() as out:
+        out.write("one ")
+        out.flush()
+        half = chat.version
+        chat.fork("grown-half")
+        page = watched.open("/c/growing")
+        body = page.locator(".item .body")
+        expect(body).to_contain_text("[incomplete: its writer has not finished it]")
+        expect(body).not_to_contain_text("two")
+        out.write("two")
+        out.flush()
+        expect(body).to_contain_text("one two")
+    expect(body).to_have_text("one two")
+    page = watched.open(f"/c/growing@{half}")
+    expect(body).not_to_contain_text("two")
+    page.keyboard.press("End")
+    expect(body).to_have_text("one two")
+    page = watched.open("/c/grown-half")
+    expect(body).not_to_contain_text("two")
+    expect(body).to_contain_text("one")

@@ -60,11 +60,28 @@ export async function fetchBodies(refs) {
   const missing = refs.filter((ref) => !bodies.has(ref));
   for (let start = 0; start < missing.length; start += 100) {
     const part = missing.slice(start, start + 100);
-    for (const item of await ask("items", { ref: part })) keep(item.ref, item);
+    for (const item of await ask("items", { ref: part })) {
+      if (item.grows) item.written = await ask("pieces", { event: item.ref }).catch(() => undefined);
+      keep(item.ref, item);
+    }
     // An item whose event is missing is damaged: the page says so in its place.
     for (const ref of part) if (!bodies.has(ref)) keep(ref, { ref, speaker: "missing", body: "this event is missing", cut: 0 });
   }
   return missing.length > 0;
+}
+
+/** The text of an item at a version of the context that recorded it: a message may be written piece by piece. */
+export function bodyAt(item, version = Infinity) {
+  if (!item.written) return item.body;
+  const there = item.written.pieces.filter(([at]) => at <= version);
+  const text = item.written.begun + there.map((piece) => piece[1]).join("");
+  const reason = there.length ? there.at(-1)[2] : item.written.incomplete;
+  return reason ? `${text}\n[incomplete: ${reason}]` : text;
+}
+
+/** Forget the messages that were still being written: when they are asked for again there may be more of them. */
+export function forgetUnfinished() {
+  for (const [ref, item] of bodies) if (item.written && !item.written.is_written) bodies.delete(ref);
 }
 
 function keep(ref, item) {

@@ -2,7 +2,7 @@
 import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
-import { debounced, fill, h, icon, number, say, span } from "./dom.js";
+import { debounced, fill, h, icon, merged, number, say, span } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
 import { bind, keyOf } from "./keys.js";
 import { Splitter } from "./splitter.js";
@@ -52,7 +52,7 @@ class ContextScreen {
       "[": () => this.splitter.by(40), "]": () => this.splitter.by(-40), Escape: () => this.clear(),
     });
     this.noteAddress = debounced(150, () => note(this.address()));
-    this.refresh = debounced(100, () => this.fetchIndex());
+    this.refresh = merged(100, () => this.fetchIndex());
   }
 
   take(index) {
@@ -92,7 +92,7 @@ class ContextScreen {
     if (this.index.damage && !this.index.damage.has_items && this.kind !== "run") return ["view", "log"];
     if (this.kind === "run") return ["graph", "log"];
     if (this.kind === "chat") return ["items", "tokens", "left", "replay", "log"];
-    return HOLDS_INTERVALS.includes(this.kind) ? ["items", "tokens", "left", "log"] : ["view", "log"];
+    return HOLDS_INTERVALS.includes(this.kind) ? ["items", "tokens", "left", "log"] : ["view", "left", "log"];
   }
 
   /** Take an address of this context; returns whether it is one. */

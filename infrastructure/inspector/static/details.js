@@ -58,7 +58,7 @@ export class Details {
     if (screen.chosen !== at || !body) return;
     const usage = body.usage ? Object.entries(body.usage).filter(([, one]) => one !== null) : [];
     fill(place, h("dl", {}, pair("at", time(body.at)), pair("by", body.actor), pair("call", body.call_id),
-      usage.map(([name, one]) => pair(name.replaceAll("_", " "), String(one)))), h("pre", { tabindex: 0 }, body.body),
+      usage.map(([name, one]) => pair(name.replaceAll("_", " "), String(one)))), h("pre", { tabindex: 0 }, screen.feed.textOf(body)),
     body.cut ? button(`All ${number(body.cut + body.body.length)} characters`, (event) => this.whole(ref, event.target)) : null);
   }
 
@@ -80,8 +80,10 @@ export class Details {
   }
 
   async copy(ref) {
-    const [item] = await ask("items", { ref: [ref], whole: 1 });
-    copyText(item.body, "the text is copied");
+    await fetchBodies([ref]);
+    const item = known(ref);
+    const [whole] = item.cut ? await ask("items", { ref: [ref], whole: 1 }) : [];
+    copyText(whole?.body ?? this.screen.feed.textOf(item), "the text is copied");
   }
 
   async json(ref) {

@@ -1,6 +1,6 @@
 /** What differs between two versions, of one context or of two: as one list, or side by side where there is room. */
 import { contextAddress, nodeAddress, short, withQuery } from "./address.js";
-import { ask, fetchBodies, known } from "./api.js";
+import { ask, bodyAt, fetchBodies, known } from "./api.js";
 import { counted, fill, h, number, say } from "./dom.js";
 import { bind } from "./keys.js";
 
@@ -122,7 +122,7 @@ function unchanged(refs) {
   const open = async () => {
     const shown = refs.slice(0, OPENED_MAX);
     await fetchBodies(shown);
-    const blocks = shown.map((ref) => listBlock({ sort: "unchanged", to: known(ref) }));
+    const blocks = shown.map((ref) => listBlock({ sort: "unchanged", to: { ...known(ref), body: bodyAt(known(ref)) } }));
     place.replaceWith(...blocks, ...refs.length > shown.length ? [unchanged(refs.slice(OPENED_MAX))] : []);
   };
   return fill(place, h("button", { type: "button", class: "plain", onclick: open }, `${number(refs.length)} unchanged`));

@@ -96,6 +96,28 @@ export function debounced(milliseconds, run) {
   };
 }
 
+/**
+ * Return a copy of a function that runs soon after a call, and not again before it is done: many calls are one, and
+ * calls without a pause do not put it off.
+ */
+export function merged(milliseconds, run) {
+  let isAsked = false;
+  let isRunning = false;
+  const go = async () => {
+    isRunning = true;
+    while (isAsked) {
+      await new Promise((done) => { setTimeout(done, milliseconds); });
+      isAsked = false;
+      await Promise.resolve(run()).catch(() => {});
+    }
+    isRunning = false;
+  };
+  return () => {
+    isAsked = true;
+    if (!isRunning) go();
+  };
+}
+
 /** The role of an item of a chat, from the columns of its index. */
 export function roleOf(type, role) {
   if (type === "message") return role || "message";

@@ -1,5 +1,5 @@
 /** The items of a context at one version, as a list of which only the part on the screen exists. */
-import { known, fetchBodies } from "./api.js";
+import { bodyAt, fetchBodies, forgetUnfinished, known } from "./api.js";
 import { brief, debounced, fill, h, roleOf } from "./dom.js";
 
 const GUESS = 56;
@@ -45,7 +45,10 @@ export class Feed {
   }
 
   /** Take the index of a context: which summaries stand for which items, and which items took the place of others. */
-  take({ items, versions, context }) {
+  take({ items, versions, context, parent }) {
+    this.stream = context;
+    this.parent = parent;
+    forgetUnfinished();
     this.folds.clear();
     this.edits.clear();
     const own = new Map(items.birth.map((birth, at) => [birth, at]));
@@ -57,6 +60,14 @@ export class Feed {
     versions.type.forEach((type, at) => {
       if (/\.(call_changed|instructions_replaced)\./.test(versions.types[type])) this.edits.add(summaryOf(versions.first + at));
     });
+  }
+
+  /** The text of an item at the version that is shown; a fork has a message as far as it was written then. */
+  textOf(body) {
+    const stream = body.ref.slice(0, body.ref.lastIndexOf("@"));
+    if (stream === this.stream) return bodyAt(body, this.version);
+    const [, parent, version] = /^(.*)@(\d+)$/s.exec(this.parent ?? "") ?? [];
+    return bodyAt(body, stream === parent ? Number(version) : Infinity);
   }
 
   /** Show the items that a summary stands for behind it, or hide them again. */
@@ -139,7 +150,7 @@ export class Feed {
       const ref = this.items.birth[place];
       const body = known(ref);
       if (!body) missing.push(ref);
-      const state = `${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? 1 : 0}${this.chosen === place}${this.opened.has(place)}${this.inside.has(place)}${this.pinned(place, this.version)}`;
+      const state = `${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? this.textOf(body).length : -1}${this.chosen === place}${this.opened.has(place)}${this.inside.has(place)}${this.pinned(place, this.version)}`;
       let made = this.drawn.get(place);
       if (!made || made.dataset.state !== state) {
         made?.remove();
@@ -201,7 +212,7 @@ export class Feed {
       onclick: () => this.select(place) },
       h("span", { class: "role" }, role, name ? h("small", {}, name) : null),
       h("div", {}, body?.thoughts ? h("div", { class: "thoughts" }, body.thoughts) : null,
-        h("div", { class: body ? "body" : "body waiting" }, body ? body.body : "…"),
+        h("div", { class: body ? "body" : "body waiting" }, body ? this.textOf(body) : "…"),
         body?.cut ? h("span", { class: "dim" }, `${brief(body.cut)} more characters`) : null,
         folded ? h("button", { type: "button", class: "plain", "aria-expanded": this.opened.has(place) ? "true" : "false",
           onclick: (event) => { event.stopPropagation(); this.open(place); } }, `in the place of ${folded} items`) : null),

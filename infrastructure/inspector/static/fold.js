@@ -55,3 +55,21 @@ function groupsOf(nodes, edges) {
   }
   return [...groups, ...[...fans.values()].filter((fan) => fan.length >= FAN_MIN)];
 }
+
+/** Return a node with all that led to it and all that came of it. */
+export function relatedTo(node, edges) {
+  const found = new Set([node]);
+  for (const [from, to] of [["source", "target"], ["target", "source"]]) {
+    const next = new Map();
+    for (const edge of edges) {
+      if (!next.has(edge[from])) next.set(edge[from], []);
+      next.get(edge[from]).push(edge[to]);
+    }
+    const waiting = [node];
+    const seen = new Set(waiting);
+    while (waiting.length) {
+      for (const other of next.get(waiting.pop()) ?? []) if (!seen.has(other)) { seen.add(other); found.add(other); waiting.push(other); }
+    }
+  }
+  return found;
+}

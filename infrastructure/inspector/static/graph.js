@@ -2,13 +2,15 @@
 import { nodeAddress, note } from "./address.js";
 import { ask } from "./api.js";
 import { cleared, colour, fill, h, number } from "./dom.js";
-import { folded } from "./fold.js";
+import { folded, relatedTo } from "./fold.js";
 
 const STEP_X = 46;
 const STEP_Y = 30;
 const NEAREST = 0.15;
 const COLOURS = { Query: "user", State: "assistant", Action: "call", Table: "output", Data: "output" };
-const TABLE_ROWS = 60;
+const TABLE_ROWS = 52;
+const ORDERS = { version: (one, other) => one.version - other.version, type: (one, other) => one.type.localeCompare(other.type) || one.version - other.version,
+  name: (one, other) => one.name.localeCompare(other.name, "en", { numeric: true }) };
 const ROW = 30;
 
 export async function panel(context, tab, view, query) {
@@ -29,10 +31,12 @@ class Graph {
     this.table = h("div", { class: "rows", hidden: true, role: "table", "aria-label": "Nodes", tabindex: 0, style: { position: "absolute", inset: "44px 0 0 0" } });
     this.table.addEventListener("scroll", () => this.drawTable(), { passive: true });
     this.switch = h("button", { type: "button", "aria-pressed": false, onclick: () => this.toggleTable() }, "Table");
+    this.sorting = h("select", { "aria-label": "Order of the table", hidden: true, style: { width: "auto" }, onchange: () => { this.table.scrollTop = 0; this.drawTable(); } },
+      Object.keys(ORDERS).map((name) => h("option", { value: name }, `by ${name}`)));
     this.folds = h("button", { type: "button", "aria-pressed": true, title: "straight runs and fans as one sign", onclick: () => this.fold(!this.isFolded) }, "Fold");
     this.axis = h("button", { type: "button", "aria-pressed": false, title: "a column for each node, in the order of the log", onclick: () => { this.order(!this.isByLog); note(this.context.address()); } }, "Log order");
     this.bar = h("div", { style: { position: "absolute", left: "12px", top: "8px", display: "flex", gap: "8px", "align-items": "center", "z-index": "1" } },
-      this.switch, this.folds, this.axis, h("button", { type: "button", onclick: () => this.fit(), "aria-label": "Show all" }, "Fit"),
+      this.switch, this.sorting, this.folds, this.axis, h("button", { type: "button", onclick: () => this.fit(), "aria-label": "Show all" }, "Fit"),
       h("button", { type: "button", onclick: () => this.zoom(1.3), "aria-label": "Nearer" }, "+"), h("button", { type: "button", onclick: () => this.zoom(1 / 1.3), "aria-label": "Farther" }, "−"), this.said);
   }
 
@@ -106,7 +110,7 @@ class Graph {
     Object.assign(this, folded(this.all, this.links, opened));
     [this.columns, this.rows] = ["column", "row"].map((axis) => this.nodes.reduce((most, node) => Math.max(most, node[axis] + 1), 0));
     this.chosen = this.chosen && this.byName.get(this.signOf(this.chosen.name)?.name ?? this.chosen.name);
-    this.related = this.chosen && this.relatedTo(this.chosen);
+    this.related = this.chosen && relatedTo(this.chosen, this.edges);
     // Edges by the column in which they begin, so that only those near the screen are drawn.
     this.inColumn = new Map();
     this.longest = 1;
@@ -188,7 +192,7 @@ class Graph {
     this.chosen = node;
     note(this.context.address());
     if (node) {
-      this.related = this.relatedTo(node);
+      this.related = relatedTo(node, this.edges);
       if (bring) {
         const [x, y] = this.placeOf(node);
         if (x < 40 || x > this.canvas.clientWidth - 40) this.x += this.canvas.clientWidth / 2 - x;
@@ -199,24 +203,6 @@ class Graph {
     this.details();
     this.soon();
     this.drawTable();
-  }
-
-  /** A node with all that led to it and all that came of it. */
-  relatedTo(node) {
-    const found = new Set([node]);
-    for (const [from, to] of [["source", "target"], ["target", "source"]]) {
-      const next = new Map();
-      for (const edge of this.edges) {
-        if (!next.has(edge[from])) next.set(edge[from], []);
-        next.get(edge[from]).push(edge[to]);
-      }
-      const waiting = [node];
-      const seen = new Set(waiting);
-      while (waiting.length) {
-        for (const other of next.get(waiting.pop()) ?? []) if (!seen.has(other)) { seen.add(other); found.add(other); waiting.push(other); }
-      }
-    }
-    return found;
   }
 
   addressOf(node) {
@@ -236,7 +222,7 @@ class Graph {
 
   legend() {
     return h("p", {}, [...new Set(this.all.map((node) => node.type))].map((type) => [h("span", { class: "tag", style: { color: `var(--${COLOURS[type] ?? "system"})`, "border-color": "currentColor" } }, type), " "]),
-      h("span", { class: "dim" }, "a ring: the end of an active branch"));
+      h("span", { class: "dim" }, "a circle: a state; a diamond: an action; a frame: the end of an active branch"));
   }
 
   show(version) {
@@ -380,6 +366,7 @@ class Graph {
 
   toggleTable() {
     this.table.hidden = !this.table.hidden;
+    this.sorting.hidden = this.table.hidden;
     this.switch.setAttribute("aria-pressed", !this.table.hidden);
     this.drawTable();
   }
@@ -387,7 +374,10 @@ class Graph {
   drawTable() {
     if (this.table.hidden) return;
     const first = Math.floor(this.table.scrollTop / ROW);
-    const shown = this.all.slice(first, first + TABLE_ROWS).map((node, at) => h("div", { class: "line", role: "row", "aria-selected": node.name === this.chosen?.name || undefined,
+    const order = this.sorting.value;
+    // A run has thousands of nodes, and its table is drawn at each scroll: it is sorted once for an order.
+    if (this.sorted?.order !== order || this.sorted.nodes !== this.all) this.sorted = { order, nodes: this.all, list: [...this.all].sort(ORDERS[order]) };
+    const shown = this.sorted.list.slice(first, first + TABLE_ROWS).map((node, at) => h("div", { class: "line", role: "row", "aria-selected": node.name === this.chosen?.name || undefined,
       style: { top: `${(first + at) * ROW}px`, "grid-template-columns": "80px 110px minmax(120px, 1fr) 80px", opacity: this.isLater(node) ? "0.45" : "1" }, onclick: () => this.find(node) },
     h("span", { role: "cell" }, `@${node.version}`), h("span", { role: "cell" }, node.type), h("span", { role: "cell" }, node.name), h("span", { role: "cell" }, node.pointer ? "pointer" : "")));
     fill(this.table, h("div", { class: "spacer", style: { height: `${this.all.length * ROW}px` } }, shown));

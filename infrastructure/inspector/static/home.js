@@ -1,7 +1,7 @@
 /** All contexts of the store, a page at a time. */
 import { contextAddress, go, note, withQuery } from "./address.js";
 import { about, ask } from "./api.js";
-import { ago, brief, debounced, fill, h, number, time } from "./dom.js";
+import { ago, brief, debounced, fill, h, merged, number, time } from "./dom.js";
 
 export async function screen(place) {
   const wish = { kind: place.query.kind ?? "", user: place.query.user ?? "", session: place.query.session ?? "" };
@@ -45,7 +45,7 @@ export async function screen(place) {
         ["User", "Session", "Forked from", "Last change"].map((name) => h("th", { scope: "col" }, name)))), body)),
     empty, h("p", { class: "buttons" }, more));
   await load(null);
-  const refresh = debounced(1000, () => { if (count <= 200) load(null).catch(() => {}); });
+  const refresh = merged(1000, () => count <= 200 ? load(null) : null);
   return { element, title: "Contexts", news: refresh };
 }
 

@@ -1,7 +1,7 @@
 /** The events of the store, or of one context, as lines: of millions only those on the screen exist. One event in full. */
 import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { about, ask } from "./api.js";
-import { cleared, colour, debounced, fill, h, number, time } from "./dom.js";
+import { cleared, colour, debounced, fill, h, merged, number, time } from "./dom.js";
 import { bind } from "./keys.js";
 
 const LINE = 28;
@@ -57,6 +57,7 @@ class Lines {
     this.element.addEventListener("scroll", moved, { passive: true });
     this.element.addEventListener("keydown", (event) => this.key(event));
     this.element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.grown = merged(300, () => this.takeNewer());
     this.wanted = debounced(30, () => this.fetch());
     this.observer = new ResizeObserver(() => this.draw());
     this.observer.observe(this.element);
@@ -227,16 +228,13 @@ class Lines {
   }
 
   /** Take that there is more: what is shown stays where it is. */
-  grown() {
-    clearTimeout(this.growing);
-    this.growing = setTimeout(async () => {
-      const found = await ask("log", this.question(0, 1)).catch(() => null);
-      if (!found || this.list) return;
-      this.chunks.delete(Math.floor(Math.max(0, this.total - 1) / CHUNK));
-      this.tally(found);
-      this.measure();
-      this.draw();
-    }, 300);
+  async takeNewer() {
+    if (this.list) return;
+    const found = await ask("log", this.question(0, 1));
+    this.chunks.delete(Math.floor(Math.max(0, this.total - 1) / CHUNK));
+    this.tally(found);
+    this.measure();
+    this.draw();
   }
 }
 

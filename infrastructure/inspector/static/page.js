@@ -1,7 +1,7 @@
 /** The frame of all screens: header, news, theme, and the screen of the present address. */
 import { here, go, onAddress, withQuery } from "./address.js";
 import { about, begin, follow, Refused } from "./api.js";
-import { debounced, fill, h, icon, number, say } from "./dom.js";
+import { counted, debounced, fill, h, icon, merged, number, say } from "./dom.js";
 import { bind, keyOf, showDialog, showHelp } from "./keys.js";
 
 const SCREENS = {
@@ -102,12 +102,18 @@ export function faultOf(error) {
       h("a", { class: "button", href: withQuery("/") }, "All contexts")));
 }
 
-const announce = debounced(1500, (events) => say(`${number(events)} new events`));
+let unsaid = 0;
+const announce = merged(1500, () => {
+  say(counted(unsaid, "new event"));
+  unsaid = 0;
+});
 
 function takeNews(news) {
   about().moment = news.moment;
   shown?.news?.(news);
-  if (news.events) announce(news.events);
+  if (!news.events) return;
+  unsaid += news.events;
+  announce();
 }
 
 function takeState(now, why) {

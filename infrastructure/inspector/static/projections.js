@@ -1,7 +1,7 @@
 /** The rows that are kept for answers: how far each projection is, its faults, making it anew; the check of the store. */
 import { withQuery } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { debounced, fill, h, number, say, span } from "./dom.js";
+import { merged, fill, h, number, say, span } from "./dom.js";
 
 const STORE = "*";
 const HEADS = [["Projection"], ["Schema", "number"], ["Rows", "number"], ["Position", "number"], ["Behind", "number"],
@@ -12,7 +12,7 @@ export async function screen() {
   const made = new Projections();
   await made.load();
   await made.begin();
-  return { element: made.element, title: "Projections", news: debounced(1000, () => made.load().catch(() => {})),
+  return { element: made.element, title: "Projections", news: merged(1000, () => made.load()),
     job: (job) => made.take(job), connected: () => made.begin().catch(() => {}) };
 }
 

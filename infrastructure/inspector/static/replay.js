@@ -1,6 +1,6 @@
 /** A chat under another policy: the prompts of each call as they were and as they would have been, side by side. */
 import { note } from "./address.js";
-import { ask, fetchBodies, known } from "./api.js";
+import { ask, bodyAt, fetchBodies, known } from "./api.js";
 import { counted, fill, h, number } from "./dom.js";
 
 const CALLS_MAX = 60;
@@ -81,7 +81,7 @@ class Replay {
     const side = (name, refs, others) => h("section", { class: "side", "aria-label": name },
       h("h2", {}, `${name}: ${counted(refs.length, "item")}`), from ? h("p", { class: "dim" }, `${counted(from, "equal item")} before`) : null,
       refs.slice(from, from + LINES_MAX).map((ref, at) => h("article", { class: `change${others.has(ref) ? "" : name === "As it was" ? " removed" : " added"}${from + at === first ? " first" : ""}` },
-        h("strong", {}, known(ref)?.speaker ?? ""), from + at === first ? h("span", { class: "tag warn" }, "first difference") : null, h("div", { class: "body" }, (known(ref)?.body ?? "").slice(0, 300)))),
+        h("strong", {}, known(ref)?.speaker ?? ""), from + at === first ? h("span", { class: "tag warn" }, "first difference") : null, h("div", { class: "body" }, known(ref) ? bodyAt(known(ref)).slice(0, 300) : ""))),
       refs.length > from + LINES_MAX ? h("p", { class: "dim" }, `${number(refs.length - from - LINES_MAX)} more`) : null);
     fill(this.sides, h("h2", {}, `The prompt of the call @${call}`), first < 0 ? h("p", {}, "Both prompts are the same.") : null,
       h("div", { class: "sides" }, side("As it was", then, new Set(now)), side("Under the policy", now, new Set(then))));

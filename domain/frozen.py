@@ -6,10 +6,13 @@ A context changes only by events; so a value that a view returns cannot be chang
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, NoReturn, TypeVar
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
-from .errors import DecisionRefusedError, InvalidInputError
+from .errors import DecisionRefusedError, InvalidInputError, RefoldError
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -50,6 +53,51 @@ class FrozenDict(dict[K, V], Generic[K, V]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenDict[K, V]:
         return self
+
+
+class PartlyRead(Protocol):
+    """A list of which some elements are in a log until they are used."""
+
+    @property
+    def log(self) -> object:
+        """The log."""
+
+    def read_all(self) -> object:
+        """Read all elements."""
+
+    def is_cached(self) -> bool:
+        """Return whether the context that gave the list keeps it for its next call."""
+
+
+# By id, since a list has no hash.
+PARTLY_READ: WeakValueDictionary[int, PartlyRead] = WeakValueDictionary()
+
+
+def read_before_closing(log: object) -> None:
+    """Read all elements of the lists from a log that is about to be closed, if somebody besides a context has them."""
+    for held in PARTLY_READ.valuerefs():
+        if _is_in_use(held, log):
+            # An element that cannot be read raises an error when it is used.
+            with suppress(RefoldError):
+                _it(held).read_all()
+
+
+def _it(held: Callable[[], PartlyRead | None]) -> Any:
+    return held()
+
+
+def _is_in_use(held: Callable[[], PartlyRead | None], log: object) -> bool:
+    """Return whether a list is of a log, and somebody besides its context has it; True where Python cannot say."""
+    if getattr(held(), "log", None) is not log or not hasattr(held(), "read_all"):
+        return False
+    if not hasattr(sys, "getrefcount"):
+        return True
+    # Counted in the same way, so that the references of the calls are in both counts.
+    return _references([held()]) - _references([FrozenList()]) > int(_it(held).is_cached())
+
+
+def _references(of: list[Any]) -> int:
+    return sys.getrefcount(of[0])
 
 
 def freeze(value: Any) -> Any:

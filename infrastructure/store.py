@@ -20,6 +20,7 @@ from ..domain.context.journal import Journal
 from ..domain.context.transaction import Transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import InvalidInputError
+from ..domain.frozen import read_before_closing
 from ..domain.ids import encoded_id, require_name, split_stream_id, stream_id
 from ..domain.kinds import ITEM_KINDS
 from ..domain.log.envelope import NO_TRACE, Trace
@@ -981,11 +982,16 @@ class Store:
         await in_thread(self.flush)
 
     def close(self) -> None:
-        """Flush what is queued, then close the database; may be called twice."""
+        """
+        Flush what is queued, then close the database; may be called twice.
+
+        A list of items that somebody still has is read to its end first.
+        """
         if self._warning is not None:
             self._warning.detach()
         try:
             self.flush()
+            read_before_closing(self.log)
         finally:
             self.log.close()
 

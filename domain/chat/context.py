@@ -67,6 +67,7 @@ from .rules.commands import (
 )
 from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
+from .shown import SeenItems
 from .state.fold import ChatState, tool_definitions
 from .state.packed import new_at
 from .state.sequence import Items
@@ -86,7 +87,7 @@ from .summarising import (
 from .tokens import DEFAULT, TokenCounter
 from .usage import NOT_GIVEN, Usage, metrics_given, metrics_of
 from .view import ChatView
-from .views import MADE_UP, SeenItems, as_given, item_of, items_added, items_as_given, make_event, recorded_form
+from .views import MADE_UP, as_given, item_of, items_added, items_as_given, make_event, recorded_form
 
 if TYPE_CHECKING:
     # A model is called with a chat context.

@@ -27,11 +27,12 @@ from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, tool_names
 from .rules.forking import recent_turns as items_of_turns
 from .saved_states import SavedStates
+from .shown import ShownItems
 from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
 from .tokens import DEFAULT, TokenCounter
-from .views import ShownItems, item_of, make_event
+from .views import item_of, make_event
 
 if TYPE_CHECKING:
     # Imported by the methods that need it: few programs replay.
@@ -64,8 +65,13 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     @property
     def items(self) -> FrozenList[ChatItem]:
-        """All items in order, as a read-only list; it is built once per version."""
-        return self._shown.of(self._source.state.items, self)
+        """
+        All items in order, as a read-only list; it is built once per version.
+
+        Of a long context that was not loaded before, an item is read from the log when it is used.
+        """
+        source = self._source
+        return self._shown.of(source.state.items, self, source.journal.log)
 
     def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
         """Return the recorded events with versions above `after`, up to and including `until`."""

@@ -7,10 +7,9 @@ takes a third of the time of validation, which is most of the cost of reading a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any, TypeVar, cast
-from weakref import ReferenceType, ref
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -42,8 +41,6 @@ from .items import (
     ImageContent,
     InvalidItemError,
 )
-from .state.arena import Arena
-from .state.sequence import Items
 
 M = TypeVar("M", bound=BaseModel)
 ROLES = {role.value: role for role in ChatRole}
@@ -67,74 +64,21 @@ _MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
     HandedOff: AgentHandoff,
     ConfigUpdated: AgentConfigUpdate,
 }
+# The model of each type of item, and the set of its fields.
+MODEL_FIELDS: dict[str, tuple[type[BaseModel], set[str]]] = {
+    "message": (ChatMessage, _MESSAGE_FIELDS),
+    "function_call": (FunctionCall, _CALL_FIELDS),
+    "function_call_output": (FunctionCallOutput, _OUTPUT_FIELDS),
+    "agent_handoff": (AgentHandoff, _HANDOFF_FIELDS),
+    "agent_config_update": (AgentConfigUpdate, _CONFIG_FIELDS),
+}
 # The fields that Refold generates if the caller does not give them.
 MADE_UP = ("id", "created_at")
-# So many items are looked up one by one.
-FEW = 64
-
-
-class SeenItems(FrozenList[ChatItem]):
-    """The items of a context at one version; the list knows the context, so that a live view can be made of it."""
-
-    __slots__ = ("_seen_in",)
-    _seen_in: ReferenceType[object] | None
-
-    def __init__(self, items: Iterable[ChatItem] = (), context: object | None = None) -> None:
-        super().__init__(items)
-        # Weakly, since the context keeps this list.
-        self._seen_in = None if context is None else ref(context)
-
-    @property
-    def context(self) -> object | None:
-        """The context, as long as it is used; a copy of the list knows none."""
-        return None if self._seen_in is None else self._seen_in()
 
 
 def item_of(event: ChatItemEvent, version: int | None = None) -> ChatItem:
     """Return the public item that an event added; `version` is the one with which it came to its context."""
     return _MAKERS[type(event)](event, version)
-
-
-class ShownItems:
-    """The public items of a context: each is made once, when it is first shown."""
-
-    __slots__ = ("_list", "_made")
-
-    def __init__(self) -> None:
-        # Both in one object each, since several threads may read: the list at a version, and the items by ordinal.
-        self._list: tuple[Items | None, SeenItems] = (None, SeenItems())
-        self._made: tuple[Arena | None, list[ChatItem | None]] = (None, [])
-
-    def of(self, recorded: Items, context: object) -> SeenItems:
-        """Return the items of a version; the same list as before if it is the same version."""
-        seen, shown = self._list
-        if recorded is not seen:
-            shown = SeenItems(self._listed(recorded, seen, shown), context)
-            self._list = (recorded, shown)
-        return shown
-
-    def _listed(self, recorded: Items, seen: Items | None, shown: SeenItems) -> Iterable[ChatItem]:
-        events = recorded.arena.items
-        if seen is not None and recorded.continues(seen):
-            ordinals = recorded.order()[len(shown) :]
-            return [*shown, *map(item_of, map(events.__getitem__, ordinals), map(recorded.arrival, ordinals))]
-        was_plain = seen is not None and seen.edits is None
-        if recorded.edits is None and not was_plain:
-            return map(item_of, recorded, recorded.arrivals())
-        arena, made = (seen.arena, [*shown]) if seen is not None and was_plain else self._made
-        if arena is not recorded.arena:
-            # An arena that continues another one has the same events, a few of them in a new form.
-            known = zip(made, arena.items if arena else (), events, strict=False)
-            made = [item if old is new else None for item, old, new in known]
-        made += [None] * (recorded.reach - len(made))
-        order = recorded.order()
-        missing = [ordinal for ordinal in order if made[ordinal] is None]
-        # The versions of all items are found faster than those of many, one by one.
-        arrived = [*recorded.arrivals()] if len(missing) > FEW else None
-        for ordinal in missing:
-            made[ordinal] = item_of(events[ordinal], arrived[ordinal] if arrived else recorded.arrival(ordinal))
-        self._made = (recorded.arena, made)
-        return cast(Iterable[ChatItem], map(made.__getitem__, order))
 
 
 def items_added(events: Sequence[Any], last: int) -> list[ChatItem]:

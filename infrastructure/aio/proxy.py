@@ -67,7 +67,7 @@ class _Member:
             return self
         # A property is not read here, because that may wait for a disk.
         if isinstance(inspect.getattr_static(type(proxy.sync), self._name, None), property):
-            return _Value(lambda: getattr(proxy.sync, self._name))
+            return _Value(lambda: _whole(getattr(proxy.sync, self._name)))
         found = getattr(proxy.sync, self._name)
         if not callable(found):
             return found
@@ -102,6 +102,12 @@ class _Plain(_Member):
 
     def __get__(self, proxy: Any, kind: object = None) -> Any:
         return self if proxy is None else self._shown(proxy, getattr(proxy.sync, self._name))
+
+
+def _whole(value: Any) -> Any:
+    # A list whose items are read from the log when they are used would hold up the event loop.
+    read_all = getattr(value, "read_all", None)
+    return value if read_all is None else read_all()
 
 
 def _sync(given: Any) -> Any:

@@ -18,7 +18,7 @@ from ...concurrency.locks import fork_safe_lock, synchronized
 from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens
-from .stored import ItemNames, StoredItems
+from .stored import ItemNames, PackedNames, StoredItems
 
 # The origin of an item: the index of a stream in this context's lineage, or another stream's name. An index, because a
 # stream is "" in its own events and has a name in those of its children.
@@ -252,13 +252,17 @@ class Arena:
         items = self.items
         return isinstance(items, StoredItems) and bool(self._stored_names.with_id(item_id, items.stored))
 
+    def stored_kinds(self) -> Sequence[int]:
+        """Return the kinds of stored items, as indexes of `KINDS`; they are known before an item is read."""
+        return self._stored_names.kinds
+
     @property
     def _stored_names(self) -> ItemNames:
         assert self._names is not None, "the names of stored items came with them"
         return self._names
 
     @synchronized
-    def names(self, count: int) -> tuple[bytes, bytes, bytes]:
+    def names(self, count: int) -> PackedNames:
         """Return the hashes of the names of the first `count` items, as `ItemNames` has them."""
         names = self._names = self._names or ItemNames()
         names.extend(self.items[len(names) : count])

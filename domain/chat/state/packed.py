@@ -30,7 +30,7 @@ from .edits import Edits, Gone
 from .fold import ChatState, fold
 from .loading import NAMING_ITEMS, read_runs, with_pieces
 from .sequence import Items
-from .stored import ItemNames, StoredItems
+from .stored import ItemNames, PackedNames, StoredItems
 
 # A chat of fewer items is read as fast as a snapshot. One is made again behind so many events by who adds items.
 ADDING_MIN = 32
@@ -74,7 +74,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     runs: tuple[tuple[int, Birthplace, int], ...]
     taken: tuple[tuple[int, int, int], ...]
     written: tuple[tuple[int, int], ...]
-    names_of_items: tuple[bytes, bytes, bytes]
+    names_of_items: PackedNames
     whole: tuple[int, int]
     shown: Totals
     edits: _Edited | None

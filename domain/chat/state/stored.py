@@ -13,9 +13,11 @@ from hashlib import blake2b
 from typing import Any
 
 from ...concurrency.locks import fork_safe_lock, synchronized
-from ..events import ChatItemEvent, FunctionCalled, FunctionReturned
+from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded
 
 HASH_BYTES = 8
+# A snapshot has the kind of each item as its index here.
+KINDS: Sequence[type[ChatItemEvent]] = (MessageAdded, FunctionCalled, FunctionReturned, HandedOff, ConfigUpdated)
 # So many items are read at a time, and twice as many as before by a reader that goes on where it was.
 WINDOW_MIN = 64
 WINDOW_MAX = 8_192
@@ -138,13 +140,20 @@ class Hashes:
         return self._places
 
 
+PackedNames = tuple[bytes, bytes, bytes, bytes]
+
+
 class ItemNames:
-    """The hashes of the ids of the first items of an arena, and of the call ids of the calls and outputs among them."""
+    """
+    The hashes of the ids of the first items of an arena, and of the call ids of the calls and outputs among them.
 
-    __slots__ = ("_call_ids", "_calls", "_ids")
+    `kinds` has the kinds of all, as indexes of `KINDS`.
+    """
 
-    def __init__(self, ids: bytes = b"", calls: bytes = b"", call_ids: bytes = b"") -> None:
-        self._ids, self._call_ids = Hashes(ids), Hashes(call_ids)
+    __slots__ = ("_call_ids", "_calls", "_ids", "kinds")
+
+    def __init__(self, ids: bytes = b"", calls: bytes = b"", call_ids: bytes = b"", kinds: bytes = b"") -> None:
+        self._ids, self._call_ids, self.kinds = Hashes(ids), Hashes(call_ids), bytearray(kinds)
         # The ordinals of calls and outputs.
         self._calls = array("I", calls)
 
@@ -157,15 +166,17 @@ class ItemNames:
             if isinstance(item, FunctionCalled | FunctionReturned):
                 self._calls.append(ordinal)
                 self._call_ids.append(item.call_id)
+            self.kinds.append(KINDS.index(type(item)))
             self._ids.append(item.id)
 
-    def first(self, count: int) -> tuple[bytes, bytes, bytes]:
+    def first(self, count: int) -> PackedNames:
         """Return what makes the names of the first `count` items."""
         calls = bisect_left(self._calls, count)
         return (
             bytes(self._ids.packed[: count * HASH_BYTES]),
             self._calls[:calls].tobytes(),
             bytes(self._call_ids.packed[: calls * HASH_BYTES]),
+            bytes(self.kinds[:count]),
         )
 
     def with_id(self, item_id: str, stored: int) -> Sequence[int]:

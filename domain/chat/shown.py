@@ -1,0 +1,291 @@
+"""
+The list of public items that a context shows. Of a long chat that was opened from a snapshot, items that nobody looked
+at are still in the log: the list holds an unread item for each, which is read at its first use.
+
+An unread item is an object of its own, and becomes the item that it stands for. It has a subclass of the item's class;
+when an attribute is asked for, it reads its event, and has the class itself from then on. So the list is whole for code
+in C that reads the memory of a list, such as pydantic's. The methods of the list read items before they hand them out,
+so that their types are right at once.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, repeat
+from typing import Any, cast
+from weakref import ReferenceType, ref
+
+from pydantic import BaseModel
+
+from ..frozen import PARTLY_READ, FrozenList
+from .items import AgentConfigUpdate, AgentHandoff, ChatItem, ChatMessage, FunctionCall, FunctionCallOutput
+from .state.arena import Arena
+from .state.sequence import Items
+from .state.stored import StoredItems
+from .views import MODEL_FIELDS, item_of
+
+# So many items are looked up one by one; and so many are read one by one.
+FEW, READ_APART_MAX = 64, 8
+# Up to so many events are read for each item that is wanted.
+GAP_MAX = 4
+# A loop over a list reads so many items at first, and twice as many each time it goes on.
+FIRST_READ, READ_MAX = 64, 8_192
+# The slots of a pydantic model. Those of an unread item hold the items of its context and its ordinal.
+_slots = [
+    BaseModel.__dict__[slot]
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+]
+_put_fields, _put_names, _put_source, _put_ordinal = (slot.__set__ for slot in _slots)
+_fields_of, _, _source_of, _ordinal_of = (slot.__get__ for slot in _slots)
+_item_at = list.__getitem__
+
+
+class UnreadMessage(ChatMessage):
+    """A message that is still in the log."""
+
+
+class UnreadCall(FunctionCall):
+    """A call that is still in the log."""
+
+
+class UnreadOutput(FunctionCallOutput):
+    """The output of a call that is still in the log."""
+
+
+class UnreadHandoff(AgentHandoff):
+    """A handoff that is still in the log."""
+
+
+class UnreadConfig(AgentConfigUpdate):
+    """A change of the configuration that is still in the log."""
+
+
+# In the order of `KINDS`.
+UNREAD: Sequence[type[BaseModel]] = (UnreadMessage, UnreadCall, UnreadOutput, UnreadHandoff, UnreadConfig)
+_ARE_UNREAD = frozenset(UNREAD)
+
+
+def _attribute(item: Any, name: str) -> Any:
+    return getattr(_read(item), name)
+
+
+def _forward(name: str) -> Any:
+    # Python looks these methods up in the class, past `__getattribute__`.
+    def call(item: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(_read(item), name)(*args, **kwargs)
+
+    return call
+
+
+_FORWARDED = (
+    "__eq__", "__ne__", "__hash__", "__repr__", "__str__", "__format__", "__iter__", "__copy__", "__deepcopy__",
+    "__replace__", "__setattr__", "__delattr__", "__reduce__", "__reduce_ex__", "__getstate__", "__dir__",
+    "__rich_repr__", "__pretty__",
+)  # fmt: skip
+for _model in UNREAD:
+    type.__setattr__(_model, "__getattribute__", _attribute)
+    for _name in _FORWARDED:
+        type.__setattr__(_model, _name, _forward(_name))
+
+
+def _read(item: Any) -> Any:
+    """Read an item, and return it; once it is read, this does nothing."""
+    if type(item) not in _ARE_UNREAD:
+        return item
+    source, ordinal = _source_of(item), _ordinal_of(item)
+    # Fields, if they are there, were put there by another thread, or by a call that was interrupted.
+    if not _fields_of(item) and source is not None and ordinal is not None:
+        _become(item, source.arena.items[ordinal], source.arrival(ordinal))
+    return _settle(item)
+
+
+def _become(item: Any, event: Any, version: int) -> None:
+    _put_fields(item, _fields_of(item_of(event, version)))
+
+
+def _settle(item: Any) -> Any:
+    """Give an item that has its fields its class; doing it twice does no harm."""
+    model, names = MODEL_FIELDS[_fields_of(item)["type"]]
+    _put_names(item, names)
+    _put_source(item, None)
+    _put_ordinal(item, None)
+    object.__setattr__(item, "__class__", model)
+    return item
+
+
+def _read_all(items: Sequence[Any]) -> None:
+    """Read those of these items, of one context, that are unread."""
+    unread = [item for item in items if type(item) in _ARE_UNREAD]
+    # An item without an ordinal or a source is being read by another thread.
+    placed = [(ordinal, item) for item in unread if (ordinal := _ordinal_of(item)) is not None]
+    source = _source_of(placed[0][1]) if placed else None
+    if source is not None:
+        first, last = min(placed)[0], max(placed)[0]
+        # Items that were inserted are far from their neighbours in the log.
+        if len(placed) > READ_APART_MAX and last - first < GAP_MAX * len(placed):
+            events = source.arena.items[first : last + 1]
+            arrivals = list(islice(source.arrivals(first), last + 1 - first))
+            for ordinal, item in placed:
+                if _source_of(item) is source and not _fields_of(item):
+                    _become(item, events[ordinal - first], arrivals[ordinal - first])
+    for item in unread:
+        _read(item)
+
+
+def _unread(source: Items, ordinals: Sequence[int]) -> list[Any]:
+    """Return an unread item for each of these ordinals; without a loop in Python, since there may be very many."""
+    # The collector would go over all of them several times while they are made; there is nothing for it to find.
+    is_collecting = gc.isenabled()
+    try:
+        gc.disable()
+        kinds = map(source.arena.stored_kinds().__getitem__, ordinals)
+        made: list[Any] = list(map(object.__new__, map(UNREAD.__getitem__, kinds)))
+    finally:
+        if is_collecting:
+            gc.enable()
+    deque(map(_put_source, made, repeat(source)), 0)
+    deque(map(_put_ordinal, made, ordinals), 0)
+    return made
+
+
+class SeenItems(FrozenList[ChatItem]):
+    """The items of a context at one version; the list knows the context, so that a live view can be made of it."""
+
+    __slots__ = ("__weakref__", "_seen_in", "log")
+    _seen_in: ReferenceType[object] | None
+
+    def __init__(self, items: Iterable[ChatItem] = (), context: object | None = None, log: object = None) -> None:
+        super().__init__(items)
+        # Weakly, since the context keeps this list.
+        self._seen_in = None if context is None else ref(context)
+        # The log that has the unread items.
+        self.log = log
+
+    @property
+    def context(self) -> object | None:
+        """The context, as long as it is used; a copy of the list knows none."""
+        return None if self._seen_in is None else self._seen_in()
+
+
+class UnreadList(SeenItems):
+    """Such a list, of which some items are still in the log; once all are read, it is a `SeenItems`."""
+
+    __slots__ = ()
+
+    def is_cached(self) -> bool:
+        """Return whether the context keeps the list for its next call."""
+        shown = getattr(self.context, "_shown", None)
+        return isinstance(shown, ShownItems) and shown.holds(self)
+
+    def read_all(self) -> UnreadList:
+        """
+        Read all items, and return the list.
+
+        Raises:
+            DamagedError: an event of an item is damaged, or is not in the log.
+        """
+        for _ in self:
+            pass
+        return self
+
+    def __getitem__(self, index: Any) -> Any:
+        found = _item_at(self, index)
+        if not isinstance(index, slice):
+            return _read(found)
+        _read_all(found)
+        return found
+
+    def __iter__(self) -> Iterator[ChatItem]:
+        start, size = 0, FIRST_READ
+        while start < len(self):
+            part = _item_at(self, slice(start, start + size))
+            _read_all(part)
+            yield from part
+            start, size = start + size, min(2 * size, READ_MAX)
+        object.__setattr__(self, "__class__", SeenItems)
+
+    def __reversed__(self) -> Iterator[ChatItem]:
+        for place in range(len(self) - 1, -1, -1):
+            yield self[place]
+
+
+def _forward_whole(name: str) -> Any:
+    def call(self: UnreadList, *args: Any, **kwargs: Any) -> Any:
+        return getattr(FrozenList, name)(self.read_all(), *args, **kwargs)
+
+    return call
+
+
+for _name in (
+    "__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__add__", "__mul__", "__rmul__",
+    "__repr__", "__reduce_ex__", "copy", "count", "index",
+):  # fmt: skip
+    setattr(UnreadList, _name, _forward_whole(_name))
+
+
+class ShownItems:
+    """The public items of a context: each is made once, when it is first shown."""
+
+    __slots__ = ("_list", "_made")
+
+    def __init__(self) -> None:
+        # Both in one object each, since several threads may read: the list at a version, and the items by ordinal.
+        self._list: tuple[Items | None, SeenItems] = (None, SeenItems())
+        self._made: tuple[Arena | None, list[ChatItem | None]] = (None, [])
+
+    def of(self, recorded: Items, context: object, log: object) -> SeenItems:
+        """Return the items of a version; the same list as before if it is the same version. `log` has the unread."""
+        seen, shown = self._list
+        if recorded is not seen:
+            listed = self._listed(recorded, seen, shown)
+            shown = SeenItems(listed, context)
+            if isinstance(recorded.arena.items, StoredItems) and not _ARE_UNREAD.isdisjoint(map(type, _held(shown))):
+                shown = UnreadList(_held(shown), context, log)
+                PARTLY_READ[id(shown)] = shown
+            self._list = (recorded, shown)
+        return shown
+
+    def holds(self, shown: object) -> bool:
+        """Return whether it keeps this list for the next call."""
+        return self._list[1] is shown
+
+    def _listed(self, recorded: Items, seen: Items | None, shown: SeenItems) -> Iterable[ChatItem]:
+        events = recorded.arena.items
+        if seen is not None and recorded.continues(seen):
+            ordinals = recorded.order()[len(shown) :]
+            return [*_held(shown), *map(item_of, map(events.__getitem__, ordinals), map(recorded.arrival, ordinals))]
+        was_plain = seen is not None and seen.edits is None
+        if recorded.edits is None and not was_plain and not isinstance(events, StoredItems):
+            return map(item_of, recorded, recorded.arrivals())
+        arena, made = (seen.arena, [*_held(shown)]) if seen is not None and was_plain else self._made
+        if arena is not recorded.arena:
+            # An arena that continues another one has the same events, a few of them in a new form.
+            known = zip(made, _held(arena.items) if arena else (), _held(events), strict=False)
+            made = [item if old is new else None for item, old, new in known]
+        made += [None] * (recorded.reach - len(made))
+        order = recorded.order()
+        missing = [ordinal for ordinal in order if made[ordinal] is None]
+        if isinstance(events, StoredItems):
+            missing = _put_unread(recorded, events, made, missing)
+        # The versions of all items are found faster than those of many, one by one.
+        arrived = [*recorded.arrivals()] if len(missing) > FEW else None
+        for ordinal in missing:
+            made[ordinal] = item_of(events[ordinal], arrived[ordinal] if arrived else recorded.arrival(ordinal))
+        self._made = (recorded.arena, made)
+        return cast(Iterable[ChatItem], map(made.__getitem__, order))
+
+
+def _put_unread(recorded: Items, events: StoredItems, made: list[ChatItem | None], missing: Sequence[int]) -> list[int]:
+    """Put an unread item in the place of each missing one whose event was not read; return those still missing."""
+    read = list(_held(events))
+    ordinals = [ordinal for ordinal in missing if read[ordinal] is None]
+    for ordinal, item in zip(ordinals, _unread(recorded, ordinals), strict=True):
+        made[ordinal] = item
+    return [ordinal for ordinal in missing if made[ordinal] is None]
+
+
+def _held(items: list[Any]) -> Iterator[Any]:
+    """Return what is in the memory of a list; an event that was not read is None there."""
+    return list.__iter__(items)

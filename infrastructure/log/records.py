@@ -62,6 +62,16 @@ class Part(NamedTuple):
     expected_digest: bytes = b""
     recorded_at: int = 0
 
+    def fits(self, end: int | None) -> bool:
+        """Return whether it may come after the last version of its stream, None for a stream without events."""
+        return self.first_version == ANY or self.first_version in (self.starts if end is None else (end + 1,))
+
+    def first_after(self, end: int | None) -> int:
+        """Return the version of its first draft, if it fits."""
+        if self.first_version != ANY:
+            return self.first_version
+        return self.starts[-1] if end is None else end + 1
+
 
 class Request(NamedTuple):
     """

@@ -247,6 +247,34 @@ def test_streams_that_were_there_before_are_appended_to_in_one_statement(tmp_pat
         assert [event.version for event in log.read(streams[2])] == [1, 2, 3, 4]
 
 
+def test_a_stream_that_was_opened_is_appended_to_in_one_statement(tmp_path: Path) -> None:
+    """Opening it showed its end, which holds as long as the log ends there; else it is looked up anew."""
+    path = tmp_path / "log.db"
+    with closing(SqliteLog(path)) as earlier:
+        for stream in ("chat:a", "chat:b", "chat:c"):
+            append(earlier, stream, said(0))
+
+    with closing(SqliteLog(path)) as log, closing(SqliteLog(path)) as other:
+        append(log, "chat:a", said(1))
+        statements: list[str] = []
+        log.database.writer.set_trace_callback(statements.append)
+        assert log.end("chat:b").version == 1
+        append(log, "chat:b", said(2), expected=1)
+        assert [one.partition(" ")[0] for one in statements] == ["INSERT"]
+
+        # What was opened before another process wrote, or before this one did, is not believed.
+        for writer in (other, log):
+            assert log.end("chat:c").version == log.head("chat:c")
+            head = log.head("chat:c")
+            append(writer, "chat:c", said(head + 10), expected=head)
+            with pytest.raises(ConcurrencyError):
+                append(log, "chat:c", said(head + 20), expected=head)
+        append(log, "chat:b", said(3), expected=2)
+        check_chain(log.read("chat:b"))
+        check_chain(log.read("chat:c"))
+        assert [one.version for one in log.read("chat:c")] == [1, 2, 3]
+
+
 def test_news_of_this_process_wake_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower does not wait for its next look at the file, which is for other processes."""
     monkeypatch.setattr("refold.infrastructure.log.sqlite.log.POLL_SECONDS", 60.0)

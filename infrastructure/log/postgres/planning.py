@@ -241,9 +241,9 @@ class Plan:
             tip = self._memory.tip_of(part)
             end = ends.get(part.stream, tip.version if tip else None)
             is_other = part.stream not in ends and tip is not None and part.expected_digest not in (b"", tip.digest)
-            if not _fits(part, end) or (is_other and part.first_version != ANY):
+            if not part.fits(end) or (is_other and part.first_version != ANY):
                 return ConcurrencyError(part.stream, expected=part.first_version - 1, actual=end or 0)
-            ends[part.stream] = _first_version(part, end) + len(part.drafts) - 1
+            ends[part.stream] = part.first_after(end) + len(part.drafts) - 1
         return None
 
     def _place(self, part: Part, event_id: int) -> list[Placed]:
@@ -252,7 +252,7 @@ class Plan:
         number = self._memory.slices.get(part.stream, part.slice)
         slice_end = self._memory.slice_ends[number]
         tip = slice_end.tips.get(part.stream) or self._open_stream(part.stream, number, slice_end)
-        first = version = _first_version(part, tip.version)
+        first = version = part.first_after(tip.version)
         recorded_at = slice_end.recorded_at = max(self._now, slice_end.recorded_at, part.recorded_at)
         where, stream, time = int4(number), int4(tip.key), int8(recorded_at)
         placed, rows, tags = [], self._rows.setdefault("event", []), self._memory.tags
@@ -325,18 +325,6 @@ class EventIds:
         self._next += count
         self._left -= count
         return first
-
-
-def _fits(part: Part, end: int | None) -> bool:
-    """Return whether a part may come after a stream's last version."""
-    return part.first_version in (ANY, end + 1) if end is not None else part.first_version in (ANY, *part.starts)
-
-
-def _first_version(part: Part, end: int | None) -> int:
-    """Return the version of the first draft of a part that fits."""
-    if part.first_version != ANY:
-        return part.first_version
-    return part.starts[-1] if end is None else end + 1
 
 
 def inserts(table: str, rows: Sequence[Row]) -> Iterator[Call]:

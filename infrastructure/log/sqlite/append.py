@@ -1,5 +1,5 @@
 """
-Appending on SQLite: the cached append of small events, the locked append of all others, and their INSERTs.
+Appending on SQLite: the cached append of small events, and the locked append of all others.
 
 The cached append makes its rows before it uses the database, and inserts them only if the log still ends as remembered:
 at the event with this digest. Rows of existing streams take one INSERT. New streams, which have their own table, and
@@ -24,7 +24,7 @@ from ....domain.positions import Position
 from ..codec import encode_meta, tag_of
 from ..compression import Compression, mark_references
 from ..large_texts import LARGE_TEXT_BYTES, LargeText, insert_references
-from ..records import ANY, Appended, Draft, Head, Known, Part, Placed, Request
+from ..records import Appended, Draft, Head, Known, Part, Placed, Request
 from ..row_faults import digest_of_row, whole
 from .connection import SqliteDatabase, in_transaction, translate
 
@@ -32,20 +32,22 @@ from .connection import SqliteDatabase, in_transaction, translate
 ROWS_IN_ONE_MAX = 16
 COLUMNS = ("position", "stream", "version", "recorded_at", "tag", "meta", "payload", "digest")
 # A digest, not a position: a log that was restored from an older copy may have reached the same position again.
-_END = "SELECT digest FROM {p}event ORDER BY position DESC LIMIT 1"
+END = "SELECT digest FROM {p}event ORDER BY position DESC LIMIT 1"
 # The n-th new stream has no key before it is inserted; until then its key in the rows is -n.
 Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
 # The id and the slice of a stream.
 NewStream = tuple[str, int]
 ONE_SEQUENCE = -1
 HEADS_MAX = 10_000
+# How many opened streams are remembered: an append usually follows soon.
+OPENED_MAX = 256
 
 
 class Inserter:
     """The statements that write events into the tables with one prefix."""
 
     def __init__(self, prefix: str) -> None:
-        self._end = _END.format(p=prefix)
+        self._end = END.format(p=prefix)
         self._add = f"INSERT INTO {prefix}event VALUES ({', '.join('?' * len(COLUMNS))})"
         self._add_stream = f"INSERT INTO {prefix}stream (id, slice) VALUES (?, ?)"
         # Adds nothing if the log does not end at its first parameter, a digest: then the id is NULL, which is refused.
@@ -113,7 +115,7 @@ def _add_behind(prefix: str, count: int) -> str:
     """
     rows = [["?"] * len(COLUMNS) for _ in range(count)]
     if rows:
-        rows[0][1] = f"iif(({_END.format(p=prefix)}) = ?, ?, NULL)"
+        rows[0][1] = f"iif(({END.format(p=prefix)}) = ?, ?, NULL)"
     return f"INSERT INTO {prefix}event VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
 
 
@@ -189,6 +191,8 @@ class Appender:
         self._is_alone = True
         self._heads: dict[str, Head] = {}
         self._tags: dict[str, int] = {}
+        # The ends of streams that were opened: each with the digest at the end of the log at that moment.
+        self._opened: dict[str, tuple[Head, bytes]] = {}
         # True from the beginning of a transaction until it is known to be committed.
         self._is_at_stake = False
 
@@ -229,7 +233,7 @@ class Appender:
         receipts: list[Receipt] = []
         try:
             for new in batch:
-                head = heads.get(new.stream) or self._heads.get(new.stream)
+                head = heads.get(new.stream) or self._heads.get(new.stream) or self._opened_head(new.stream, last)
                 if head is None or not head.key:
                     head = _beginning(new, opened)
                 if head is None or head.version is None or new.idempotency_key is not None:
@@ -252,6 +256,16 @@ class Appender:
             return None
         self._remember((number, recorded_at, rows[-1][7]), heads)
         return receipts
+
+    def note_opened(self, stream: str, head: Head, log_end: bytes) -> None:
+        """Note the end of a stream, for an append before the log goes on. Any thread may call this."""
+        if len(self._opened) >= OPENED_MAX:
+            self._opened = {}
+        self._opened[stream] = head, log_end
+
+    def _opened_head(self, stream: str, last: Last) -> Head | None:
+        head, log_end = self._opened.get(stream, (None, b""))
+        return head if log_end == last[2] else None
 
     def _insert_behind(
         self,
@@ -330,7 +344,8 @@ class Appender:
         what = f"the last position of the log, {number}"
         # The next events are counted on from these values: a wrong one would go into every later event.
         self._last = whole(what, number), whole(f"the time of event {number}", recorded_at), digest_of_row(what, digest)
-        self._is_alone = self._last[2] == self._left_at
+        # Before the first append, nobody is known to write besides this process.
+        self._is_alone = self._left_at in (NO_DIGEST, self._last[2])
         if not self._is_alone:
             # Another writer moved the ends of streams, or this is an older copy of the log, without some tags.
             self._heads.clear()
@@ -395,8 +410,10 @@ class Appender:
                 if part.expected_digest not in (b"", head.digest) and part.first_version == (head.version or 0) + 1:
                     raise ConcurrencyError(part.stream, expected=part.first_version - 1, actual=head.version or 0)
                 ends[part.stream] = head.version
-            first = _first_version(part, ends[part.stream])
-            ends[part.stream] = first + len(part.drafts) - 1
+            end = ends[part.stream]
+            if not part.fits(end):
+                raise ConcurrencyError(part.stream, expected=part.first_version - 1, actual=end or 0)
+            ends[part.stream] = part.first_after(end) + len(part.drafts) - 1
 
     def _make_ready(self, connection: sqlite3.Connection, part: Part, work: _Work) -> None:
         """Insert the rows of the stream, its tags and its idempotency key."""
@@ -408,14 +425,14 @@ class Appender:
         for tag in {draft.tag for draft in part.drafts}:
             self._add_tag(connection, tag)
         if part.idempotency_key is not None and part.drafts:
-            first = _first_version(part, head.version)
+            first = part.first_after(head.version)
             span = (first, first + len(part.drafts) - 1)
             connection.execute(self._sql.add_key, (head.key, part.idempotency_key, *span))
 
     def _place(self, connection: sqlite3.Connection, part: Part, work: _Work) -> list[Placed]:
         """Make the rows of a part."""
         head = work.heads[part.stream]
-        version = _first_version(part, head.version)
+        version = part.first_after(head.version)
         number, digest, placed = work.number, head.digest, []
         recorded_at = work.recorded_at = max(work.recorded_at, part.recorded_at)
         for draft in part.drafts:
@@ -436,17 +453,20 @@ class Appender:
     def _head(self, connection: sqlite3.Connection, stream: str) -> Head:
         head = self._heads.get(stream)
         if head is None:
-            found = connection.execute(self._sql.stream, (stream,)).fetchone()
-            last = found and (
-                connection.execute(self._sql.head, found).fetchone()
-                or connection.execute(self._sql.sealed_head, found).fetchone()
-            )
-            head = Head(found[0] if found else 0, None, NO_DIGEST)
-            if last:
-                version = whole(f"the last version of {stream}", last[0])
-                head = Head(found[0], version, digest_of_row(f"event {stream}@{version}", last[1]))
-            self._heads[stream] = head
+            head = self._heads[stream] = self.stored_head(connection, stream)
         return head
+
+    def stored_head(self, connection: sqlite3.Connection, stream: str) -> Head:
+        """Return the end of a stream as it is stored; its key is 0 if there is no such stream."""
+        found = connection.execute(self._sql.stream, (stream,)).fetchone()
+        last = found and (
+            connection.execute(self._sql.head, found).fetchone()
+            or connection.execute(self._sql.sealed_head, found).fetchone()
+        )
+        if not last:
+            return Head(found[0] if found else 0, None, NO_DIGEST)
+        version = whole(f"the last version of {stream}", last[0])
+        return Head(found[0], version, digest_of_row(f"event {stream}@{version}", last[1]))
 
     def _add_tag(self, connection: sqlite3.Connection, name: str) -> None:
         if name not in self._tags:
@@ -476,17 +496,3 @@ def _beginning(new: NewEvents, opened: list[NewStream]) -> Head | None:
         return None
     opened.append((new.stream, slice_of(new.root or new.stream)))
     return Head(-len(opened), 0, NO_DIGEST)
-
-
-def _first_version(part: Part, end: int | None) -> int:
-    """
-    Return the version of the first draft of a part, given the last version of its stream.
-
-    Raises:
-        ConcurrencyError: the part was decided on another version.
-    """
-    allowed = part.starts if end is None else (end + 1,)
-    first = allowed[-1] if part.first_version == ANY else part.first_version
-    if first not in allowed:
-        raise ConcurrencyError(part.stream, expected=first - 1, actual=end or 0)
-    return first

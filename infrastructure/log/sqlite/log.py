@@ -29,7 +29,7 @@ from ..compression import Compression, Plain
 from ..group_commit import GroupCommitter, Ticket
 from ..records import ANY, Appended, Draft, Part, Request, draft_of, drafts_of, receipts_of
 from ..row_faults import RETIRED, whole
-from .append import Appender
+from .append import END, Appender
 from .blocks import ONE_SEQUENCE, SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
 from .connection import SqliteDatabase
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, SqlitePartition, stored_digest, version_at
@@ -348,9 +348,12 @@ class SqliteLog:
         with self.database.reading() as connection:
             # Since a restore, the remembered key may belong to another stream, and contexts are opened here.
             self._keys.pop(stream, None)
-            key = self._key_of(connection, stream)
-            version = self._head(connection, key)
-            return StreamEnd(version, stored_digest(connection, stream, version, key) or b"" if version else b"")
+            head = self._appender.stored_head(connection, stream)
+            if head.version is None:
+                return StreamEnd(0, b"")
+            self._remember(stream, head.key)
+            self._appender.note_opened(stream, head, _one(connection, END.format(p="")))
+            return StreamEnd(head.version, head.digest)
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
         if isinstance(moment, int):

@@ -14,6 +14,7 @@ from ...domain.log.ports import LiveLog
 from ...domain.memory.rules import MEMORIES
 from ...domain.pool.rules import POOLS, QUEUES
 from ...domain.positions import BEGINNING, Moment
+from ...domain.window.rules import WINDOWS
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
 from ..projecting.rebuild import rebuild
@@ -25,7 +26,13 @@ from .shares import SharedComparison
 
 T = TypeVar("T")
 # The kinds of contexts that have snapshots.
-PACKED: dict[str, Decider[Any]] = {"chat": CHAT, "queue": QUEUES, "pool": POOLS, "memory": MEMORIES}
+PACKED: dict[str, Decider[Any]] = {
+    "chat": CHAT,
+    "queue": QUEUES,
+    "pool": POOLS,
+    "window": WINDOWS,
+    "memory": MEMORIES,
+}
 
 
 def verify(

@@ -146,6 +146,24 @@ def test_the_backlog_is_bounded(log: SqliteLog, monkeypatch: pytest.MonkeyPatch)
     assert soon(lambda: rows(log) < 3 * SEGMENT)
 
 
+def test_rows_that_were_there_before_wait_for_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many another process left: an append need not wait for them, until this one leaves as many itself."""
+    monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)
+    monkeypatch.setattr(sqlite_log, "BACKLOG_EVENTS_MAX", SEGMENT)
+    path = tmp_path / "log.db"
+    with closing(SqliteLog(path)) as earlier, monkeypatch.context() as patch:
+        patch.setattr(earlier._sealing, "wake", lambda: None)
+        write(earlier, 0, 4 * SEGMENT)
+
+    with closing(SqliteLog(path)) as log:
+        write(log, 4 * SEGMENT, 5)
+        assert not log._is_sealing_pressing()
+        time.sleep(0.1)
+        assert rows(log) == 4 * SEGMENT + 5
+        write(log, 4 * SEGMENT + 5, SEGMENT)
+        assert log._is_sealing_pressing()
+
+
 def test_closing_packs_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed file is small, also when nobody paused before."""
     monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)

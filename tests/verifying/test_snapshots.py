@@ -1,16 +1,39 @@
 """Snapshots that differ from the events are told of and made again; one that would never be used is no fault."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold
+from refold.domain.chat.rules.decide import CHAT
+from refold.domain.context.decider import Decider
 from refold.domain.context.snapshot import Packing
+from refold.domain.kinds import KINDS
 from refold.domain.log.ports import StreamEnd
-from refold.domain.pool.rules import QUEUES
+from refold.domain.memory.rules import MEMORIES
+from refold.domain.pool.rules import POOLS, QUEUES
 from refold.domain.pool.state import ContainerState
+from refold.domain.trajectory.rules import RUNS
+from refold.domain.window.rules import WINDOWS
+from refold.infrastructure.verifying.store_check import PACKED
 
 from .damaging import told, verified
+
+DECIDERS: dict[str, Decider[Any]] = {
+    "chat": CHAT,
+    "queue": QUEUES,
+    "pool": POOLS,
+    "window": WINDOWS,
+    "memory": MEMORIES,
+    "run": RUNS,
+}
+
+
+def test_snapshots_of_every_kind_are_compared() -> None:
+    """A kind that has snapshots is not forgotten."""
+    assert set(DECIDERS) == set(KINDS)
+    assert {kind: decider for kind, decider in DECIDERS.items() if decider.packing is not None} == PACKED
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -185,9 +185,9 @@ class Appender:
         self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
         self._inserter = Inserter(prefix)
         self._last: Last | None = None
-        # The end of the log after this process's last append. If others write too, the cached append would mostly be
-        # wasted.
-        self._left_at = NO_DIGEST
+        # The end of the log after this process's last append, and its position before the first one. If others write
+        # too, the cached append would mostly be wasted.
+        self._left_at, self.began_at = NO_DIGEST, 0
         self._is_alone = True
         self._heads: dict[str, Head] = {}
         self._tags: dict[str, int] = {}
@@ -346,6 +346,7 @@ class Appender:
         self._last = whole(what, number), whole(f"the time of event {number}", recorded_at), digest_of_row(what, digest)
         # Before the first append, nobody is known to write besides this process.
         self._is_alone = self._left_at in (NO_DIGEST, self._last[2])
+        self.began_at = number if self._left_at == NO_DIGEST else self.began_at
         if not self._is_alone:
             # Another writer moved the ends of streams, or this is an older copy of the log, without some tags.
             self._heads.clear()

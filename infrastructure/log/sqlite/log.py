@@ -100,7 +100,7 @@ class SqliteLog:
             self._seal_slice,
             f"sealing segments of {path}",
             pulse=lambda: self._appender.position,
-            is_pressing=lambda: self._appender.position - self._sealed_to >= BACKLOG_EVENTS_MAX,
+            is_pressing=self._is_sealing_pressing,
         )
         self._snapshots = WaitingSnapshots(str(path), self._store_snapshot, lambda: self._appender.position)
         self._keys: dict[str, int] = {}
@@ -179,6 +179,10 @@ class SqliteLog:
         if position > self._wake_behind:
             self._wake_behind = (segment_of(position) + 1) * SEGMENT
             self._sealing.wake()
+
+    def _is_sealing_pressing(self) -> bool:
+        # Rows that this process found may stay until it pauses: an edit would wait for each slice of them.
+        return self._appender.position - max(self._sealed_to, self._appender.began_at) >= BACKLOG_EVENTS_MAX
 
     def _seal_slice(self) -> bool:
         """Seal a slice of a complete segment; return whether there may be more to do."""

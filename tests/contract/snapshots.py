@@ -1,6 +1,6 @@
 """The contract of snapshots: whatever is kept, lost, damaged or foreign, every answer is that of the events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -341,12 +341,12 @@ class SnapshotsContract:
         chat.record_items([said(f"m{number}", (f"text {number}",)) for number in range(400)])
         chat.evict("m7")
         known = (chat.turn_count(), chat.estimated_tokens(), len(chat.items))
-        read: list[range] = []
+        read: list[Sequence[int]] = []
         whole = _Source.read
 
-        def noted(source: _Source, start: int, stop: int) -> list[Any]:
-            read.append(range(start, stop))
-            return whole(source, start, stop)
+        def noted(source: _Source, ordinals: Sequence[int]) -> list[Any]:
+            read.append(ordinals)
+            return whole(source, ordinals)
 
         monkeypatch.setattr(_Source, "read", noted)
 

@@ -9,7 +9,7 @@ import pickle
 import random
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -23,6 +23,7 @@ from refold.chat import ChatMessage, ChatRole, FunctionCall
 from refold.domain.chat import shown
 from refold.domain.chat.items import ChatItem
 from refold.domain.chat.shown import UNREAD, SeenItems, UnreadCall, UnreadList
+from refold.domain.chat.state.packed import PACKING as CHAT_PACKING
 from refold.domain.chat.state.packed import _Source
 from refold.domain.context import view
 from refold.domain.errors import DamagedError, DecisionRefusedError, StorageClosedError
@@ -42,7 +43,7 @@ class Opened:
         self.store = refold.open(location)
         self.chat = self.store.chat("c", create=False)
         self.whole = whole
-        self.read: list[range] = []
+        self.read: list[Sequence[int]] = []
         self.is_damaged = False
 
     @property
@@ -77,11 +78,11 @@ def opened(kept: tuple[str, list[ChatItem]], tmp_path: Path, monkeypatch: pytest
     made = Opened(shutil.copy(kept[0], tmp_path / "store.db"), kept[1])
     whole = _Source.read
 
-    def noted(source: _Source, start: int, stop: int) -> list[Any]:
+    def noted(source: _Source, ordinals: Sequence[int]) -> list[Any]:
         if made.is_damaged:
             raise DamagedError("event chat:c@4", "it does not match its digest")
-        made.read.append(range(start, stop))
-        return whole(source, start, stop)
+        made.read.append(ordinals)
+        return whole(source, ordinals)
 
     monkeypatch.setattr(_Source, "read", noted)
     yield made
@@ -325,6 +326,26 @@ def test_each_use_of_an_unread_item_reads_it(opened: Opened, use: Callable[[Any]
     assert item == opened.whole[-2]
     assert opened.whole[-2] == item
     assert type(item) is FunctionCall
+
+
+def test_an_edit_reads_the_calls_with_its_call_id(opened: Opened) -> None:
+    """However far from each other they lie: them and the ends of their batches, and not their neighbours."""
+    for number in range(40):
+        call_id = "again" if number % 4 == 0 else f"c{number}"
+        opened.chat.add_function_call("look", "{}", call_id=call_id)
+        opened.chat.add_function_output("look", f"seen {number}", call_id=call_id)
+        opened.chat.add_message("user", f"between {number}")
+    whole = opened.chat.items
+    last = [item.id for item in whole if getattr(item, "call_id", "") == "again"]
+    CHAT_PACKING.keep(opened.store.log, "chat:c", opened.chat._journal.state, opened.store.log.end("chat:c"))
+
+    again = opened.store.chat("c", create=False)
+    again._journal.state  # noqa: B018 - opened from the snapshot
+    before = opened.count
+    again.evict(last[-1])
+    # Ten calls with their outputs, the message behind each pair, and the item itself with its neighbours.
+    assert opened.count - before <= 3 * 10 + 64
+    assert {item.id for item in whole} - {item.id for item in again.items} == set(last[-2:])
 
 
 def test_items_stay_the_same_objects(opened: Opened) -> None:

@@ -344,16 +344,17 @@ class Partners:
 
     def _paired(self, same: Sequence[int]) -> dict[int, int]:
         """Return the partners among all calls and outputs with one call id."""
-        order, items = self._order, self._items.arena.items
+        order, arena = self._order, self._items.arena
         chosen = set(same)
         places = [place for place, ordinal in enumerate(order) if ordinal in chosen]
         # Between one of these and the next, only the first item that ends a batch matters.
         kept: list[int] = []
         for place, following in zip(places, [*places[1:], len(order)], strict=True):
             kept.append(place)
-            ends = (p for p in range(place + 1, following) if not isinstance(items[order[p]], IN_BATCH))
+            ends = (p for p in range(place + 1, following) if not issubclass(arena.type_of(order[p]), IN_BATCH))
             kept += islice(ends, 1)
-        output_of = pair_calls(items[order[place]] for place in kept).output_of
+        arena.fetch(order[place] for place in kept)
+        output_of = pair_calls(arena.items[order[place]] for place in kept).output_of
         partners = {order[kept[call]]: order[kept[output]] for call, output in output_of.items()}
         return partners | {output: call for call, output in partners.items()}
 

@@ -18,7 +18,7 @@ from ...concurrency.locks import fork_safe_lock, synchronized
 from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens
-from .stored import ItemNames, PackedNames, StoredItems
+from .stored import KINDS, ItemNames, PackedNames, StoredItems
 
 # The origin of an item: the index of a stream in this context's lineage, or another stream's name. An index, because a
 # stream is "" in its own events and has a name in those of its children.
@@ -244,6 +244,7 @@ class Arena:
         items = self.items
         if isinstance(items, StoredItems):
             same = [ordinal for ordinal in self._stored_names.with_call_id(call_id, items.stored) if ordinal < count]
+            items.fetch(same)
             found[:0] = [ordinal for ordinal in same if _call_id_of(items[ordinal]) == call_id]
         return found
 
@@ -251,6 +252,18 @@ class Arena:
         """Whether a stored item may have this id; where none may, none has it."""
         items = self.items
         return isinstance(items, StoredItems) and bool(self._stored_names.with_id(item_id, items.stored))
+
+    def fetch(self, ordinals: Iterable[int]) -> None:
+        """Read those of these items that are still in the log, all together."""
+        if isinstance(self.items, StoredItems):
+            self.items.fetch(ordinals)
+
+    def type_of(self, ordinal: int) -> type[ChatItemEvent]:
+        """Return the type of an item; this reads none."""
+        items = self.items
+        if isinstance(items, StoredItems) and ordinal < items.stored:
+            return KINDS[self._stored_names.kinds[ordinal]]
+        return type(items[ordinal])
 
     def stored_kinds(self) -> Sequence[int]:
         """Return the kinds of stored items, as indexes of `KINDS`; they are known before an item is read."""

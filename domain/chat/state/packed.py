@@ -203,20 +203,24 @@ class _Source(NamedTuple):
     where: Sequence[tuple[str, int]]
     written: Mapping[int, int]
 
-    def read(self, start: int, stop: int) -> list[ChatItemEvent]:
+    def read(self, ordinals: Sequence[int]) -> list[ChatItemEvent]:
         """
-        Return the items from one ordinal to another.
+        Return the items with these ordinals.
 
         Raises:
             DamagedError: one of them is not in the log.
         """
-        found = read_runs(self.log, list(self._runs(start, stop)))
-        items = [one.item for run in found for one in run]
+        is_range = isinstance(ordinals, range)
+        flat = (ordinals[0], len(ordinals)) if is_range and ordinals else _runs(ordinals)
+        stretches = zip(flat[::2], flat[1::2], strict=True)
+        runs = [run for start, length in stretches for run in self._runs(start, start + length)]
+        items = [one.item for run in read_runs(self.log, runs) for one in run]
         for ordinal, until in self.written.items():
-            if start <= ordinal < stop:
+            if ordinal in ordinals:
+                at = ordinals.index(ordinal)
                 stream, version = self._place(ordinal)
                 events = self.log.read_ranges([Range(stream, version, until)])[0]
-                items[ordinal - start] = with_pieces(items[ordinal - start], version, events)
+                items[at] = with_pieces(items[at], version, events)
         return items
 
     def _place(self, ordinal: int) -> tuple[str, int]:

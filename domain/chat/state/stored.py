@@ -29,13 +29,13 @@ class StoredItems(list[ChatItemEvent]):
     """
     A list of items, of which those before `stored` are read at their first use.
 
-    `read(start, stop)` reads items. An item that was not read is None in the list itself, so that only the methods here
+    `read(ordinals)` reads items. An item that was not read is None in the list itself, so that only the methods here
     may be used to look at it; all that add items are those of a list.
     """
 
     __slots__ = ("_last", "_lock", "_read", "_window", "stored")
 
-    def __init__(self, stored: int, read: Callable[[int, int], Sequence[ChatItemEvent]]) -> None:
+    def __init__(self, stored: int, read: Callable[[Sequence[int]], Sequence[ChatItemEvent]]) -> None:
         super().__init__([None] * stored)  # type: ignore[list-item]  # not read yet
         self.stored, self._read = stored, read
         self._last, self._window = range(0), WINDOW_MIN
@@ -85,11 +85,21 @@ class StoredItems(list[ChatItemEvent]):
             missing = [place for place, one in enumerate(held, start) if one is None]
             if missing:
                 first, last = missing[0], missing[-1]
-                for place, item in enumerate(self._read(first, last + 1), first):
-                    # What is there may be a newer form of a message, and others hold it.
-                    if list.__getitem__(self, place) is None:
-                        list.__setitem__(self, place, item)
+                self._put(range(first, last + 1))
             start += len(held)
+
+    @synchronized
+    def fetch(self, places: Iterable[int]) -> None:
+        """Read these items together, and no others: they may lie far from each other."""
+        missing = [place for place in places if list.__getitem__(self, place) is None]
+        if missing:
+            self._put(missing)
+
+    def _put(self, places: Sequence[int]) -> None:
+        for place, item in zip(places, self._read(places), strict=True):
+            # What is there may be a newer form of a message, and others hold it.
+            if list.__getitem__(self, place) is None:
+                list.__setitem__(self, place, item)
 
 
 def _hash_of(name: str) -> bytes:

@@ -982,11 +982,7 @@ class Store:
         await in_thread(self.flush)
 
     def close(self) -> None:
-        """
-        Flush what is queued, then close the database; may be called twice.
-
-        A list of items that somebody still has is read to its end first.
-        """
+        """Flush what is queued, read the rest of lists of items in use, and close; may be called twice."""
         if self._warning is not None:
             self._warning.detach()
         try:

@@ -14,6 +14,10 @@ SCREENS = {
     "past": "/c/a@12",
     "tokens": "/c/a?tab=tokens",
     "left": "/c/a?tab=left",
+    "left a window": "/c/window:w?tab=left",
+    "replay": "/c/a?tab=replay&policy=items:3&call=24",
+    "found": "/c/a?q=question",
+    "run diff": "/c/run:mia%2Fs1%2F1%2F0@4..",
     "events": "/c/a?tab=log",
     "queue": "/c/queue:q",
     "pool": "/c/pool:p",
@@ -42,7 +46,8 @@ def test_each_screen_shows_what_the_store_holds(watched: Watched, name: str) -> 
     """Its own text is there, without a fault, and axe finds nothing serious in either theme."""
     shown = {
         "home": "many000", "chat": "question 5", "past": 'look({"id": 7})', "tokens": "The largest items",
-        "left": "truncate", "events": "message_added", "queue": "about 4", "pool": "i9", "window": "value c",
+        "left": "truncate", "left a window": "stale", "replay": "first difference", "found": "6 found",
+        "run diff": "description", "events": "message_added", "queue": "about 4", "pool": "i9", "window": "value c",
         "memory": "lang", "run": "Table", "node": "the orders of 0", "diff": "unchanged", "graph": "forked from a@27",
         "log": "user=mia session=s1", "event": "trace-1", "search": "question 5", "usage": "planner",
         "approvals": "much money", "projections": "catalogue",

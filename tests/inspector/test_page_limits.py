@@ -77,6 +77,23 @@ def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Ser
     other.stop()
 
 
+def test_news_without_a_pause_are_shown(folding: Page) -> None:
+    """Calls that come all the time do not put off what they ask for; many of them are one."""
+    source = str(folding.locator("script[src]").get_attribute("src")).replace("page.js", "dom.js")
+    runs, calls = folding.evaluate(
+        """async address => {
+          const { merged } = await import(address);
+          let [runs, calls] = [0, 0];
+          const ask = merged(50, async () => { runs++; });
+          while (runs < 3 && calls < 1000) { calls++; ask(); await new Promise((done) => { setTimeout(done, 5); }); }
+          return [runs, calls];
+        }""",
+        source,
+    )
+    assert runs == 3
+    assert calls > runs
+
+
 def test_after_a_gap_all_is_asked_anew(watched: Watched, served: Served) -> None:
     """Where the server lost the thread, the page shows what no news named, and listens on."""
     chat = served.store.chat("live")

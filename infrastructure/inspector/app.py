@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -60,6 +62,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 ANY_HOST = "*"
+PORT = re.compile(r":\d+$", re.ASCII)
+log = logging.getLogger(__name__)
 HARMLESS = ("GET", "HEAD")
 
 Redact = Callable[[str], str]
@@ -145,14 +149,26 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        is_begun = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal is_begun
             if message["type"] == "http.response.start":
+                is_begun = True
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         fault = self._fault(scope)
         app = self._app if fault is None else JSONResponse({"error": "RequestError", "message": fault}, status_code=400)
-        await app(scope, receive, send_guarded)
+        try:
+            await app(scope, receive, send_guarded)
+        except Exception as error:
+            if is_begun:
+                raise
+            # A fault of Refold's own: nothing but its type is known to be safe to show.
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            text = f"the Inspector failed with {type(error).__name__}: its log has the reason"
+            await _refused(500, text, "InternalError")(scope, receive, send_guarded)
 
     def _fault(self, scope: Scope) -> str | None:
         """Return the reason to refuse a request; None if there is none."""
@@ -169,7 +185,7 @@ class Guard:
 
 def _name_of(host: str) -> str:
     """Return a host without its port."""
-    return host if host.endswith("]") else host.rpartition(":")[0] or host
+    return PORT.sub("", host)
 
 
 class _Files(StaticFiles):

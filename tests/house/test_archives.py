@@ -31,6 +31,29 @@ for name, module in sys.modules.items():
         print(name, os.path.realpath(module.__file__), sep="\\t")
 """
 
+# Asks an installed package for its page as a browser does, with each file that another one names, and prints these.
+ASK_FOR_THE_PAGE = """
+import re, site, sys
+site.addsitedir(sys.argv[1])
+sys.path.sort(key=lambda folder: folder != sys.argv[1])
+import refold
+from starlette.testclient import TestClient
+assert refold.__file__.startswith(sys.argv[1])
+client = TestClient(refold.inspector(refold.open(":memory:")), base_url="http://127.0.0.1")
+left, seen = re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/").text), set()
+while left:
+    path = left.pop()
+    if path in seen:
+        continue
+    seen.add(path)
+    answer = client.get(path)
+    assert answer.status_code == 200, path
+    named = re.findall(r'"\\./([a-z_]+\\.js)"', answer.text)
+    left += [path.rpartition("/")[0] + "/" + name for name in named]
+assert client.get("/api/meta").json()["events"] == 0
+print(*(path.rpartition("/")[2] for path in seen), sep="\\n")
+"""
+
 
 def python(code: str, *arguments: str | Path) -> str:
     """Run code in a process that sees the installed packages but not this folder, and return what it prints."""
@@ -116,6 +139,17 @@ def test_an_installed_wheel_imports(built: Path, tmp_path: Path) -> None:
     seen = [(name, path) for name, path in modules_seen(tmp_path) if name.split(".")[0] == "refold"]
     assert set(PACKAGES) <= {name for name, _ in seen}
     assert [name for name, path in seen if not path.is_relative_to(tmp_path)] == []
+
+
+def test_an_installed_wheel_has_the_whole_page(built: Path, tmp_path: Path) -> None:
+    """Each file of the page is named by another one, and is served from where the wheel was installed."""
+    (wheel,) = built.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", str(tmp_path), str(wheel)], check=True)
+    static = ROOT / "infrastructure" / "inspector" / "static"
+
+    asked = python(ASK_FOR_THE_PAGE, tmp_path).split()
+    assert set(asked) == {path.name for path in static.iterdir()} - {"index.html"}
 
 
 def test_an_editable_install_is_one_package(tmp_path: Path) -> None:

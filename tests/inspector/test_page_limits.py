@@ -7,13 +7,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, Page, Request, Route, expect
+from playwright.sync_api import APIResponse, Browser, Page, Request, Route, expect
 
 import refold
+from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.inspector.questions import QUESTIONS
 from refold.infrastructure.inspector.wish import Wish
 
@@ -116,6 +119,28 @@ def test_after_a_gap_all_is_asked_anew(watched: Watched, served: Served) -> None
     expect(page.locator(".item.added")).to_contain_text("said after the gap")
 
 
+def test_news_that_come_while_a_screen_loads_are_in_it(watched: Watched, served: Served) -> None:
+    """The answer to its question may be older than they are."""
+    page = watched.page
+    held: list[tuple[Route, APIResponse]] = []
+
+    def hold(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append((route, route.fetch()))
+
+    page.route("**/api/context?*", hold)
+    page.goto(f"{served.url}/c/live")
+    while not held:
+        page.wait_for_timeout(10)
+    served.store.chat("live").add_message("user", "said while it loads")
+    expect(page.locator("#said")).to_contain_text("new event")
+    route, answer = held[0]
+    route.fulfill(response=answer)
+    expect(page.locator(".item.added")).to_contain_text("said while it loads")
+
+
 def test_nine_tabs_share_one_stream(watched: Watched, served: Served) -> None:
     """A browser has six connections to a server: one tab listens for all; when it closes, another one does."""
     pages = [watched.open("/c/tabs", page) for page in (watched.page, *(watched.context.new_page() for _ in range(8)))]
@@ -148,7 +173,41 @@ async def _fill_hostile(store: refold.Store) -> None:
         await store.pool("evil").add(refold.PoolItem({"n": NASTY}, NASTY, "i"))
         store.window("evil").add(refold.BudgetItem(NASTY, NASTY, NASTY, 1))
         run = store.run("evil", "s", 0, agent=NASTY)
-        run.register_node("Table", "", [run.register_query(NASTY)], "reads", NASTY, path=NASTY)
+        table = run.register_node("Table", "", [run.register_query(NASTY)], "reads", NASTY, path=NASTY)
+        run.modify_node(table, {"description": NASTY, "path": NASTY * 2})
+        memory = store.memory()
+        await memory.put(MemoryRecord(scope="user:evil", key=NASTY, value={NASTY: NASTY}, tags=[NASTY]))
+        await memory.put(MemoryRecord(scope="user:evil", key="gone", value=NASTY))
+        await memory.forget(scope="user:evil", key="gone")
+        store.queue("evil", tags=[NASTY])
+        chat.name_version("evil")
+        store.name_moment("evil")
+    store.add_projection(Nasty())
+
+
+class NastyRow(msgspec.Struct, frozen=True):
+    """A row of nothing."""
+
+    key: str
+    text: str
+
+
+class Nasty:
+    """A projection whose name and whose errors are what a hostile writer might bring in."""
+
+    name = "nasty_b"
+    version = 1
+    row = NastyRow
+
+    def keys(self, event: Any) -> list[str]:
+        """Return a key for each event."""
+        return [NASTY]
+
+    def evolve(self, key: str, row: NastyRow | None, event: Any) -> NastyRow | None:
+        """Fail at the first event of a run; else make a row."""
+        if event.stream.startswith("run:"):
+            raise ValueError(NASTY)
+        return NastyRow(key, NASTY)
 
 
 def test_hostile_text_is_shown_as_text(browser: Browser) -> None:
@@ -162,11 +221,25 @@ def test_hostile_text_is_shown_as_text(browser: Browser) -> None:
         node = next(name for name in store.run("evil", "s", 0).nodes() if name.startswith("Table"))
         paths = ["/", "/c/evil", "/c/evil?tab=left", "/c/evil?tab=log", "/c/evil?tab=tokens", "/c/evil%3Cb%3E",
                  "/c/pool:evil", "/c/window:evil", "/c/run:evil%2Fs%2F0%2F0", "/log", "/e/chat:evil@2", "/graph",
-                 "/e/chat:evil@7", "/search?q=img", "/approvals", "/usage", "/c/evil@1..7"]  # fmt: skip
+                 "/e/chat:evil@7", "/search?q=img", "/approvals", "/usage", "/c/evil@1..7", "/projections",
+                 "/c/memory:user:evil", "/c/memory:user:evil?tab=log", "/c/queue:evil",
+                 "/c/run:evil%2Fs%2F0%2F0?tab=log",
+                 f"/log?q={NASTY}&type={NASTY}&actor={NASTY}", f"/?user={NASTY}", f"/c/evil?q={NASTY}&msg={NASTY}",
+                 "/c/evil?tab=replay", f"/n/{quote(node)}?user=evil&session=s"]  # fmt: skip
+        store.rows("nasty_b")
         for path in paths:
             profile.open(path)
             assert page.locator("main img, main script, main b").count() == 0, path
             assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
+        profile.allowed = ["404", "400"]
+        for path in (f"/c/{quote(NASTY)}", f"/e/chat:{quote(NASTY)}@1", f"/n/{quote(NASTY)}", f"/{quote(NASTY)}"):
+            profile.open(path)
+            assert page.locator("main img, main script, main b").count() == 0, path
+            expect(page.get_by_role("alert")).to_be_visible()
+        profile.open("/projections")
+        expect(page.locator("tbody", has_text="nasty_b")).to_contain_text(f"ValueError: {NASTY}")
+        page.get_by_role("button", name="Compare nasty_b").click()
+        expect(page.locator("tbody", has_text="nasty_b")).to_contain_text("all as those in use")
         for name in ("pool:evil", "chat:evil", "\u00fc/%2F?x#y"):
             profile.open("/")
             page.get_by_role("link", name=name, exact=True).first.click()

@@ -40,7 +40,7 @@ class ContextScreen {
     this.head = h("div", { class: "headline" });
     this.tabs = h("div", { class: "tabs", role: "tablist" });
     this.panes = h("div", { class: "panes", role: "tabpanel" });
-    this.damage = h("div", { class: "banner bad", role: "alert", hidden: true });
+    this.damage = h("div", { class: "damage", role: "alert", hidden: true });
     this.element = h("section", { class: "context" }, this.head, this.damage, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.finder), this.panes);
     this.take(index);
     this.unbind = bind({

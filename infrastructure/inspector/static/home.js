@@ -35,7 +35,7 @@ export async function screen(place) {
   const kinds = h("select", { name: "kind", onchange: (event) => { wish.kind = event.target.value; again(); } },
     h("option", { value: "" }, "all kinds"), about().kinds.map((kind) => h("option", { value: kind, selected: kind === wish.kind }, kind)));
   const empty = h("p", { class: "empty" });
-  const damage = h("p", { class: "banner bad", role: "alert", hidden: true });
+  const damage = h("p", { class: "damage", role: "alert", hidden: true });
   const element = h("div", { class: "sheet" },
     h("header", {}, h("h1", {}, "Contexts"), counted, h("span", { class: "dim" }, `${number(about().events)} events in the log`)),
     damage, h("div", { class: "filters" }, h("label", {}, "Kind", kinds), field("user", "User"), field("session", "Session")),

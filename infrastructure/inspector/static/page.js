@@ -22,6 +22,8 @@ const state = h("span", { class: "state", data: { state: "reconnecting" } }, "Co
 const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search all contexts", name: "q", title: "/" });
 let shown = null;
 let turn = 0;
+// What came while a screen was on its way; null if none is.
+let missed = null;
 
 function header() {
   const links = PLACES.map(([path, name, key]) =>
@@ -63,6 +65,7 @@ async function show() {
   }
   if (shown && shown.screen === place.screen && await shown.move?.(place).catch(() => false)) return;
   document.documentElement.removeAttribute("data-ready");
+  missed = [];
   const waiting = setTimeout(() => fill(main, h("p", { class: "empty" }, "Loading")), 150);
   try {
     const load = SCREENS[place.screen];
@@ -74,6 +77,8 @@ async function show() {
     document.title = `${made.title} · Refold`;
     fill(main, made.element);
     made.entered?.();
+    // Its answers may be older than what came while they were on their way.
+    for (const [kind, news] of missed) made[kind]?.(news);
   } catch (error) {
     if (mine !== turn) return undefined;
     shown?.leave?.();
@@ -81,7 +86,10 @@ async function show() {
     fill(main, faultOf(error));
   } finally {
     clearTimeout(waiting);
-    if (mine === turn) document.documentElement.dataset.ready = place.screen;
+    if (mine === turn) {
+      missed = null;
+      document.documentElement.dataset.ready = place.screen;
+    }
   }
   return undefined;
 }
@@ -108,9 +116,15 @@ const announce = merged(1500, () => {
   unsaid = 0;
 });
 
+/** Hand news to the screen that is shown, and to the one that is on its way. */
+function hand(kind, news) {
+  missed?.push([kind, news]);
+  shown?.[kind]?.(news);
+}
+
 function takeNews(news) {
   about().moment = news.moment;
-  shown?.news?.(news);
+  hand("news", news);
   if (!news.events) return;
   unsaid += news.events;
   announce();
@@ -139,7 +153,7 @@ bind({
 try {
   const found = await begin();
   document.querySelector(".brand").title = found.store;
-  follow(found.moment, takeNews, takeState, (job) => shown?.job?.(job));
+  follow(found.moment, takeNews, takeState, (job) => hand("job", job));
   if (found.missed) say(`${number(found.missed)} events were set aside`);
 } catch (error) {
   takeState("stopped");

@@ -14,6 +14,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── IdempotencyError         the idempotency key stands for another call
     │   └── LimitExceededError       a named limit was reached
     ├── ConcurrencyError             somebody else wrote first: refresh and try again
+    │   └── CheckpointSupersededError  another run of a framework went on from a checkpoint: load the newest one
     ├── StorageError                 the database said no: look at it, then try again
     │   ├── StorageBusyError         locked for longer than the wait that was allowed
     │   ├── StorageFullError         no room left on the disk
@@ -184,6 +185,25 @@ class ConcurrencyError(RefoldError):
     def is_ahead(self) -> bool:
         """Whether a version was expected that the stream has not reached; trying again does not help."""
         return self.expected > self.actual
+
+
+class CheckpointSupersededError(ConcurrencyError):
+    """
+    A run of a framework goes on from `checkpoint`, and `newest` was saved since; None stands for no checkpoint.
+
+    Nothing was recorded.
+    """
+
+    def __init__(self, stream: str, checkpoint: str | None, newest: str | None) -> None:
+        self.stream, self.checkpoint, self.newest = stream, checkpoint, newest
+        self.expected, self.actual, self.refused = 0, 0, ()
+        began = f"from checkpoint {checkpoint}" if checkpoint else "without a checkpoint"
+        now = f"{newest} was saved since" if newest else "all checkpoints were deleted since"
+        RefoldError.__init__(
+            self,
+            f"a run went on {began} of {stream}, and {now}: another run works on it; load the newest checkpoint and "
+            "run again, or name the checkpoint to branch off",
+        )
 
 
 class StorageError(RefoldError):

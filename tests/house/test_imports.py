@@ -14,6 +14,8 @@ from tests.support.project import PACKAGES, PURE, modules, parsed
 ALWAYS_ALLOWED = sys.stdlib_module_names | {"msgspec", "pydantic", "pydantic_core", "typing_extensions"}
 CLOCKS_AND_CHANCE = {"random", "secrets", "time", "uuid"}
 ONLY_READER_OF_THE_CLOCK = "refold.domain.clock"
+# Packages of frameworks, each with the adapter that imports it.
+FRAMEWORKS = {"langchain_core": "langgraph", "langgraph": "langgraph"}
 HEAVY = ("click", "rich", "eventsourcing.system", "psycopg", "starlette")
 
 
@@ -98,6 +100,19 @@ def test_only_one_module_reads_the_clock() -> None:
             and node.attr in {"now", "utcnow", "today"}
             and ast.unparse(node.value) in {"date", "datetime", "datetime.date", "datetime.datetime"}
         ]
+
+    assert found == []
+
+
+def test_adapters_alone_import_their_frameworks() -> None:
+    """Each framework belongs to one folder or file: nothing else needs it, and nobody has to install it."""
+    found = [
+        f"{path}:{statement.lineno}"
+        for package in PACKAGES
+        for name, path in modules(package)
+        for top, statement in imports(parsed(path))
+        if top in FRAMEWORKS and not name.startswith(f"refold.infrastructure.frameworks.{FRAMEWORKS[top]}")
+    ]
 
     assert found == []
 

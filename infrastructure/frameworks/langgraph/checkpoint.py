@@ -1,0 +1,274 @@
+"""
+A checkpoint as it is saved and read.
+
+Its record has the checkpoint without the values, and names for each channel the version that saved the value, so that
+each value is stored once. A version of another chat is `stream@version`. The channel with the messages is not saved:
+its value is what the chat shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.base import writes_sort_key
+
+from ....domain.canonical import parse_json
+from ....domain.chat.view import ChatView
+from ....domain.errors import DamagedError
+from ....domain.ids import split_stream_id
+from ...store import Store
+from ..conversation import Conversation, Message
+from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Found, Held, Saved
+from .messages import Copies, LangChainForm, is_messages, message_of, plain_of
+from .values import Values
+
+# The channel that is looked at first for messages.
+MESSAGES = "messages"
+GONE = "the graph took it out of its messages"
+CONVERSATION = Conversation(LangChainForm())
+
+Ref = int | str
+
+
+class Put(NamedTuple):
+    """A checkpoint to save. Unless it `may_fork`, its parent must be the newest one."""
+
+    checkpoint: dict[str, Any]
+    channels: dict[str, Any]
+    metadata: dict[str, Any]
+    new_versions: dict[str, Any]
+    parent: str | None
+    may_fork: bool
+
+    @property
+    def id(self) -> str:
+        """The id of the checkpoint."""
+        return str(self.checkpoint["id"])
+
+
+class Write(NamedTuple):
+    """A write of a task to a channel; its value is packed. A number below 0 is that of a special channel."""
+
+    task: str
+    path: str
+    number: int
+    channel: str
+    value: Saved
+
+
+class Loaded(NamedTuple):
+    """A checkpoint as LangGraph has it; each write is (task, channel, value)."""
+
+    id: str
+    parent: str | None
+    checkpoint: dict[str, Any]
+    metadata: dict[str, Any]
+    writes: list[tuple[str, str, Any]]
+
+
+class Recording:
+    """A checkpoint that is being saved at the end of a branch."""
+
+    def __init__(self, branch: Branch, parent: Found | None, put: Put, values: Values) -> None:
+        self._branch, self._put, self._values = branch, put, values
+        self._parent = parent.record if parent else {}
+        self._is_inherited = parent is not None and parent.branch is not branch
+        self._stream = parent.branch.chat.stream_id if parent else ""
+        self._messages: dict[str, Any] | None = None
+        # The messages that came at the end, or all of them if the view was edited.
+        self._shown: list[BaseMessage] = []
+        self._plain: list[Message] = []
+        self._is_edit = False
+        self._before = branch.chat.version
+        self._saved: dict[str, Saved | None] = {}
+        self._last = 0
+
+    def show_messages(self) -> None:
+        """Let the chat show the messages of the checkpoint."""
+        channel = self._channel_of_messages()
+        if channel is None:
+            return
+        chat, held = self._branch.chat, self._branch.held
+        messages: list[BaseMessage] = self._put.channels.get(channel, [])
+        if channel not in self._put.channels:
+            self._messages = self._parent["messages"]
+            return
+        self._is_edit = not (held and held.channel == channel and held.copies.begin(messages))
+        self._shown = messages if held is None or self._is_edit else messages[len(held.copies) :]
+        self._plain = [plain_of(one, self._values) for one in self._shown]
+        self._messages = {"channel": channel, "count": len(messages)}
+        if self._is_edit:
+            CONVERSATION.show(chat, self._plain, reason=GONE)
+        else:
+            CONVERSATION.add(chat, self._plain)
+
+    def save(self, early: Sequence[Ref]) -> None:
+        """Save the record, and the values of the channels that changed."""
+        put, chat = self._put, self._branch.chat
+        refs = self._save_values()
+        record: Saved = {
+            "checkpoint": self._values.pack(put.checkpoint, f"the checkpoint {put.id}", is_ordered=False),
+            "metadata": self._values.pack(put.metadata, f"the metadata of {put.id}", is_ordered=False),
+            "values": refs,
+        }
+        optional = {"parent": put.parent, "messages": self._messages, "early": list(early)}
+        record |= {name: value for name, value in optional.items() if value}
+        run = put.metadata.get("run_id")
+        if isinstance(run, str) and run and run not in self._branch.runs:
+            self._saved[f"{RUN}{run}"] = {}
+        self._saved[f"{CHECKPOINT}{put.id}"] = record
+        self._last = chat.saved_states.save(FRAMEWORK, self._saved)
+
+    def settle(self) -> None:
+        """Note in the branch what was recorded."""
+        branch, last = self._branch, self._last
+        first = last - len(self._saved) + 1
+        if first - 1 > self._before:
+            branch.touched = first - 1
+        branch.note_saved(self._saved, last)
+        if self._is_edit and self._messages:
+            branch.held = Held(self._messages["channel"], Copies(self._shown, self._plain), since=last)
+        elif branch.held:
+            branch.held.copies.add(self._shown, self._plain)
+
+    def _channel_of_messages(self) -> str | None:
+        """Return the channel whose value the chat shows: the parent's, else `messages`, else the first with some."""
+        channels, held = self._put.channels, self._branch.held
+        earlier = (self._parent.get("messages") or {}).get("channel")
+        if earlier is not None:
+            if earlier not in channels:
+                return earlier if self._is_kept(earlier) else None
+            if (held and held.channel == earlier and type(channels[earlier]) is list) or is_messages(channels[earlier]):
+                return str(earlier)
+        names = [MESSAGES, *channels] if MESSAGES in channels else channels
+        return next((name for name in names if channels[name] and is_messages(channels[name])), None)
+
+    def _save_values(self) -> dict[str, Ref]:
+        put, refs = self._put, {}
+        base = self._branch.chat.version
+        shown = self._messages and self._messages["channel"]
+        for channel in {**put.checkpoint["channel_versions"], **put.channels}:
+            if channel == shown:
+                continue
+            ref = self._parent.get("values", {}).get(channel)
+            if ref is not None and self._is_kept(channel):
+                refs[channel] = f"{self._stream}@{ref}" if self._is_inherited and isinstance(ref, int) else ref
+            elif channel in put.channels:
+                packed = self._values.pack(put.channels[channel], f"the channel {channel!r}")
+                self._saved[f"{VALUE}{channel}"] = packed
+                refs[channel] = base + len(self._saved)
+        return refs
+
+    def _is_kept(self, channel: str) -> bool:
+        """Return whether a channel has the value that it had at the parent."""
+        versions = self._put.checkpoint["channel_versions"]
+        earlier = (self._parent.get("checkpoint", {}).get("json") or {}).get("channel_versions", {})
+        return (
+            channel not in self._put.new_versions and channel in earlier and earlier[channel] == versions.get(channel)
+        )
+
+
+class Reader:
+    """Reads checkpoints; what others saved is looked up in a store."""
+
+    def __init__(self, store: Store, values: Values) -> None:
+        self._store, self._values = store, values
+
+    def load(self, found: Found) -> Loaded:
+        """Return a checkpoint with the values of its channels and its writes."""
+        record, what = found.record, f"the checkpoint {found.id}"
+        channels = {channel: self._channel(found, channel, ref) for channel, ref in record["values"].items()}
+        if "messages" in record:
+            channels[record["messages"]["channel"]] = self._messages(found, record["messages"])
+        checkpoint = self._values.unpack(record["checkpoint"], what) | {"channel_values": channels}
+        writes = [
+            (one.task, one.channel, self._values.unpack(one.value, f"a write to {one.channel!r}"))
+            for one in self._writes(found)
+        ]
+        return Loaded(found.id, record.get("parent"), checkpoint, self.metadata(found), writes)
+
+    def metadata(self, found: Found) -> dict[str, Any]:
+        """Return the metadata of a checkpoint."""
+        metadata: dict[str, Any] = self._values.unpack(found.record["metadata"], f"the metadata of {found.id}")
+        return metadata
+
+    def _channel(self, found: Found, channel: str, ref: Ref) -> Any:
+        return self._values.unpack(self._saved(found.branch, ref), f"the channel {channel!r}")
+
+    def _writes(self, found: Found) -> list[Write]:
+        """Return the writes on a checkpoint, in the order in which a run applies them."""
+        refs: list[Ref] = [*found.record.get("early", ())]
+        refs += [version for version, _ in found.branch.writes.get(found.id, ())]
+        writes: dict[tuple[str, int], Write] = {}
+        for ref in dict.fromkeys(refs):
+            for write in writes_in(self._saved(found.branch, ref)):
+                if write.number < 0 or (write.task, write.number) not in writes:
+                    writes[write.task, write.number] = write
+        return sorted(writes.values(), key=lambda one: writes_sort_key(one.path, one.task, one.number))
+
+    def _saved(self, branch: Branch, ref: Ref) -> Saved:
+        if isinstance(ref, int):
+            return branch.value(ref)
+        stream, _, number = ref.rpartition("@")
+        version = int(number)
+        found = self._store.log.read(stream, after=version - 1, until=version)
+        return (parse_json(found[0].event.value) if found else None) or {}
+
+    def _messages(self, found: Found, about: dict[str, Any]) -> list[BaseMessage]:
+        branch, count = found.branch, about["count"]
+        held = branch.held
+        if "view" not in about and held and held.channel == about["channel"] and found.version >= held.since:
+            return held.copies.messages(count, self._values)
+        view = self._view(found, about)
+        plain = CONVERSATION.messages(view)
+        messages = [message_of(one, self._values) for one in plain]
+        if len(messages) != count:
+            raise DamagedError(
+                f"the checkpoint {found.id}", f"it has {count} messages, and its chat shows {len(messages)}"
+            )
+        if view is branch.chat:
+            branch.held = Held(about["channel"], Copies(messages, plain), since=found.version)
+        return messages
+
+    def _view(self, found: Found, about: dict[str, Any]) -> ChatView[Any]:
+        if "view" in about:
+            stream, _, version = about["view"].rpartition("@")
+            return self._store.chat(split_stream_id(stream)[1], create=False).at(int(version))
+        branch = found.branch
+        return branch.chat if branch.touched <= found.version else branch.chat.at(found.version)
+
+
+def writes_in(saved: Saved) -> list[Write]:
+    """Return the writes that one event saved."""
+    return [Write(saved["task"], saved["path"], *write) for write in saved.get("writes", ())]
+
+
+def new_writes(
+    branch: Branch, checkpoint: str, task: str, path: str, writes: Sequence[Write]
+) -> dict[str, Saved | None]:
+    """Return what saves those writes of a task that a checkpoint does not have; special ones are saved again."""
+    known = {
+        write.number
+        for version, of_task in branch.writes.get(checkpoint, ())
+        if of_task == task
+        for write in writes_in(branch.value(version))
+    }
+    new = [[one.number, one.channel, one.value] for one in writes if one.number < 0 or one.number not in known]
+    return {f"{WRITES}{checkpoint}/{task}": {"task": task, "path": path, "writes": new}} if new else {}
+
+
+def copied_record(found: Found) -> Saved:
+    """Return the record of a checkpoint for another chat: everything that it names is named with its stream."""
+    record, stream = dict(found.record), found.branch.chat.stream_id
+
+    def whole(ref: Ref) -> Ref:
+        return f"{stream}@{ref}" if isinstance(ref, int) else ref
+
+    record["values"] = {channel: whole(ref) for channel, ref in record["values"].items()}
+    early = [*record.get("early", ()), *(version for version, _ in found.branch.writes.get(found.id, ()))]
+    record["early"] = list(dict.fromkeys(map(whole, early)))
+    if "messages" in record:
+        record["messages"] = {"view": f"{stream}@{found.version}", **record["messages"]}
+    return record

@@ -1,0 +1,286 @@
+"""
+Messages of LangChain as items of a chat, and copies of those that a thread has.
+
+The plain form of a message is its fields without those that have their default. A message with anything in it that is
+no JSON, or of a class of the user's, keeps besides what the serializer of LangGraph makes of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    ChatMessageChunk,
+    FunctionMessage,
+    FunctionMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+
+from ....domain.canonical import canonical_json
+from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
+from ....domain.chat.usage import metrics_of
+from ....domain.errors import DamagedError, InvalidInputError
+from ....domain.formats.receive import Receiver, as_text
+from ..conversation import Message
+from .values import Values, copied, is_json
+
+CLASSES: dict[str, type[BaseMessage]] = {
+    "human": HumanMessage,
+    "ai": AIMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+    "chat": ChatMessage,
+    "function": FunctionMessage,
+    "remove": RemoveMessage,
+    "AIMessageChunk": AIMessageChunk,
+    "HumanMessageChunk": HumanMessageChunk,
+    "SystemMessageChunk": SystemMessageChunk,
+    "ToolMessageChunk": ToolMessageChunk,
+    "ChatMessageChunk": ChatMessageChunk,
+    "FunctionMessageChunk": FunctionMessageChunk,
+}
+ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+TYPES = {"user": "human", "assistant": "ai", "system": "system", "developer": "system"}
+# Fields that are left out of the plain form while they have this value.
+DEFAULTS: dict[str, Any] = {
+    "additional_kwargs": {},
+    "response_metadata": {},
+    "name": None,
+    "id": None,
+    "tool_calls": [],
+    "invalid_tool_calls": [],
+    "tool_call_chunks": [],
+    "usage_metadata": None,
+    "artifact": None,
+    "status": "success",
+    "chunk_position": None,
+}
+# The field of a plain message that has the bytes of the serializer.
+WHOLE = "serialized"
+
+
+def is_messages(value: Any) -> bool:
+    """Return whether a value is a list of messages, and of nothing else."""
+    return type(value) is list and all(isinstance(one, BaseMessage) for one in value)
+
+
+class LangChainForm:
+    """The form of LangChain's messages: their fields, without those that have their default."""
+
+    name = "langgraph"
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """Add a message, and its calls; or an output."""
+        kind = str(message.get("type"))
+        base = kind.removesuffix("MessageChunk").lower()
+        content, where = message.get("content", ""), f"a message of type {kind!r}"
+        start = len(into.items)
+        if base == "tool":
+            is_error = message.get("status") == "error"
+            text = content if isinstance(content, str) else as_text(content, where)
+            into.answer(message.get("name") or "", text, message.get("tool_call_id"), is_error=is_error, where=where)
+            return
+        calls = [call for call in message.get("tool_calls", ()) if isinstance(call, dict)]
+        if content or not calls:
+            role = message.get("role") if base == "chat" else ROLES.get(base)
+            into.say(role if role in TYPES else "user", _parts(content, into), {}, where)
+        for call in calls:
+            into.call(str(call.get("name")), call.get("args", {}), call.get("id"), {}, where)
+        if base == "ai":
+            into.items[start] = _used(into.items[start], message)
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return the plain form; None for a handoff or a change of the configuration."""
+        first = items[0]
+        if isinstance(first, FunctionReturned):
+            answer = {"type": "tool", "content": first.output, "id": first.id, "tool_call_id": first.call_id}
+            named = {"name": first.name} if first.name else {}
+            return answer | named | ({"status": "error"} if first.is_error else {})
+        if not isinstance(first, MessageAdded | FunctionCalled):
+            return None
+        said = first if isinstance(first, MessageAdded) else None
+        message: Message = {
+            "type": TYPES.get(said.role, "human") if said else "ai",
+            "content": _content(said.content) if said else "",
+            "id": first.id,
+        }
+        calls = [_call(item) for item in items if isinstance(item, FunctionCalled)]
+        return {**message, "tool_calls": calls} if calls else message
+
+
+def _parts(content: Any, into: Receiver) -> str | list[str | Image]:
+    if isinstance(content, str):
+        return content
+    shown: list[str | Image] = []
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, str):
+            shown.append(part)
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            shown.append(part["text"])
+        elif url := _url(part):
+            shown.append(into.image(url))
+    return shown
+
+
+def _url(part: Any) -> str:
+    image = part.get("image_url") if isinstance(part, dict) else None
+    url = image.get("url") if isinstance(image, dict) else image
+    return url if isinstance(url, str) and url.startswith(("http://", "https://", "data:image/")) else ""
+
+
+def _content(content: str | tuple[str | Image, ...]) -> str | list[Any]:
+    if isinstance(content, str):
+        return content
+    if len(content) == 1 and isinstance(content[0], str):
+        return content[0]
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image_url", "image_url": {"url": part.image}}
+        for part in content
+    ]
+
+
+def _call(item: FunctionCalled) -> dict[str, Any]:
+    try:
+        args = json.loads(item.arguments)
+    except ValueError:
+        args = None
+    # A model may write anything; LangChain has arguments as an object only.
+    args = args if isinstance(args, dict) else {"arguments": item.arguments}
+    return {"name": item.name, "args": args, "id": item.call_id, "type": "tool_call"}
+
+
+def _used(item: ChatItemEvent, message: Message) -> ChatItemEvent:
+    """Return the first item of an answer with the tokens that its model used, and with the agent that gave it."""
+    usage, about = message.get("usage_metadata"), message.get("response_metadata") or {}
+    model = about.get("model_name") or about.get("model")
+    named = {"model": model} if isinstance(model, str) and model and usage else {}
+    try:
+        metrics = metrics_of(None, usage or None, **named)
+    except InvalidInputError:
+        metrics = None
+    name = message.get("name")
+    item = msgspec.structs.replace(item, agent_id=name) if isinstance(name, str) and name else item
+    if not metrics:
+        return item
+    stored = canonical_json(metrics, what="the usage of a message")
+    if isinstance(item, MessageAdded):
+        return msgspec.structs.replace(item, metrics=stored)
+    return msgspec.structs.replace(item, metadata=stored) if isinstance(item, FunctionCalled) else item
+
+
+def plain_of(message: BaseMessage, values: Values) -> Message:
+    """
+    Return the plain form of a message.
+
+    Raises:
+        InvalidInputError: it holds a value that cannot be saved.
+    """
+    fields = {**message.__dict__, **(message.__pydantic_extra__ or {})}
+    plain = {name: value for name, value in fields.items() if name not in DEFAULTS or value != DEFAULTS[name]}
+    if CLASSES.get(message.type) is type(message) and is_json(plain) and WHOLE not in plain:
+        return {name: copied(value) for name, value in plain.items()}
+    packed = values.pack(message, f"the message {message.id!r}")
+    names = ("type", "content", "id", "tool_call_id")
+    shown = {name: plain[name] for name in names if name in plain and is_json(plain[name])}
+    return {"type": "human", **shown, WHOLE: packed}
+
+
+def message_of(plain: Message, values: Values) -> BaseMessage:
+    """
+    Return the message that has this plain form.
+
+    Raises:
+        InvalidInputError: a type in it may not be loaded.
+        DamagedError: it is no message.
+    """
+    what = f"the message {plain.get('id')!r}"
+    if WHOLE in plain:
+        message: BaseMessage = values.unpack(plain[WHOLE], what)
+        return message
+    made = CLASSES.get(str(plain.get("type")))
+    if made is None:
+        raise DamagedError(what, f"LangChain has no messages of type {plain.get('type')!r}")
+    # No validation: the fields were taken from a valid message, and must not be changed again.
+    return made.model_construct(**plain)
+
+
+class Copies:
+    """The messages of a thread as they were saved or loaded last; nobody else holds these copies."""
+
+    def __init__(self, messages: Sequence[BaseMessage] = (), plain: Sequence[Message] = ()) -> None:
+        self._kinds: list[type[BaseMessage]] = []
+        self._fields: list[dict[str, Any]] = []
+        self._extras: list[dict[str, Any] | None] = []
+        # By its index, what was saved of a message that is no JSON: it may come back as something else.
+        self._serialized: dict[int, Message] = {}
+        self.add(messages, plain)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def add(self, messages: Sequence[BaseMessage], plain: Sequence[Message]) -> None:
+        """Remember messages that follow, each with its plain form."""
+        for message, saved in zip(messages, plain, strict=True):
+            if WHOLE in saved:
+                self._serialized[len(self)] = saved
+            extra = message.__pydantic_extra__
+            self._kinds.append(type(message))
+            self._fields.append({name: copied(value) for name, value in message.__dict__.items()})
+            self._extras.append({name: copied(value) for name, value in extra.items()} if extra else extra)
+
+    def begin(self, messages: Sequence[BaseMessage]) -> bool:
+        """
+        Return whether a list begins with all of these, none of them changed.
+
+        A program may change a message in place, so the fields are compared, in a few calls for all messages.
+        """
+        count = len(self._fields)
+        return (
+            len(messages) >= count
+            and list(map(type, islice(messages, count))) == self._kinds
+            and [message.__dict__ for message in islice(messages, count)] == self._fields
+            and [message.__pydantic_extra__ for message in islice(messages, count)] == self._extras
+        )
+
+    def messages(self, count: int, values: Values) -> list[BaseMessage]:
+        """Return the first messages, as new objects."""
+        rows = zip(islice(self._kinds, count), self._fields, self._extras, strict=False)
+        messages = [_made(*row) for row in rows]
+        for index, saved in self._serialized.items():
+            if index < count:
+                messages[index] = message_of(saved, values)
+        return messages
+
+    def first(self, count: int) -> Copies:
+        """Return the first of these as copies of their own."""
+        copies = Copies()
+        copies._kinds, copies._fields, copies._extras = self._kinds[:count], self._fields[:count], self._extras[:count]
+        copies._serialized = {index: saved for index, saved in self._serialized.items() if index < count}
+        return copies
+
+
+def _made(kind: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any] | None) -> BaseMessage:
+    # Not by the constructor, which validates: 10,000 messages are loaded at once.
+    made: BaseMessage = object.__new__(kind)
+    assign = object.__setattr__
+    assign(made, "__dict__", {name: copied(value) for name, value in fields.items()})
+    assign(made, "__pydantic_fields_set__", set(fields))
+    assign(made, "__pydantic_extra__", copied(extra))
+    assign(made, "__pydantic_private__", None)
+    return made

@@ -1,0 +1,377 @@
+"""The checkpointer of LangGraph over a store: each thread is a chat, with its messages as items."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from ....domain.arguments import require_instance
+from ....domain.canonical import ID_BYTES_MAX
+from ....domain.concurrency.threads import in_thread
+from ....domain.errors import InvalidInputError
+from ....domain.ids import derived_id, encoded_id
+from ...store import Store
+from .branch import FRAMEWORK, RUN, THREAD, Found
+from .checkpoint import Put, Write
+from .thread import Name, Thread
+from .values import Values
+
+THREADS_KEPT_MAX = 256
+# The key of a config that says from which checkpoint a run may branch off. LangGraph hands it on, and leaves keys that
+# begin like this out of the metadata.
+MAY_FORK = "__refold_may_fork"
+# A config with such keys comes from a run of a graph.
+OF_A_RUN = "__pregel_"
+
+
+class RefoldSaver(BaseCheckpointSaver[int]):
+    """
+    Keeps the threads of graphs in a store: `graph = builder.compile(checkpointer=RefoldSaver(store))`.
+
+    The chat of the thread "t" is `store.chat("t")`, with the messages of the graph; `prefix` comes before the ids of
+    all chats. A graph that goes on from an older checkpoint forks the chat. A run that another one has overtaken is
+    refused with a CheckpointSupersededError. What is deleted is no longer found by LangGraph; the log keeps it.
+    """
+
+    def __init__(self, store: Store, *, prefix: str = "", serde: SerializerProtocol | None = None) -> None:
+        super().__init__(serde=serde)
+        if isinstance(serde, EncryptedSerializer):
+            raise InvalidInputError(
+                "an EncryptedSerializer would not encrypt the messages, which are items of a chat: encrypt the "
+                "disk or the database"
+            )
+        self.store = require_instance(store, Store, "the store", "give an open one, as `refold.open()` returns it")
+        self._prefix = prefix
+        self._threads: OrderedDict[tuple[str, str], Thread] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # Reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """
+        Return the checkpoint that a config names, or the newest one of its thread; None if there is none.
+
+        Raises:
+            InvalidInputError: the config has no thread_id, or a type in a value may not be loaded.
+        """
+        thread = self._thread(config)
+        wanted = get_checkpoint_id(config)
+        found = thread.find(wanted) if wanted else thread.newest()
+        return self._tuple(thread, found, may_fork=wanted or "") if found else None
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield the checkpoints of a thread, or of all threads, the newest first."""
+        given, values = 0, Values(self.serde)
+        end = get_checkpoint_id(before) if before else None
+        wanted = get_checkpoint_id(config) if config else None
+        for thread in self._listed(config):
+            for found in thread.checkpoints():
+                if limit is not None and given >= limit:
+                    return
+                if (end and found.id >= end) or (wanted and found.id != wanted):
+                    continue
+                metadata = thread.metadata(found, values)
+                if all(metadata.get(name) == value for name, value in (filter or {}).items()):
+                    given += 1
+                    yield self._tuple(thread, found, may_fork=found.id)
+
+    def threads(self) -> Sequence[str]:
+        """Return the ids of all threads, sorted."""
+        return sorted({thread.name.thread for thread in self._all_threads()})
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """
+        Return the writes to channels on the way to a checkpoint, and the value before them.
+
+        Deleted checkpoints count: what is left must not change with them.
+        """
+        thread = self._thread(config)
+        wanted = get_checkpoint_id(config)
+        found = thread.find(wanted, with_hidden=True) if wanted else thread.newest()
+        history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+        missing = set(channels)
+        for loaded in thread.passed(found, Values(self.serde)) if found and channels else ():
+            for write in reversed(loaded.writes):
+                if write[1] in missing:
+                    history[write[1]]["writes"].append(write)
+            saved = loaded.checkpoint["channel_values"]
+            for channel in missing & saved.keys():
+                history[channel]["seed"] = saved[channel]
+            missing -= saved.keys()
+            if not missing:
+                break
+        for entry in history.values():
+            entry["writes"].reverse()
+        return history
+
+    # Saving
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """
+        Save a checkpoint after the one that the config names, all or nothing.
+
+        Raises:
+            CheckpointSupersededError: another run has saved a checkpoint after that one.
+            InvalidInputError: the config has no thread_id, or a value cannot be saved.
+        """
+        thread = self._thread(config)
+        plain: dict[str, Any] = {**checkpoint}
+        channels = plain.pop("channel_values", {})
+        about: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
+        parent = config["configurable"].get("checkpoint_id")
+        put = Put(plain, channels, about, {**new_versions}, parent, _may_fork(config, about))
+        thread.put(put, Values(self.serde))
+        return _config(thread, checkpoint["id"], may_fork="")
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """
+        Save writes of a task on the checkpoint that the config names; a repeated call saves nothing.
+
+        Raises:
+            InvalidInputError: the config has no thread_id, or a value cannot be saved.
+        """
+        values = Values(self.serde)
+        packed = [
+            Write(task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, values.pack(value, f"{channel!r}"))
+            for index, (channel, value) in enumerate(writes)
+        ]
+        self._thread(config).put_writes(config["configurable"]["checkpoint_id"], task_id, task_path, packed)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with all its namespaces; the log keeps it, and `store.chat(id).at(version)` shows it."""
+        for thread in self._namespaces(thread_id):
+            thread.delete()
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints of runs; their run_id is in the metadata."""
+        runs, values = set(run_ids), Values(self.serde)
+        rows = self.store.saved_states(FRAMEWORK, prefix=RUN)
+        chats = {row.context for row in rows if row.name.removeprefix(RUN) in runs}
+        for thread in self._all_threads() if chats else ():
+            if not chats.isdisjoint(thread.streams()):
+                thread.hide([one for one in thread.checkpoints() if thread.metadata(one, values).get("run_id") in runs])
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """
+        Copy a thread with all its checkpoints; messages and values are named, not copied.
+
+        Raises:
+            DecisionRefusedError: the target has checkpoints.
+        """
+        for source in self._namespaces(source_thread_id):
+            source.copy_to(self._thread_named(target_thread_id, source.name.namespace))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """
+        Delete the checkpoints of threads, with `keep_latest` all but the newest of each namespace.
+
+        Raises:
+            InvalidInputError: there is no such strategy.
+        """
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInputError(f"strategy is {strategy!r}: give 'keep_latest' or 'delete'")
+        for thread_id in thread_ids:
+            for thread in self._namespaces(thread_id):
+                thread.delete() if strategy == "delete" else thread.keep_newest()
+
+    def get_next_version(self, current: int | str | None, channel: None) -> Any:
+        """Return the next version of a channel: a number, or a text where other savers began with texts."""
+        if isinstance(current, str):
+            return f"{int(current.split('.')[0]) + 1:032}.{0:016}"
+        return (current or 0) + 1
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> RefoldSaver:
+        """Return a saver of the same threads that may load further types."""
+        saver: RefoldSaver = super().with_allowlist(extra_allowlist)
+        return saver
+
+    # The same for a running event loop
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`get_tuple` for a running event loop."""
+        return await in_thread(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """`list` for a running event loop."""
+        listed = self.list(config, filter=filter, before=before, limit=limit)
+        while (one := await in_thread(next, listed, None)) is not None:
+            yield one
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """`put` for a running event loop."""
+        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """`put_writes` for a running event loop."""
+        await in_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """`delete_thread` for a running event loop."""
+        await in_thread(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`delete_for_runs` for a running event loop."""
+        await in_thread(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`copy_thread` for a running event loop."""
+        await in_thread(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """`prune` for a running event loop."""
+        await in_thread(self.prune, thread_ids, strategy=strategy)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """`get_delta_channel_history` for a running event loop."""
+        return await in_thread(self.get_delta_channel_history, config=config, channels=channels)
+
+    # Threads
+
+    def _tuple(self, thread: Thread, found: Found, *, may_fork: str) -> CheckpointTuple:
+        loaded = thread.load(found, Values(self.serde))
+        checkpoint: Any = loaded.checkpoint
+        metadata: Any = loaded.metadata
+        return CheckpointTuple(
+            config=_config(thread, found.id, may_fork=may_fork),
+            checkpoint=checkpoint,
+            metadata=metadata,
+            parent_config=_config(thread, loaded.parent) if loaded.parent else None,
+            pending_writes=loaded.writes,
+        )
+
+    def _thread(self, config: RunnableConfig) -> Thread:
+        configurable = config.get("configurable", {})
+        if "thread_id" not in configurable:
+            raise InvalidInputError("the config has no thread_id: give {'configurable': {'thread_id': ...}}")
+        return self._thread_named(str(configurable["thread_id"]), configurable.get("checkpoint_ns") or "")
+
+    def _thread_named(self, thread_id: str, namespace: str) -> Thread:
+        with self._lock:
+            thread = self._threads.get((thread_id, namespace))
+            if thread is None:
+                thread = Thread(self.store, self._name(thread_id, namespace))
+                self._threads[thread_id, namespace] = thread
+                while len(self._threads) > THREADS_KEPT_MAX:
+                    self._threads.popitem(last=False)
+            self._threads.move_to_end((thread_id, namespace))
+            return thread
+
+    def _name(self, thread_id: str, namespace: str) -> Name:
+        # A namespace follows behind a slash, so a slash in the id of the thread is encoded.
+        root = encoded_id(self._prefix + thread_id, f"the thread {thread_id!r}").replace("/", "%2F")
+        if not namespace:
+            return Name(thread_id, "", root, root)
+        # Graphs in graphs have long names.
+        digest = hashlib.blake2b(namespace.encode(), digest_size=16).hexdigest()
+        with suppress(InvalidInputError):
+            chat = f"{root}/{encoded_id(namespace, 'the namespace')}"
+            if len(chat.encode()) <= ID_BYTES_MAX:
+                return Name(thread_id, namespace, chat, root)
+        return Name(thread_id, namespace, derived_id(root, f"/{digest}"), root)
+
+    def _listed(self, config: RunnableConfig | None) -> Iterator[Thread]:
+        if config is None:
+            yield from self._all_threads()
+        elif config["configurable"].get("checkpoint_ns") is not None:
+            yield self._thread(config)
+        else:
+            yield from self._namespaces(str(config["configurable"]["thread_id"]))
+
+    def _namespaces(self, thread_id: str) -> Iterator[Thread]:
+        """Yield a thread's namespaces, the one without a name first."""
+        root = self._thread_named(thread_id, "")
+        yield root
+        for row in self.store.rows("catalogue", under=f"chat:{root.name.chat}/"):
+            chat: Any = row
+            about = Thread(self.store, Name(thread_id, "", chat.id, root.name.chat)).about()
+            if about:
+                yield self._thread_named(thread_id, about["namespace"])
+
+    def _all_threads(self) -> Iterator[Thread]:
+        for row in self.store.saved_states(FRAMEWORK, prefix=THREAD):
+            saved = self.store.chat(row.context.partition(":")[2], create=False).saved_states.at(row.version)
+            about = (saved.value if saved else None) or {}
+            if about and self._name(about["thread"], about["namespace"]).chat == row.context.partition(":")[2]:
+                yield self._thread_named(about["thread"], about["namespace"])
+
+
+def _config(thread: Thread, checkpoint: str, *, may_fork: str | None = None) -> RunnableConfig:
+    configurable = {
+        "thread_id": thread.name.thread,
+        "checkpoint_ns": thread.name.namespace,
+        "checkpoint_id": checkpoint,
+    }
+    return {"configurable": configurable if may_fork is None else {**configurable, MAY_FORK: may_fork}}
+
+
+def _may_fork(config: RunnableConfig, metadata: Mapping[str, Any]) -> bool:
+    """
+    Return whether a checkpoint may begin a branch: its caller named the parent, and did not only load the newest one.
+    """
+    configurable = config["configurable"]
+    if metadata.get("source") == "fork":
+        return True
+    if MAY_FORK in configurable:
+        return bool(configurable[MAY_FORK]) and configurable[MAY_FORK] == configurable.get("checkpoint_id")
+    return not any(name.startswith(OF_A_RUN) for name in configurable)

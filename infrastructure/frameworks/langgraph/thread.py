@@ -1,0 +1,364 @@
+"""
+A namespace of a thread: the chat that has its messages, and forks of it where the graph went on from an older
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from ....domain.errors import CheckpointSupersededError, ConcurrencyError, DecisionRefusedError, NotFoundError
+from ....domain.ids import derived_id
+from ...store import Store
+from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, THREAD, Branch, Found, Saved
+from .checkpoint import Loaded, Put, Reader, Recording, Write, copied_record, new_writes
+from .values import Values
+
+ATTEMPTS_MAX = 20
+DELETED = "the thread was deleted"
+
+T = TypeVar("T")
+
+
+class Name(NamedTuple):
+    """A namespace of a thread, with the id of its chat and the session of that."""
+
+    thread: str
+    namespace: str
+    chat: str
+    session: str
+
+
+class Thread:
+    """A namespace of a thread in a store. Its calls may come from any thread of the process."""
+
+    def __init__(self, store: Store, name: Name) -> None:
+        self.name = name
+        self._store = store
+        self._lock = threading.RLock()
+        self._root: Branch | None = None
+        self._forks: dict[str, Branch] = {}
+
+    # Reading
+
+    def newest(self) -> Found | None:
+        """Return the checkpoint that was saved last; None without one."""
+        with self._lock:
+            self._refresh()
+            return self._newest_known()
+
+    def find(self, checkpoint: str, *, with_hidden: bool = False) -> Found | None:
+        """Return a checkpoint; None if there is none, or it was deleted and not `with_hidden`."""
+        with self._lock:
+            for branch in self._branches():
+                version = branch.version_of(checkpoint, with_hidden=with_hidden)
+                if version is not None:
+                    return Found(branch, checkpoint, version)
+            return None
+
+    def checkpoints(self) -> Iterator[Found]:
+        """Yield all checkpoints, the newest first."""
+        with self._lock:
+            lines = [list(branch.found()) for branch in self._branches()]
+        yield from heapq.merge(*lines, key=lambda found: found.id, reverse=True)
+
+    def load(self, found: Found, values: Values) -> Loaded:
+        """
+        Return a checkpoint with the values of its channels and its writes.
+
+        Raises:
+            InvalidInputError: a type in them may not be loaded.
+            DamagedError: a saved value is none.
+        """
+        with self._lock:
+            return Reader(self._store, values).load(found)
+
+    def metadata(self, found: Found, values: Values) -> dict[str, Any]:
+        """Return the metadata of a checkpoint."""
+        with self._lock:
+            return Reader(self._store, values).metadata(found)
+
+    def passed(self, found: Found, values: Values) -> Iterator[Loaded]:
+        """Yield the checkpoints before one, its parent first; also those that were deleted."""
+        parent: Found | None = found
+        while parent:
+            with self._lock:
+                known = parent.record.get("parent")
+                parent = self.find(known, with_hidden=True) if known else None
+            if parent:
+                yield self.load(parent, values)
+
+    def about(self) -> Saved:
+        """Return the thread's id and namespace, as they were saved with its first checkpoint; empty without one."""
+        with self._lock:
+            root = next(self._branches(), None)
+            while root and not root.is_read:
+                root.read_back()
+            return root.value(root.low) if root and root.is_alive else {}
+
+    def streams(self) -> set[str]:
+        """Return the streams of the thread's chats."""
+        with self._lock:
+            return {branch.chat.stream_id for branch in self._branches()}
+
+    # Saving
+
+    def put(self, put: Put, values: Values) -> None:
+        """
+        Save a checkpoint with its messages and values, all or nothing.
+
+        Raises:
+            CheckpointSupersededError: another run has saved a checkpoint after its parent.
+            InvalidInputError: a value cannot be saved.
+        """
+        self._retried(lambda: self._put(put, values))
+
+    def put_writes(self, checkpoint: str, task: str, path: str, writes: Sequence[Write]) -> None:
+        """Save writes of a task on a checkpoint; those that it has already stay as they are."""
+        self._retried(lambda: self._put_writes(checkpoint, task, path, writes))
+
+    def hide(self, checkpoints: Sequence[Found]) -> None:
+        """Delete checkpoints; the log keeps them."""
+        for found in checkpoints:
+            self._save_in(found.branch, {f"{CHECKPOINT}{found.id}": None})
+
+    def keep_newest(self) -> None:
+        """Delete all checkpoints but the newest; the log keeps them."""
+        with self._lock:
+            newest = self.newest()
+            for branch in list(self._branches()) if newest else ():
+                kept = [newest.id] if newest and branch is newest.branch else []
+                self._save_in(branch, {KEPT: {"checkpoints": kept}})
+
+    def delete(self) -> None:
+        """Delete all of it; the log keeps it."""
+        with self._lock:
+            branches = list(self._branches())
+            self._reset()
+            for branch in reversed(branches):
+                with self._store.transaction():
+                    branch.chat.clear(reason=DELETED)
+                    if branch is branches[0]:
+                        branch.chat.saved_states.save(FRAMEWORK, {THREAD: None})
+
+    def copy_to(self, target: Thread) -> None:
+        """
+        Copy all checkpoints to a thread that has none; values and messages are named, not copied.
+
+        Raises:
+            DecisionRefusedError: the target has checkpoints.
+        """
+        with self._lock, target._lock:
+            newest = self.newest()
+            if target.newest() is not None:
+                raise DecisionRefusedError(f"the thread {target.name.thread!r} has checkpoints: copy to another one")
+            # The branch with the newest checkpoint comes last, so that the graph goes on from it there, too.
+            branches = [branch for branch in self._branches() if newest and branch is not newest.branch]
+            for branch in [*branches, newest.branch] if newest else ():
+                target._retried(partial(target._take, branch))
+
+    # Branches
+
+    def _reset(self) -> None:
+        self._root, self._forks = None, {}
+
+    def _refresh(self) -> None:
+        """Open the root, or read what others recorded in it."""
+        if self._root is not None:
+            self._root.refresh()
+            return
+        with suppress(NotFoundError):
+            self._root = Branch(self._store.chat(self.name.chat, create=False, durability="commit"))
+
+    def _newest_known(self) -> Found | None:
+        root = self._root
+        if root is None:
+            return None
+        for mark in root.newest():
+            branch = self._branch(mark.chat) if mark.chat else root
+            found = Found(branch, mark.checkpoint, mark.version) if mark.checkpoint else next(branch.found(), None)
+            if found:
+                return found
+        return None
+
+    def _branch(self, chat: str) -> Branch:
+        if self._root and chat == self._root.chat.id:
+            return self._root
+        branch = self._forks.get(chat)
+        if branch is None:
+            branch = self._forks[chat] = Branch(self._store.chat(chat, create=False, durability="commit"))
+        else:
+            branch.refresh()
+        return branch
+
+    def _branches(self) -> Iterator[Branch]:
+        """Yield the branches, the root first; none without a thread."""
+        self._refresh()
+        root = self._root
+        if root is None:
+            return
+        yield root
+        while not root.is_read:
+            root.read_back()
+        yield from (self._branch(chat) for chat in sorted(root.chats - {root.chat.id}))
+
+    def _begun_root(self) -> Branch:
+        """Return the root; in a transaction, since its chat may be new."""
+        if self._root is not None:
+            return self._root
+        name = self.name
+        return Branch(
+            self._store.chat(
+                name.chat,
+                session=name.session,
+                agent=FRAMEWORK,
+                source=FRAMEWORK,
+                durability="commit",
+            )
+        )
+
+    def _beginning(self, root: Branch) -> dict[str, Saved | None]:
+        """Return what is saved with the first checkpoint of a thread; nothing if the root has it."""
+        while not (root.is_read or root.marks):
+            root.read_back()
+        if root.is_alive or root.marks:
+            return {}
+        if root.is_alive is None and len(root.chat):
+            raise DecisionRefusedError(
+                f"the chat {root.chat.id!r} has items, and is no thread of LangGraph: take another thread_id, or a "
+                "saver with a prefix"
+            )
+        return {THREAD: self._about()}
+
+    def _about(self) -> Saved:
+        return {"thread": self.name.thread, "namespace": self.name.namespace}
+
+    # Saving, once
+
+    def _retried(self, save: Callable[[], T]) -> T:
+        """Save, and do so again as long as others write in between."""
+        with self._lock:
+            for attempt in range(ATTEMPTS_MAX):
+                try:
+                    return save()
+                except CheckpointSupersededError:
+                    raise
+                except ConcurrencyError:
+                    if attempt == ATTEMPTS_MAX - 1:
+                        raise
+                    for branch in [one for one in (self._root, *self._forks.values()) if one]:
+                        branch.refresh()
+                except BaseException:
+                    # The log has either all of it or nothing; it is read again.
+                    self._reset()
+                    raise
+        raise AssertionError("the loop returns or raises")
+
+    def _save_in(self, branch: Branch, saved: dict[str, Saved | None]) -> None:
+        def save() -> None:
+            version = branch.chat.version
+            branch.note_saved(saved, branch.chat.saved_states.save(FRAMEWORK, saved, expected_version=version))
+
+        self._retried(save)
+
+    def _put(self, put: Put, values: Values) -> None:
+        if self._root is None:
+            self._refresh()
+        parent, is_at_end = self._place(put)
+        with self._store.transaction():
+            root = self._begun_root()
+            if is_at_end:
+                branch = parent.branch if parent else root
+            else:
+                branch = self._forked(root, parent)
+            to_root = self._beginning(root)
+            if branch is not root and (not root.marks or root.marks[-1].chat != branch.chat.id):
+                to_root[f"{BRANCH}{branch.chat.id}"] = {}
+            recording = Recording(branch, parent, put, values)
+            recording.show_messages()
+            last_of_root = root.chat.saved_states.save(FRAMEWORK, to_root) if to_root else 0
+            recording.save(early=self._early_writes(put.id, branch))
+        self._root = root
+        if to_root:
+            root.note_saved(to_root, last_of_root)
+        if branch is not root:
+            self._forks[branch.chat.id] = branch
+        recording.settle()
+
+    def _place(self, put: Put) -> tuple[Found | None, bool]:
+        """
+        Return the parent of a checkpoint, and whether the checkpoint comes at the end of the parent's branch.
+
+        Raises:
+            CheckpointSupersededError: it would begin a fork that nobody asked for.
+        """
+        newest = self._newest_known()
+        if newest is None and (put.may_fork or put.parent is None):
+            return None, True
+        parent = newest if newest and newest.id == put.parent else None
+        if parent is None and put.parent is not None:
+            parent = self.find(put.parent, with_hidden=True)
+        last = next(parent.branch.found(), None) if parent else newest
+        is_repeated = last is not None and last.id == put.id and last.record.get("parent") == put.parent
+        if is_repeated or (parent and last and last.id == parent.id):
+            return (parent or last), True
+        if not put.may_fork:
+            known = parent or newest
+            stream = known.branch.chat.stream_id if known else f"chat:{self.name.chat}"
+            raise CheckpointSupersededError(stream, put.parent, newest.id if newest else None)
+        return parent, False
+
+    def _forked(self, root: Branch, parent: Found | None) -> Branch:
+        """Return a new branch, which begins with the parent's messages; without a parent with none."""
+        past = parent.branch.chat.at(parent.version) if parent else root.chat.at(1)
+        branch = Branch(past.fork(agent=FRAMEWORK))
+        if parent:
+            branch.held = parent.branch.held_at(parent.version, parent.record)
+        return branch
+
+    def _early_writes(self, checkpoint: str, branch: Branch) -> list[int | str]:
+        """Return the events that have writes on a checkpoint which was not saved yet."""
+        known = [one for one in (self._root, *self._forks.values()) if one]
+        return [
+            version if one is branch else f"{one.chat.stream_id}@{version}"
+            for one in known
+            for version, _ in one.writes.get(checkpoint, ())
+        ]
+
+    def _put_writes(self, checkpoint: str, task: str, path: str, writes: Sequence[Write]) -> None:
+        if self._root is None:
+            self._refresh()
+        found = self._newest_known()
+        if found is None or found.id < checkpoint:
+            # A run saves checkpoints in the background, so its writes may come first.
+            found = None
+        elif found.id != checkpoint:
+            found = self.find(checkpoint, with_hidden=True)
+        with self._store.transaction():
+            root = self._begun_root()
+            branch = found.branch if found else root
+            saved = self._beginning(root) if branch is root else {}
+            saved |= new_writes(branch, checkpoint, task, path, writes)
+            last = branch.chat.saved_states.save(FRAMEWORK, saved) if saved else 0
+        self._root = root
+        if saved:
+            branch.note_saved(saved, last)
+
+    def _take(self, source: Branch) -> None:
+        """Copy a branch of another thread."""
+        self._refresh()
+        is_first = self._root is None
+        made = self.name.chat if is_first else derived_id(self.name.chat, self._store._system.new_id("-"))
+        saved: dict[str, Saved | None] = {THREAD: self._about()} if is_first else {}
+        saved |= {f"{CHECKPOINT}{found.id}": copied_record(found) for found in reversed(list(source.found()))}
+        with self._store.transaction():
+            chat = source.chat.fork(made, agent=FRAMEWORK)
+            chat.saved_states.save(FRAMEWORK, saved)
+        self._refresh()
+        if self._root and not is_first:
+            self._save_in(self._root, self._beginning(self._root) | {f"{BRANCH}{chat.id}": {}})

@@ -1,0 +1,146 @@
+"""
+Values of channels, as JSON objects.
+
+A value that is JSON is kept as it is, so that people and tools can read it. Any other value is kept as the bytes that
+the serializer of LangGraph makes of it, and comes back through the allowlist of that serializer. There is no pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+
+from ....domain.errors import DamagedError, InvalidInputError
+
+SIMPLE = frozenset({str, int, float, bool, type(None)})
+# These kinds of events of the serializer mean that it returned something else than was saved.
+BLOCKED = frozenset({"msgpack_blocked", "msgpack_method_blocked"})
+
+Packed = dict[str, Any]
+
+
+def is_json(value: Any) -> bool:
+    """Return whether a value is JSON and comes back as the same Python value: no tuple, no subclass, no NaN."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or _is_unicode(value)
+    if kind is float:
+        return bool(value - value == 0)
+    if kind in SIMPLE:
+        return True
+    if kind is list:
+        return all(map(is_json, value))
+    return kind is dict and all(type(key) is str and is_json(key) and is_json(inner) for key, inner in value.items())
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a value; quick for JSON."""
+    kind = type(value)
+    if kind in SIMPLE:
+        return value
+    if kind is list:
+        return [copied(inner) for inner in value]
+    if kind is dict:
+        return {key: copied(inner) for key, inner in value.items()}
+    return deepcopy(value)
+
+
+class Values:
+    """Packs values with a serializer, and unpacks them."""
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        self._serde = serde
+
+    def pack(self, value: Any, what: str, *, is_ordered: bool = True) -> Packed:
+        """
+        Return a value as a JSON object; `what` names it in errors.
+
+        Raises:
+            InvalidInputError: neither JSON nor the serializer can keep it, or the serializer would not load it.
+        """
+        if is_json(value):
+            if is_ordered and not _is_sorted(value):
+                # Stored JSON has sorted keys; a text keeps the order that a graph may rely on.
+                return {"text": json.dumps(value, ensure_ascii=False, separators=(",", ":"))}
+            return {"json": copied(value)}
+        try:
+            kind, data = self._serde.dumps_typed(value)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"{what} cannot be saved: {error}") from error
+        if kind == "pickle":
+            raise InvalidInputError(
+                f"{what} could be saved by pickle only, which can run any code: give it a plain type"
+            )
+        packed = {"type": kind, "base64": b64encode(data).decode()}
+        if _is_strict(self._serde):
+            self.unpack(packed, what)
+        return packed
+
+    def unpack(self, packed: Packed, what: str) -> Any:
+        """
+        Return the value that was packed; `what` names it in errors.
+
+        Raises:
+            InvalidInputError: a type in it is not in the allowlist of the serializer.
+            DamagedError: it is no packed value.
+        """
+        if "json" in packed:
+            # Whoever gets it may change it.
+            return copied(packed["json"])
+        if "text" in packed:
+            return json.loads(packed["text"])
+        try:
+            typed = (packed["type"], b64decode(packed["base64"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedError(what, f"it is no saved value ({error})") from error
+        with _blocked() as blocked:
+            value = self._serde.loads_typed(typed)
+        if blocked:
+            names = ", ".join(sorted({f"{event['module']}.{event['name']}" for event in blocked}))
+            raise InvalidInputError(f"{what} has a type that may not be loaded: add {names} to allowed_msgpack_modules")
+        return value
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_sorted(value: Any) -> bool:
+    if type(value) is dict:
+        keys = list(value)
+        return keys == sorted(keys) and all(map(_is_sorted, value.values()))
+    return all(map(_is_sorted, value)) if type(value) is list else True
+
+
+def _is_strict(serde: SerializerProtocol) -> bool:
+    """Return whether a serializer has an allowlist; it refuses what it cannot load again before it is saved."""
+    return getattr(serde, "_allowed_msgpack_modules", True) is not True
+
+
+@contextmanager
+def _blocked() -> Iterator[list[SerdeEvent]]:
+    """Collect what the serializer blocks in this thread: it only warns, and returns the plain data instead."""
+    blocked: list[SerdeEvent] = []
+    here = threading.get_ident()
+
+    def hear(event: SerdeEvent) -> None:
+        if event["kind"] in BLOCKED and threading.get_ident() == here:
+            blocked.append(event)
+
+    stop = register_serde_event_listener(hear)
+    try:
+        yield blocked
+    finally:
+        stop()

@@ -7,6 +7,16 @@ from playwright.sync_api import Browser, Page, expect
 from .browser import Served, Watched, ready
 from .test_page import address_of
 
+# Versions pass faster than a test looks: the page notes them.
+WATCH_VERSIONS = """() => {
+  const about = document.querySelector(".about");
+  const played = [];
+  new MutationObserver(() => {
+    played.push(about.textContent.split(" ")[0]);
+    document.documentElement.dataset.played = played.join(" ");
+  }).observe(about, { childList: true });
+}"""
+
 
 def _drag(page: Page, first: float, last: float, *, key: str | None = None) -> None:
     """Drag along the timeline, from one share of its width to another."""
@@ -82,12 +92,11 @@ def test_play_ends_with_the_window_at_the_recorded_pace(watched: Watched) -> Non
     page = watched.open("/c/scrubbed@7?win=5-9")
     page.get_by_label("Speed").select_option("real")
     page.locator("h1").click()
-    page.keyboard.press("Space")
-    expect(page.locator(".about")).to_contain_text("9 of 61")
-    expect(page.get_by_label("Play")).to_be_visible()
-    page.keyboard.press("Space")
-    expect(page.get_by_label("Pause")).to_be_visible()
-    expect(page.locator(".about")).to_contain_text("9 of 61")
+    page.evaluate(WATCH_VERSIONS)
+    for played in ("8 9", "8 9 5 6 7 8 9"):
+        page.keyboard.press("Space")
+        expect(page.locator("html")).to_have_attribute("data-played", played)
+        expect(page.get_by_label("Play")).to_be_visible()
 
 
 def test_a_click_on_the_timeline_goes_there(watched: Watched) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ...domain.concurrency.locks import locked, synchronized
 from ...domain.errors import InvalidInputError, NotFoundError, ProjectionError
 from ..projecting.rebuild import RebuildReport
 from ..projecting.shadow import Progress, RebuildProgress, Stop
@@ -40,9 +41,9 @@ Work = Callable[[Progress, Stop], Result]
 class Job:
     """A job: its kind, its state, its progress, and its report or its error when it is over."""
 
-    def __init__(self, name: str, kind: str) -> None:
+    def __init__(self, name: str, kind: str, *, state: State = "running") -> None:
         self.name, self.kind, self.id = name, kind, token_urlsafe(6)
-        self.state: State = "running"
+        self.state = state
         self.progress: RebuildProgress | None = None
         self.report: Shape | None = None
         self.error: Shape | None = None
@@ -82,12 +83,7 @@ class Jobs:
         job = Job(name, kind)
         # The thread ends with the process: nothing is lost then.
         job.thread = threading.Thread(target=self._run, args=(job, work), name=f"refold {kind}", daemon=True)
-        with self._lock:
-            before = self._jobs.get(name)
-            if before is not None and before.state == "running":
-                raise InvalidInputError(f"a {before.kind} of {name} is running: wait for its end, or cancel it")
-            self._jobs[name] = job
-            self._count(job)
+        self._put(job, "wait for its end, or cancel it")
         job.thread.start()
         return job.shape()
 
@@ -105,16 +101,29 @@ class Jobs:
         else:
             self._change(job, state="done" if is_done else "stopped", report=report)
 
-    def _change(self, job: Job, **values: Any) -> None:
-        with self._lock:
-            for name, value in values.items():
-                setattr(job, name, value)
-            self._count(job)
+    @synchronized
+    def _put(self, job: Job, remedy: str) -> None:
+        """Keep a job in the place of the one before it, which must have ended."""
+        self._require_ended(job.name, remedy)
+        self._jobs[job.name] = job
+        self._count(job)
+
+    def _require_ended(self, name: str, remedy: str) -> None:
+        before = self._jobs.get(name)
+        if before is not None and before.state == "running":
+            raise InvalidInputError(f"a {before.kind} of {name} is running: {remedy}")
+
+    @synchronized
+    def _change(self, /, job: Job, **values: Any) -> None:
+        for name, value in values.items():
+            setattr(job, name, value)
+        self._count(job)
 
     def _count(self, job: Job) -> None:
         self._number += 1
         job.number = self._number
 
+    @synchronized
     def cancel(self, name: str) -> Shape:
         """
         Have a job stop at the end of its page.
@@ -122,12 +131,11 @@ class Jobs:
         Raises:
             NotFoundError: there is none of this name.
         """
-        with self._lock:
-            job = self._jobs.get(name)
-            if job is None:
-                raise NotFoundError(f"there is no job for {name!r}")
-            job.stop.set()
-            self._count(job)
+        job = self._jobs.get(name)
+        if job is None:
+            raise NotFoundError(f"there is no job for {name!r}")
+        job.stop.set()
+        self._count(job)
         return job.shape()
 
     def discard(self, name: str) -> Shape:
@@ -138,32 +146,29 @@ class Jobs:
             InvalidInputError: it is still running.
             StorageBusyError: another process is rebuilding it.
         """
-        job = Job(name, "rebuild")
-        with self._lock:
-            before = self._jobs.get(name)
-            if before is not None and before.state == "running":
-                raise InvalidInputError(f"a {before.kind} of {name} is running: cancel it first")
+        locked(self._lock, self._require_ended, name, "cancel it first")
         self.store.discard_rebuild(name)
-        with self._lock:
-            self._jobs[name] = job
-            job.state = "discarded"
-            self._count(job)
+        job = Job(name, "rebuild", state="discarded")
+        self._put(job, "cancel it first")
         return job.shape()
 
+    @synchronized
     def since(self, number: int) -> tuple[int, list[Shape]]:
         """Return the number of the newest change, and the jobs that changed after an older one."""
-        with self._lock:
-            changed = sorted((job for job in self._jobs.values() if job.number > number), key=lambda job: job.number)
-            return self._number, [job.shape() for job in changed]
+        changed = sorted((job for job in self._jobs.values() if job.number > number), key=lambda job: job.number)
+        return self._number, [job.shape() for job in changed]
 
     def end(self) -> None:
         """Have all jobs stop, and wait a moment for them."""
-        with self._lock:
-            threads = [job.thread for job in self._jobs.values() if job.thread is not None]
-            for job in self._jobs.values():
-                job.stop.set()
-        for thread in threads:
+        for thread in self._stopped():
             thread.join(END_SECONDS)
+
+    @synchronized
+    def _stopped(self) -> list[threading.Thread]:
+        """Have all jobs stop, and return their threads."""
+        for job in self._jobs.values():
+            job.stop.set()
+        return [job.thread for job in self._jobs.values() if job.thread is not None]
 
 
 class Task(NamedTuple):

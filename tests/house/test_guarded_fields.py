@@ -66,11 +66,17 @@ class Method(NamedTuple):
     run_locked: set[str]
 
 
+# Adapters, which need a framework that is not installed here. They keep no threads of their own.
+FRAMEWORKS = "refold.infrastructure.frameworks."
+
+
 def classes() -> Iterator[type]:
     """Yield all classes of the product."""
     for layer in ("domain", "projections", "infrastructure"):
         package = import_module(f"refold.{layer}")
-        for module in walk_packages(package.__path__, f"refold.{layer}."):
+        for module in walk_packages(package.__path__, f"refold.{layer}.", onerror=lambda _: None):
+            if module.name.startswith(FRAMEWORKS):
+                continue
             found = vars(import_module(module.name)).values()
             yield from (one for one in found if isinstance(one, type) and one.__module__ == module.name)
 

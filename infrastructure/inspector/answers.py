@@ -144,7 +144,7 @@ def _stays(store: Store, stream: str, kind: str) -> list[Any]:
     """Return the intervals of a context's items, in their order; none for kinds that keep no intervals."""
     if kind == "chat":
         return list(store.validity(stream))
-    return list(store.entries(stream)) if kind in HELD else []
+    return list(store.entries(stream, with_gone=True)) if kind in HELD else []
 
 
 def _columns(stays: Sequence[Any]) -> dict[str, list[Any]]:

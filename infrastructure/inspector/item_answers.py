@@ -13,13 +13,16 @@ from ...domain.chat.events import (
     Forked,
     ItemsPinned,
     ItemsUnpinned,
+    Merged,
     MessageAdded,
     MessageFinished,
     added_item,
+    written,
 )
 from ...domain.content import Content
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent
@@ -49,7 +52,20 @@ def items_answer(store: Store, wish: Wish) -> list[Shape]:
         found = first_events(store.log, refs)
     except DamagedError:
         return [_body_or_damage(store, ref, most) for ref in refs]
-    return [body_shape(found[ref], most) for ref in refs if ref in found]
+    return [body_shape(_with_origin(store.log, found[ref]), most) for ref in refs if ref in found]
+
+
+def _with_origin(log: Log, recorded: RecordedEvent) -> RecordedEvent:
+    """Return an event with an item: the merge of an answer has the answer, as its writer left it."""
+    event = recorded.event
+    if not isinstance(event, Merged) or event.how != "result":
+        return recorded
+    placed = refs_of(span for placement in event.placed for span in placement.items)
+    [origin] = first_events(log, [ref.within(recorded.stream) for ref in placed]).values()
+    item: object = added_item(origin.event)
+    if isinstance(item, MessageAdded) and (pieces := pieces_of(log, origin.stream, origin.version)):
+        item = written(item, pieces)
+    return msgspec.structs.replace(recorded, event=item)
 
 
 def _body_or_damage(store: Store, ref: Ref, most: int | None) -> Shape:

@@ -125,6 +125,29 @@ def test_an_audit_has_every_change_of_an_item(asked: Asked) -> None:
     assert len(asked("audit", context="chat:a")) > len(found)
 
 
+def test_a_merged_answer_has_the_text_of_its_origin(asked: Asked) -> None:
+    """Also where it was written piece by piece; what the merge added is the agent, and who merged."""
+    chat = asked.store.chat("one")
+    side = chat.fork("other")
+    with side.stream() as out:
+        out.write("So it is.")
+    with refold.acting(actor="mia"):
+        asyncio.run(chat.merge_result(side, agent_id="helper"))
+    [birth] = asked("context", context="chat:one")["items"]["birth"]
+    [item] = asked("items", ref=birth)
+
+    assert birth == f"chat:one@{chat.version}"
+    assert (item["ref"], item["body"], item["actor"], item["speaker"]) == (birth, "So it is.", "mia", "assistant")
+
+
+def test_a_pool_has_what_left_it_again(asked: Asked) -> None:
+    """Each version shows what was in it then, not only what is in it still."""
+    columns = asked("context", context="pool:p2")["items"]
+    before = [item for item, v0, v1 in zip(columns["item"], columns["v0"], columns["v1"], strict=True) if v0 <= 1 < v1]
+
+    assert before == ["i1"]
+
+
 def test_pins_say_what_every_version_kept(asked: Asked) -> None:
     """An item is pinned from the version that pinned it, and in a fork from its beginning, until it is let go."""
     chat = asked.store.chat("a")

@@ -22,7 +22,7 @@ export async function screen(place) {
   return { element, title: "Differences", leave: unbind, redraw: () => made.redraw?.() };
 }
 
-const sorted = (name, count) => [h("span", { class: `tag${name === "added" ? " good" : name === "removed" ? " bad" : ""}` }, `${number(count)} ${name}`), " "];
+const sorted = (name, count) => [h("span", { class: `tag${!count ? "" : name === "added" ? " good" : name === "removed" ? " bad" : ""}` }, `${number(count)} ${name}`), " "];
 
 /** The differences between the items of two versions. */
 class ItemDiff {
@@ -197,7 +197,9 @@ export function compared(before, after) {
     else if (j < now.length && (i === old.length || lengths[i * rows + j + 1] >= lengths[(i + 1) * rows + j])) parts.push(h("ins", {}, now[j++]));
     else parts.push(h("del", {}, old[i++]));
   }
-  return parts;
+  // Texts that share few words are read one after the other, not word by word.
+  const shared = parts.filter((part) => typeof part === "string" && part.trim()).length;
+  const words = Math.max(old.length, now.length) / 2;
+  return shared && shared >= words / 3 ? parts : [before && h("del", {}, before), before && after && "\n", after && h("ins", {}, after)].filter(Boolean);
 }
-
 

@@ -2,7 +2,7 @@
 import { bodyAt, fetchBodies, forgetUnfinished, known } from "./api.js";
 import { brief, debounced, fill, h, roleOf } from "./dom.js";
 
-const GUESS = 56;
+const GUESS = 36;
 const BEYOND = 400;
 
 /** Return the places of the items that are there at a version, and of those that left with it. */
@@ -29,6 +29,7 @@ export class Feed {
     this.edits = new Set();
     this.places = [];
     this.heights = new Map();
+    this.held = null;
     this.spacer = h("div", { class: "spacer", role: "feed", "aria-label": "Items" });
     this.element = h("div", { class: "view", tabindex: 0, "aria-label": "Items of the context" }, this.spacer);
     this.drawn = new Map();
@@ -36,6 +37,8 @@ export class Feed {
     let frame = 0;
     const moved = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => this.draw()); };
     for (const event of ["scroll", "wheel", "touchmove"]) this.element.addEventListener(event, moved, { passive: true });
+    // What was brought into view stays there while texts come in, until the reader scrolls.
+    for (const event of ["wheel", "touchmove", "keydown", "pointerdown"]) this.element.addEventListener(event, () => { this.held = null; }, { passive: true });
     this.observer = new ResizeObserver(moved);
     this.observer.observe(this.element);
   }
@@ -85,6 +88,7 @@ export class Feed {
     this.places = present(items, version);
     this.inside = new Set();
     if (this.opened.size) this.places = this.places.flatMap((place) => this.opened.has(place) ? [place, ...this.replaced(place)] : [place]);
+    this.held = null;
     this.measure();
     const changed = this.places.findLastIndex((place) => items.v0[place] === version || items.v1[place] === version);
     if (!still && changed >= 0) this.bring(changed);
@@ -109,6 +113,7 @@ export class Feed {
   }
 
   bring(at) {
+    this.held = at;
     const { scrollTop, clientHeight } = this.element;
     const bottom = this.tops[at + 1];
     if (this.tops[at] < scrollTop || bottom > scrollTop + clientHeight) this.element.scrollTop = Math.max(0, bottom - clientHeight + 24);
@@ -116,9 +121,8 @@ export class Feed {
 
   /** Scroll to the newest item. */
   end() {
-    this.element.scrollTop = this.spacer.clientHeight;
+    if (this.places.length) this.bring(this.places.length - 1);
     this.draw();
-    this.element.scrollTop = this.spacer.clientHeight;
   }
 
   /** Scroll to the item of a place, if it is there. */
@@ -185,7 +189,8 @@ export class Feed {
     const { scrollTop } = this.element;
     this.measure();
     for (let at = first; at < last; at++) this.drawn.get(this.places[at]).style.top = `${this.tops[at]}px`;
-    if (this.tops[first] !== above) this.element.scrollTop = scrollTop + this.tops[first] - above;
+    if (this.held !== null && this.held < this.places.length) this.bring(this.held);
+    else if (this.tops[first] !== above) this.element.scrollTop = scrollTop + this.tops[first] - above;
   }
 
   async fetch() {
@@ -208,7 +213,7 @@ export class Feed {
     const classes = `item${items.v0[place] === this.version ? " added" : ""}${isGone ? " gone" : ""}${isInside ? " replaced" : ""}`;
     const folded = this.folds.get(place)?.length;
     const tags = [this.pinned(place, this.version) ? "pinned" : "", this.edits.has(place) ? "edited" : "", folded ? "summary" : ""].filter(Boolean);
-    return h("article", { class: classes, tabindex: -1, data: { role, place }, "aria-current": this.chosen === place ? "true" : undefined,
+    return h("article", { class: classes, tabindex: -1, data: { role, place, kind: this.stream?.split(":")[0] }, "aria-current": this.chosen === place ? "true" : undefined,
       onclick: () => this.select(place) },
       h("span", { class: "role" }, role, name ? h("small", {}, name) : null),
       h("div", {}, body?.thoughts ? h("div", { class: "thoughts" }, body.thoughts) : null,
@@ -216,8 +221,7 @@ export class Feed {
         body?.cut ? h("span", { class: "dim" }, `${brief(body.cut)} more characters`) : null,
         folded ? h("button", { type: "button", class: "plain", "aria-expanded": this.opened.has(place) ? "true" : "false",
           onclick: (event) => { event.stopPropagation(); this.open(place); } }, `in the place of ${folded} items`) : null),
-      h("span", { class: "beside" }, `@${items.v0[place]}${until}`, h("br"), `${brief(items.tokens[place])} tok`,
-        tags.map((tag) => [h("br"), h("span", { class: "tag" }, tag)]),
-        isGone ? [h("br"), items.how[place] || "left"] : null));
+      h("span", { class: "beside" }, h("span", {}, `${brief(items.tokens[place])} tok`), h("span", {}, `@${items.v0[place]}${until}`),
+        tags.map((tag) => h("span", { class: "tag" }, tag)), isGone ? h("span", { class: "how" }, items.how[place] || "left") : null));
   }
 }

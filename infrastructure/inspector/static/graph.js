@@ -4,7 +4,8 @@ import { ask } from "./api.js";
 import { cleared, colour, fill, h, number } from "./dom.js";
 import { folded, relatedTo } from "./fold.js";
 
-const STEP_X = 46;
+// The steps from column to column are longer where there is room, so that labels fit.
+const [STEP_X, STEP_X_MAX] = [46, 130];
 const STEP_Y = 30;
 const NEAREST = 0.15;
 const COLOURS = { Query: "user", State: "assistant", Action: "call", Table: "output", Data: "output" };
@@ -22,7 +23,7 @@ export async function panel(context, tab, view, query) {
 
 class Graph {
   constructor(context, view, found) {
-    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity, opened: new Set(), isFolded: true, isByLog: false, win: null });
+    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity, step: STEP_X, opened: new Set(), isFolded: true, isByLog: false, win: null });
     this.take(found);
     this.canvas = h("canvas", { class: "graph", tabindex: 0, role: "application",
       "aria-label": "Graph of the run: arrow keys go along edges, plus and minus zoom, 0 shows all. The table has the same nodes." });
@@ -145,7 +146,7 @@ class Graph {
     this.canvas.addEventListener("wheel", (event) => { event.preventDefault(); this.zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15, event.offsetX, event.offsetY); }, { passive: false });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.minimap.addEventListener("pointerdown", (event) => {
-      this.x = this.canvas.clientWidth / 2 - event.offsetX / 180 * this.columns * STEP_X * this.scale;
+      this.x = this.canvas.clientWidth / 2 - event.offsetX / 180 * this.columns * this.step * this.scale;
       this.y = this.canvas.clientHeight / 2 - event.offsetY / 90 * this.rows * STEP_Y * this.scale;
       this.soon();
     });
@@ -176,11 +177,11 @@ class Graph {
   }
 
   placeOf(node) {
-    return [this.x + node.column * STEP_X * this.scale, this.y + node.row * STEP_Y * this.scale];
+    return [this.x + node.column * this.step * this.scale, this.y + node.row * STEP_Y * this.scale];
   }
 
   nodeAt(x, y) {
-    const column = Math.round((x - this.x) / STEP_X / this.scale);
+    const column = Math.round((x - this.x) / this.step / this.scale);
     const reach = Math.max(10, 12 * this.scale);
     return (this.nodesIn.get(column) ?? []).find((node) => {
       const [left, top] = this.placeOf(node);
@@ -222,7 +223,7 @@ class Graph {
 
   legend() {
     return h("p", {}, [...new Set(this.all.map((node) => node.type))].map((type) => [h("span", { class: "tag", style: { color: `var(--${COLOURS[type] ?? "system"})`, "border-color": "currentColor" } }, type), " "]),
-      h("span", { class: "dim" }, "a circle: a state; a diamond: an action; a frame: the end of an active branch"));
+      h("span", { class: "dim" }, "a circle: a state; a diamond: an action, hollow and red where it failed; a ring: the end of an active branch"));
   }
 
   show(version) {
@@ -253,8 +254,9 @@ class Graph {
 
   fit() {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    this.scale = Math.min(1.4, Math.max(NEAREST, Math.min((width - 80) / Math.max(1, this.columns * STEP_X), (height - 120) / Math.max(1, this.rows * STEP_Y))));
-    this.x = 40;
+    this.scale = Math.min(1.2, Math.max(NEAREST, Math.min((width - 80) / Math.max(1, this.columns * STEP_X), (height - 120) / Math.max(1, this.rows * STEP_Y))));
+    this.step = Math.min(STEP_X_MAX, Math.max(STEP_X, (width - 120) / Math.max(1, this.columns) / this.scale));
+    this.x = Math.max(40, this.step * this.scale / 2);
     this.y = Math.max(64, (height - this.rows * STEP_Y * this.scale) / 2);
     this.soon();
   }
@@ -267,8 +269,8 @@ class Graph {
   redraw() {
     if (!this.canvas.isConnected || this.canvas.clientWidth === 0) return;
     const { drawing, width, height } = cleared(this.canvas);
-    const first = Math.floor(-this.x / STEP_X / this.scale) - 1;
-    const last = Math.ceil((width - this.x) / STEP_X / this.scale) + 1;
+    const first = Math.floor(-this.x / this.step / this.scale) - 1;
+    const last = Math.ceil((width - this.x) / this.step / this.scale) + 1;
     const line = colour("dim");
     drawing.lineWidth = Math.max(0.5, this.scale);
     drawing.strokeStyle = line;
@@ -299,19 +301,28 @@ class Graph {
         if (node.type === "State") drawing.arc(x, y, size, 0, 7);
         else if (node.type === "Action") { drawing.moveTo(x, y - size); drawing.lineTo(x + size, y); drawing.lineTo(x, y + size); drawing.lineTo(x - size, y); }
         else drawing.rect(x - size, y - size, 2 * size, 2 * size);
-        drawing.fill();
-        if (node.pointer || node === this.chosen) {
+        if (isFailed(node)) {
+          drawing.strokeStyle = drawing.fillStyle = colour("removed");
+          drawing.lineWidth = 1.5;
+          drawing.closePath();
+          drawing.stroke();
+        } else drawing.fill();
+        if (node === this.chosen || (node.pointer && size > 2.5)) {
           drawing.strokeStyle = colour(node === this.chosen ? "accent" : "text");
-          drawing.lineWidth = 2;
-          drawing.strokeRect(x - size - 3, y - size - 3, 2 * size + 6, 2 * size + 6);
+          drawing.lineWidth = node === this.chosen ? 2 : 1.25;
+          drawing.beginPath();
+          drawing.arc(x, y, size * 1.3 + 3, 0, 7);
+          drawing.stroke();
         }
         if (node.group && this.scale > 0.3) {
           drawing.fillStyle = colour("text");
-          drawing.fillText(`×${node.group.length}`, x + size + 4, y - size - 2);
+          drawing.fillText(`×${node.group.length}`, x + size + 5, y + 4);
         }
-        if (this.scale > 0.9) {
+        if (this.step * this.scale > 56) {
           drawing.fillStyle = colour("dim");
-          drawing.fillText(node.label.slice(0, 14), x - 18, y + size + 12);
+          drawing.textAlign = "center";
+          drawing.fillText(cutTo(captionOf(node), drawing, this.step * this.scale - 6), x, y + size + 13);
+          drawing.textAlign = "left";
         }
       }
     }
@@ -321,15 +332,16 @@ class Graph {
 
   drawMinimap(width, height) {
     // It is for finding one's way: where all is on the screen there is none to find.
-    const isWhole = this.x >= 0 && this.y >= 0 && this.x + this.columns * STEP_X * this.scale <= width + STEP_X && this.y + this.rows * STEP_Y * this.scale <= height + STEP_Y;
-    this.minimap.style.visibility = isWhole || !this.table.hidden ? "hidden" : "visible";
-    if (isWhole) return;
+    const isWhole = this.x >= 0 && this.y >= 0 && this.x + this.columns * this.step * this.scale <= width + this.step && this.y + this.rows * STEP_Y * this.scale <= height + STEP_Y;
+    const isHidden = isWhole || !this.table.hidden || height < 260;
+    this.minimap.style.visibility = isHidden ? "hidden" : "visible";
+    if (isHidden) return;
     const { drawing } = cleared(this.minimap);
     const [across, down] = [180 / Math.max(1, this.columns), 90 / Math.max(1, this.rows)];
     drawing.fillStyle = colour("dim");
-    for (const node of this.nodes) drawing.fillRect(node.column * across, node.row * down, Math.max(1, across), Math.max(1, down - 1));
+    for (const node of this.nodes) drawing.fillRect(node.column * across, node.row * down, Math.min(4, Math.max(1, across)), Math.min(4, Math.max(1, down - 1)));
     drawing.strokeStyle = colour("accent");
-    drawing.strokeRect(-this.x / STEP_X / this.scale * across, -this.y / STEP_Y / this.scale * down, width / STEP_X / this.scale * across, height / STEP_Y / this.scale * down);
+    drawing.strokeRect(-this.x / this.step / this.scale * across, -this.y / STEP_Y / this.scale * down, width / this.step / this.scale * across, height / STEP_Y / this.scale * down);
   }
 
   /** The node that stands for others, one of which has a name. */
@@ -377,10 +389,31 @@ class Graph {
     const order = this.sorting.value;
     // A run has thousands of nodes, and its table is drawn at each scroll: it is sorted once for an order.
     if (this.sorted?.order !== order || this.sorted.nodes !== this.all) this.sorted = { order, nodes: this.all, list: [...this.all].sort(ORDERS[order]) };
-    const shown = this.sorted.list.slice(first, first + TABLE_ROWS).map((node, at) => h("div", { class: "line", role: "row", "aria-selected": node.name === this.chosen?.name || undefined,
-      style: { top: `${(first + at) * ROW}px`, "grid-template-columns": "80px 110px minmax(120px, 1fr) 80px", opacity: this.isLater(node) ? "0.45" : "1" }, onclick: () => this.find(node) },
-    h("span", { role: "cell" }, `@${node.version}`), h("span", { role: "cell" }, node.type), h("span", { role: "cell" }, node.name), h("span", { role: "cell" }, node.pointer ? "pointer" : "")));
+    const shown = this.sorted.list.slice(first, first + TABLE_ROWS).map((node, at) => {
+      const caption = captionOf(node);
+      return h("div", { class: "line node", role: "row", "aria-selected": node.name === this.chosen?.name || undefined,
+        style: { top: `${(first + at) * ROW}px`, opacity: this.isLater(node) ? "0.45" : "1" }, onclick: () => this.find(node) },
+      h("span", { role: "cell" }, `@${node.version}`), h("span", { role: "cell" }, node.type),
+      h("span", { role: "cell" }, node.name, caption === node.label ? null : h("span", { class: "dim" }, ` ${caption}`)),
+      h("span", { role: "cell" }, isFailed(node) ? h("span", { class: "tag bad" }, "failed") : node.pointer ? h("span", { class: "tag" }, "active end") : ""));
+    });
     fill(this.table, h("div", { class: "spacer", style: { height: `${this.all.length * ROW}px` } }, shown));
   }
 }
 
+const isFailed = (node) => node.attributes.success === false;
+
+/** A few words for a node: what was asked, called or concluded says more than its number. */
+function captionOf(node) {
+  const { query, action, state, description } = node.attributes;
+  const said = { Query: query, Action: action, State: description || state }[node.type] || node.label;
+  return typeof said === "string" ? said.split("\n")[0] : node.label;
+}
+
+/** The beginning of a text that fits. */
+function cutTo(text, drawing, width) {
+  if (drawing.measureText(text).width <= width) return text;
+  let length = Math.min(text.length, Math.floor(width / 4));
+  while (length > 1 && drawing.measureText(`${text.slice(0, length)}…`).width > width) length--;
+  return `${text.slice(0, length).trimEnd()}…`;
+}

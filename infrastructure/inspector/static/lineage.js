@@ -23,13 +23,14 @@ export async function screen(place) {
     fill(said, chosen.map((one) => `${short(one.stream)}@${one.version}`).join(" and "));
     row?.focus();
   };
+  const widest = points.reduce((most, point) => Math.max(most, point.lanes.length), 1);
   const body = h("tbody", {}, points.map((point, at) => {
     const isNew = at && points[at - 1].family !== point.family;
     return h("tr", { tabindex: 0, "aria-selected": false, style: isNew ? { "border-top": "2px solid var(--line)" } : {},
       onclick: (event) => { if (!event.target.closest("a")) choose(point); }, onkeydown: (event) => { if (event.key === "Enter") choose(point); } },
-    h("td", { class: "lanes", "aria-hidden": "true" }, point.lanes),
+    h("td", { class: "lanes", "aria-hidden": "true", style: { "--lanes": widest } }, laneParts(points[at - 1], point, points[at + 1])),
     h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, `${short(point.stream)}@${point.version}`), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null),
-    h("td", {}, point.text), h("td", {}, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)));
+    h("td", {}, point.is_head && point.text === "head" ? "" : point.actor ? point.text.replace(` by ${point.actor}`, "") : point.text), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)));
   }));
   const element = h("div", { class: "sheet" },
     h("header", {}, h("h1", {}, "Forks and merges"), h("span", { class: "dim" }, points.length >= ROWS_MAX ? `the first ${number(ROWS_MAX)}` : `${number(points.length)} points`),
@@ -37,6 +38,30 @@ export async function screen(place) {
     points.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "Context", "What happened", "By", "When"].map((name) => h("th", { scope: "col" }, name)))), body))
       : h("p", { class: "empty" }, "No context was forked or merged yet."));
   return { element, title: "Forks and merges" };
+}
+
+/** A row of lanes as lines and a dot: "*" is the point, "|" a lane that goes on, "-" and "+" lead to another one. */
+function laneParts(above, point, below) {
+  const { lanes } = point;
+  const parts = [];
+  const add = (at, name) => parts.push(h("i", { class: name, style: { "--at": at } }));
+  [...lanes].forEach((sign, at) => {
+    if (sign === "-") add(at, "across");
+    if (!/[*|+]/.test(sign)) return;
+    if (goesOn(above, point, at)) add(at, "up");
+    if (goesOn(point, below, at)) add(at, "down");
+    if (lanes[at + 1] === "-") add(at, "right");
+    if (lanes[at - 1] === "-") add(at, "left");
+    if (sign === "*") add(at, "dot");
+  });
+  return lanes.endsWith("…") ? [...parts, h("i", { class: "more", style: { "--at": lanes.length - 1 } }, "…")] : parts;
+}
+
+/** Whether a lane goes from one row to the next: not where a context begins in the place of another one. */
+function goesOn(upper, lower, at) {
+  if (!upper || !lower || upper.family !== lower.family) return false;
+  const isBeginning = lower.lanes[at] === "*" && lower.version === 1;
+  return !isBeginning && [upper, lower].every((one) => /[*|+]/.test(one.lanes[at] ?? " "));
 }
 
 function mergeDialog(from, into) {

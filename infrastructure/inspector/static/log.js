@@ -26,12 +26,12 @@ export async function screen(place) {
       rows.first = 0;
       rows.restart().catch((error) => { fault.textContent = error.message; });
     } }));
-  fill(view, h("div", { class: "headline", style: { "padding-bottom": "8px" } }, h("h1", {}, "Log"), rows.said, fault,
-    h("span", { class: "filters", style: { margin: "0 0 0 auto" } }, field("type", "Type", "chat.message_added.v1, or chat"), field("actor", "Actor", ""), field("ctx", "Context", "support-42"), field("q", "Text", ""))),
+  fill(view, h("div", { class: "headline", style: { "padding-bottom": "8px" } }, h("h1", {}, "Log"), rows.said, histogram.legend, fault,
+    h("span", { class: "filters", style: { margin: "0 0 0 auto" } }, field("type", "Type", "chat, chat.named.v1"), field("actor", "Actor", ""), field("ctx", "Context", "support-42"), field("q", "Text", ""))),
   h("div", { class: "timeline" }, histogram.canvas), rows.element, rows.drawer);
   await rows.restart();
   histogram.load().catch(() => {});
-  return { element: view, title: "Log", news: () => rows.grown(), leave: () => rows.leave(), entered: () => { rows.draw(); histogram.draw(); },
+  return { element: view, title: "Log", news: () => rows.grown(), leave: () => rows.leave(), entered: () => { rows.jump(rows.first); histogram.draw(); },
     redraw: () => { rows.draw(); histogram.draw(); } };
 }
 
@@ -80,6 +80,9 @@ class Lines {
     if (this.list) await this.more();
     this.measure();
     this.jump(this.first);
+    // The first lines are there when the screen is: the next key may be meant for one of them.
+    this.missing = new Set(this.list ? [] : [Math.floor(this.first / CHUNK)]);
+    if (this.missing.size) await this.fetch();
   }
 
   /** Show some versions only, or all. */
@@ -203,7 +206,7 @@ class Lines {
     const shown = event.position ?? `@${event.version}`;
     return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": this.chosen === event.version || (ref && this.opened === ref) || undefined,
       onclick: (pressed) => { if (ref && !pressed.target.closest("a")) this.open(event); } },
-      cell(ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, event.at.slice(11, 19)) : "-"),
+      cell(ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, `${event.at.slice(5, 10)} ${event.at.slice(11, 19)}`) : "-"),
       cell(ref ? h("a", { href: contextAddress(event.stream, event.version), title: ref }, short(ref)) : "-"), cell(event.actor ?? "-"),
       cell(event.type.split(".")[1] ?? event.type), cell(event.text));
   }
@@ -239,11 +242,13 @@ class Lines {
 }
 
 const KINDS = ["chat", "run", "queue", "pool", "window", "memory"];
+const COLOURS = { chat: "accent", run: "output", queue: "call", pool: "system" };
 
 /** The log in buckets of the same number of events, each a column by kinds; a click goes there. */
 class Histogram {
   constructor(jump) {
     this.canvas = h("canvas", { "aria-hidden": "true" });
+    this.legend = h("span", { class: "legend" });
     this.canvas.addEventListener("click", (event) => {
       if (this.found) jump(Math.floor(event.offsetX / this.canvas.clientWidth * this.found.total));
     });
@@ -251,6 +256,8 @@ class Histogram {
 
   async load() {
     this.found = await ask("histogram", { buckets: 200 });
+    const there = KINDS.filter((kind) => this.found.buckets.some((one) => one.kinds[kind]));
+    fill(this.legend, there.map((kind) => h("span", {}, h("i", { style: { background: `var(--${COLOURS[kind] ?? "dim"})` } }), kind)));
     this.draw();
   }
 
@@ -260,15 +267,15 @@ class Histogram {
     const { buckets } = this.found;
     // Columns as high as the log was quick there: events in the time that they took.
     const rates = buckets.map((one) => Object.values(one.kinds).reduce((sum, count) => sum + count, 0) / Math.max(1, new Date(one.last_at) - new Date(one.first_at)));
-    const top = Math.log1p(Math.max(...rates) * 1000) || 1;
+    const [least, most] = [Math.log(Math.min(...rates)), Math.log(Math.max(...rates))];
     const each = width / buckets.length;
     buckets.forEach((bucket, at) => {
-      const high = Math.log1p(rates[at] * 1000) / top * (height - 4);
+      const high = (0.15 + 0.85 * (most > least ? (Math.log(rates[at]) - least) / (most - least) : 1)) * (height - 4);
       const sum = Object.values(bucket.kinds).reduce((all, count) => all + count, 0) || 1;
       let y = height;
       for (const kind of KINDS) {
         const part = (bucket.kinds[kind] ?? 0) / sum * high;
-        drawing.fillStyle = colour({ chat: "accent", run: "output", queue: "call", pool: "system" }[kind] ?? "dim");
+        drawing.fillStyle = colour(COLOURS[kind] ?? "dim");
         drawing.fillRect(at * each, y - part, Math.max(1, each - 1), part);
         y -= part;
       }

@@ -11,7 +11,9 @@ export async function screen(place) {
   // A name ends with a bracket, so what follows an @ after it is the version of the run.
   const [, name, at] = /^(.*\))@(\d+)$/s.exec(place.node) ?? [null, place.node, undefined];
   const version = at === undefined ? Infinity : Number(at);
-  const changes = (await ask("node", { name, user, session, round, sub })).map((one) => ({ ...one, ...placeOf(one.reference) }));
+  // Runs go on side by side: what came first is first.
+  const changes = (await ask("node", { name, user, session, round, sub })).map((one) => ({ ...one, ...placeOf(one.reference) }))
+    .sort((one, other) => one.recorded_at < other.recorded_at ? -1 : Number(one.recorded_at > other.recorded_at));
   const then = at && context ? (await ask("event", { event: `${context}@${at}` })).recorded_at : "9999";
   // Versions count within a run; other rounds, which may share the node, are compared by time.
   const isLater = (one) => one.stream === context ? one.version > version : one.recorded_at > then;
@@ -46,10 +48,10 @@ function placeOf(reference) {
 
 function row(one, name, isLater) {
   const link = (ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, ref.replace(/^run:/, ""));
-  const changed = one.old === null || one.old === undefined ? h("ins", {}, textOf(one.new)) : one.new === null ? h("del", {}, textOf(one.old))
+  const changed = one.old === null || one.old === undefined ? one.new === "" ? h("span", { class: "dim" }, "empty") : h("ins", {}, textOf(one.new)) : one.new === null ? h("del", {}, textOf(one.old))
     : compared(textOf(one.old), textOf(one.new));
   return h("tr", { class: isLater ? "later" : undefined }, h("td", { class: "name" },
     h("a", { href: contextAddress(one.stream, one.version, { node: name }), title: "go to this version of its run" }, one.reference.replace(/^run:/, "")), isLater ? [" ", h("span", { class: "tag" }, "later")] : null),
-  h("td", { class: "nowrap" }, time(one.recorded_at)), h("td", {}, one.actor ?? "-"), h("td", {}, one.attribute || one.kind),
-  h("td", { style: { "overflow-wrap": "anywhere" } }, changed), h("td", { class: "name" }, link(one.reference), one.cause && /@\d+$/.test(one.cause) ? [" from ", link(one.cause)] : one.cause ? ` from ${one.cause}` : null));
+  h("td", { class: "nowrap" }, time(one.recorded_at)), h("td", { class: "nowrap" }, one.actor ?? "-"), h("td", {}, one.attribute || one.kind),
+  h("td", { class: "said" }, changed), h("td", { class: "name" }, link(one.reference), one.cause && /@\d+$/.test(one.cause) ? [" from ", link(one.cause)] : one.cause ? ` from ${one.cause}` : null));
 }

@@ -60,7 +60,10 @@ async function show() {
   const mine = ++turn;
   for (const link of document.querySelectorAll("nav a")) {
     const isHere = link.dataset.path === (place.screen === "home" || place.screen === "context" ? "/" : `/${place.screen}`);
-    if (isHere) link.setAttribute("aria-current", "page");
+    if (isHere) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+    }
     else link.removeAttribute("aria-current");
   }
   if (shown && shown.screen === place.screen && await shown.move?.(place).catch(() => false)) return;

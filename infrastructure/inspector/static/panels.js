@@ -46,7 +46,7 @@ class Tokens {
         h("label", {}, h("span", { class: "dim" }, "of a budget of "), budget),
         isOver ? h("span", { class: "tag bad" }, `${number(total - this.budget)} over the budget`)
           : h("span", { class: "tag good" }, `${number(this.budget - total)} left`)),
-      bar(total / this.budget, isOver),
+      budgetBar(total, this.budget),
       h("h2", { style: { margin: "20px 0 8px" } }, "By role"),
       h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, rows.map(([role, tokens]) => h("tr", {},
         h("td", { class: "nowrap" }, role), h("td", { class: "number" }, number(tokens)), h("td", { style: { width: "60%" } }, bar(tokens / Math.max(total, 1)))))))),
@@ -101,7 +101,13 @@ class Tokens {
     drawing.strokeStyle = colour("accent");
     drawing.stroke();
     drawing.fillStyle = colour("removed");
-    if (this.budget <= top) drawing.fillRect(0, height - this.budget / top * (height - 8), width, 1);
+    if (this.budget <= top) {
+      const y = height - this.budget / top * (height - 8);
+      drawing.fillRect(0, y, width, 1);
+      drawing.font = "11px system-ui";
+      drawing.textAlign = "right";
+      drawing.fillText(`budget ${number(this.budget)}`, width - 4, y < 16 ? y + 13 : y - 4);
+    }
     drawing.fillStyle = colour("text");
     drawing.font = "10px system-ui";
     for (const mark of this.context.timeline.marks) if (mark.kind === "summary") drawing.fillText("▼", (mark.version - 0.5) / index.head * width - 4, 9);
@@ -109,8 +115,15 @@ class Tokens {
   }
 }
 
-function bar(part, isOver = false) {
-  return h("span", { class: isOver ? "bar over" : "bar" }, h("span", { style: { "--part": `${Math.min(100, part * 100)}%` } }));
+function bar(part) {
+  return h("span", { class: "bar" }, h("span", { style: { "--part": `${part * 100}%` } }));
+}
+
+/** How full a budget is; what is over it is a part of its own, behind a line where the budget ends. */
+function budgetBar(total, budget) {
+  const whole = Math.max(total, budget);
+  return h("span", { class: total > budget ? "bar budget over" : "bar budget" }, h("span", { style: { "--part": `${Math.min(total, budget) / whole * 100}%` } }),
+    total > budget ? h("span", { class: "excess", style: { "--part": `${(total - budget) / whole * 100}%` } }) : null);
 }
 
 /** A value of an item as a text, of which a table shows the beginning. */
@@ -133,16 +146,16 @@ class Listed {
     const items = isLeft ? found : found.items;
     const rows = items.map((one) => {
       const said = one.item.content ?? one.item.value ?? one.item.output ?? one.item.arguments ?? one.item.description ?? "";
-      return h("tr", {}, h("td", { class: "nowrap" }, `@${one.version}`), h("td", {}, one.item.role ?? one.item.type ?? one.item.source ?? one.item.kind ?? ""),
-        h("td", { class: "name" }, one.item.id ?? one.item.key ?? ""), h("td", { class: "text" }, h("div", {}, textOf(said))),
-        isLeft ? [h("td", {}, h("span", { class: "tag" }, one.left.how)), h("td", {}, one.left.reason ?? ""), h("td", { class: "nowrap" }, h("a", { href: contextAddress(this.context.stream, one.left.version) }, `@${one.left.version}`))]
+      return h("tr", {}, h("td", { class: "nowrap" }, `@${one.version}`), h("td", { class: "nowrap" }, one.item.type ? roleOf(one.item.type, one.item.role) : one.item.source ?? one.item.kind ?? ""),
+        h("td", { class: "nowrap dim" }, one.item.id ?? one.item.key ?? ""), h("td", { class: "text" }, h("div", {}, textOf(said))),
+        isLeft ? [h("td", {}, h("span", { class: "tag" }, one.left.how)), h("td", { class: "reason" }, one.left.reason ?? ""), h("td", { class: "nowrap" }, h("a", { href: contextAddress(this.context.stream, one.left.version) }, `@${one.left.version}`))]
           : h("td", { class: "nowrap" }, time(one.recorded_at)));
     });
-    const heads = isLeft ? ["Came", "Sort", "Item", "Text", "How", "Why", "Left"] : ["Came", "Sort", "Item", "Text", "Recorded"];
+    const heads = isLeft ? ["Came", "Role", "Item", "Text", "How", "Why", "Left"] : ["Came", "Role", "Item", "Text", "Recorded"];
     fill(this.view, rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))
       : h("p", { class: "empty" }, isLeft ? "Nothing has left the view up to this version." : "It holds nothing at this version."));
     if (found.settings && Object.keys(found.settings).length) {
-      this.view.prepend(h("p", { class: "dim", style: { padding: "10px 16px 0" } }, Object.entries(found.settings).map(([name, value]) => `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`).join(" · "), ` · ${number(found.tokens)} tokens`));
+      this.view.prepend(h("p", { class: "dim", style: { padding: "10px 16px 0" } }, Object.entries(found.settings).map(([name, value]) => `${name.replaceAll("_", " ")} ${textOf(value)}`).join(" · "), ` · ${number(found.tokens)} tokens`));
     }
   }
 }

@@ -27,7 +27,7 @@ class Projections {
     this.store = new Work(STORE, this);
     this.verify = h("button", { type: "button", onclick: () => this.store.start("verify") }, "Check the whole store");
     this.element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Projections"), this.said),
-      h("p", { class: "dim" }, "They are folded from the log when they are asked, or all the time by `refold run`. None of them is truth: each can be made anew.",
+      h("p", { class: "dim" }, "They are folded from the log when they are asked, or all the time by ", h("code", {}, "refold run"), ". None of them is truth: each can be made anew.",
         this.mayWrite ? "" : " This page is read-only: rebuild with `refold rebuild NAME`, or start the page with --write."),
       h("div", { class: "scroll" }, this.table),
       h("section", { "aria-label": "The whole store" }, h("p", { class: "buttons" }, this.verify), this.store.element));

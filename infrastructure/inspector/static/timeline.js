@@ -4,6 +4,8 @@ import { keyOf } from "./keys.js";
 
 const SPEEDS = [["1", "1 ×", 400], ["4", "4 ×", 100], ["real", "as recorded", 0]];
 const LONGEST_PAUSE = 2_000;
+const BAR = 9;
+const MARK = 11;
 const MARKS = { forked: "◆", branched: "◆", merged: "◎", summary: "▼", named: "●" };
 
 /** Return the first and the last version of a window, as the address has it; null if it is none. */
@@ -89,7 +91,8 @@ export class Timeline {
       if (role[place] === "user" && type[place] === "message") this.turns.push(v0[place]);
     }
     // What holds no items has a version for each event.
-    if (!v0.length) this.came.fill(1, 1);
+    this.isPlain = !v0.length;
+    if (this.isPlain) this.came.fill(1, 1);
     this.turns = [...new Set(this.turns)].sort((one, other) => one - other);
     this.marks = marksOf(index);
     this.draw();
@@ -177,21 +180,30 @@ export class Timeline {
     // The root of a number, so that one long message does not hide all others.
     const [top, bottom] = [came, left].map((sums) => Math.sqrt(Math.max(1, ...sums)));
     const each = width / buckets;
+    const wide = Math.min(BAR, Math.max(1, each - 1));
+    const aside = Math.max(0, (each - wide) / 2);
     const here = this.version * buckets / head;
     for (let bucket = 0; bucket < buckets; bucket++) {
       drawing.globalAlpha = bucket < here ? 0.9 : 0.25;
       drawing.fillStyle = colour("accent");
-      const up = Math.sqrt(came[bucket]) / top * (middle - 12);
-      drawing.fillRect(bucket * each, middle - up, Math.max(1, each - 1), up);
+      const up = this.isPlain ? 5 : Math.sqrt(came[bucket]) / top * (middle - 12);
+      drawing.fillRect(bucket * each + aside, middle - up, wide, up);
       drawing.fillStyle = colour("removed");
       const down = Math.sqrt(left[bucket]) / bottom * (height - middle);
-      drawing.fillRect(bucket * each, middle + 1, Math.max(1, each - 1), down);
+      drawing.fillRect(bucket * each + aside, middle + 1, wide, down);
     }
     drawing.globalAlpha = 1;
     drawing.fillStyle = colour("dim");
     drawing.font = "10px system-ui";
     if (this.turns.length < width / 4) for (const turn of this.turns) drawing.fillRect((turn - 0.5) / head * width, height - 4, 1, 4);
-    for (const mark of this.marks) drawing.fillText(MARKS[mark.kind] ?? "|", Math.max(0, (mark.version - 0.5) / head * width - 4), 10);
+    let free = 0;
+    for (const mark of this.marks) {
+      // One that would lie upon another goes beside it, if that is not far from its place.
+      const place = Math.min(width - 8, Math.max(0, (mark.version - 0.5) / head * width - 4));
+      if (free - place > MARK) continue;
+      drawing.fillText(MARKS[mark.kind] ?? "|", Math.max(free, place), 10);
+      free = Math.max(free, place) + MARK;
+    }
     const [first, last] = this.win ?? [];
     if (first) {
       drawing.globalAlpha = 0.6;
@@ -218,5 +230,5 @@ function marksOf(index) {
     const kind = { summarized: "summary", named: "named" }[versions.types[type].split(".")[1]];
     if (kind) marks.push({ version: versions.first + place, kind });
   });
-  return marks.filter((mark) => mark.version > 0 && mark.version <= index.head);
+  return marks.filter((mark) => mark.version > 0 && mark.version <= index.head).sort((one, other) => one.version - other.version);
 }

@@ -18,9 +18,10 @@ async function usage() {
       h("div", {}, h("strong", {}, `$${sum("cost").toFixed(4)}`), h("span", {}, "cost"))),
     rows.length ? h("div", { class: "scroll" }, h("table", {},
       h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)), numbers.map((name) => h("th", { scope: "col", class: "number" }, name)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, h("td", { class: "nowrap" }, row.day), h("td", {}, row.agent ?? "-"), h("td", {}, row.model ?? "-"),
-        [row.tokens_in + row.tokens_out, row.counted_in, row.counted_out, row.counted_cached].map((one) => h("td", { class: "number" }, number(one))),
-        h("td", { class: "number" }, row.cost.toFixed(4)))))))
+      // A day is said once, and what nobody counted is left empty.
+      h("tbody", {}, rows.map((row, at) => h("tr", {}, h("td", { class: "nowrap" }, rows[at - 1]?.day === row.day ? "" : row.day), h("td", {}, row.agent || "-"), h("td", {}, row.model ?? ""),
+        [row.tokens_in + row.tokens_out, row.counted_in, row.counted_out, row.counted_cached].map((one) => h("td", { class: "number" }, one ? number(one) : "")),
+        h("td", { class: "number" }, row.cost ? row.cost.toFixed(4) : ""))))))
       : h("p", { class: "empty" }, "No message was recorded yet.")) };
 }
 

@@ -1,0 +1,85 @@
+"""What a screen looks like where that says something: places that are kept, signs and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+import refold
+
+from .browser import Served, Watched, apart
+
+
+def _fill(store: refold.Store) -> None:
+    chat = store.chat("grows", agent="teller")
+    chat.add_message("user", "Where is it?")
+    chat.add_function_call("look", "{}", call_id="c")
+    chat.add_function_output("look", "Error: nobody is there", call_id="c", is_error=True)
+    for number in range(60):
+        chat.add_message("user", f"line {number}\n" * (1 + number % 4))
+    run = store.run("mia", "s", 0, agent="planner")
+    asked = run.register_query("Which one?")
+    for place, is_done in enumerate((True, False)):
+        run.register_node("Action", "", [asked], action="fetch", params={"n": place}, output="", success=is_done)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A store with a long chat, and a run with a failure."""
+    with refold.open(str(tmp_path_factory.mktemp("looks") / "s.db")) as store:
+        apart(lambda: _fill(store))
+        server = Served(store)
+        yield server
+        server.stop()
+
+
+def test_the_newest_item_is_whole_on_the_screen(watched: Watched) -> None:
+    """The height of an item is known only when its text is there: until the reader scrolls, the end stays in view."""
+    page = watched.open("/c/grows")
+    last = page.locator(".item").filter(has_text="line 59")
+
+    expect(last).to_be_in_viewport(ratio=1)
+    page.locator(".panes > .view").hover()
+    page.mouse.wheel(0, -2_000)
+    expect(last).not_to_be_in_viewport()
+
+
+def test_a_link_to_a_line_of_the_log_shows_that_line(watched: Watched) -> None:
+    """The list is not on the screen yet when its lines are fetched."""
+    page = watched.open("/log?row=40")
+
+    expect(page.locator(".line").first).to_contain_text("line")
+    expect(page.locator('.line[aria-rowindex="41"]')).to_be_in_viewport()
+
+
+def test_details_say_nothing_that_is_not_there(watched: Watched) -> None:
+    """A value that is missing is left out; a failure is one in words, too."""
+    page = watched.open("/c/grows@4")
+    page.locator('.item[data-role="error"]').click()
+
+    expect(page.locator("aside")).to_contain_text("nobody is there")
+    expect(page.locator("aside")).not_to_contain_text("null")
+    watched.open("/c/run:mia%2Fs%2F0%2F0")
+    page.get_by_role("button", name="Table").click()
+    expect(page.get_by_role("row").filter(has_text="failed")).to_have_count(1)
+
+
+def test_texts_that_share_no_words_are_read_one_after_the_other(browser: Browser, served: Served) -> None:
+    """Word by word nobody could read either."""
+    watched = Watched(browser, served)
+    page = watched.open("/")
+    made = page.evaluate(
+        """async () => {
+            const base = document.querySelector('script[type="module"]').src.replace(/page\\.js$/, "");
+            const { compared } = await import(base + "diff.js");
+            const written = (part) => part.tagName ? `${part.tagName}:${part.textContent}` : part;
+            return [["one two three", "four five six seven"], ["one two three", "one two four"]]
+                .map(([before, after]) => compared(before, after).map(written).join("|"));
+        }"""
+    )
+    watched.close()
+
+    assert made[0] == "DEL:one two three|\n|INS:four five six seven"
+    assert made[1].startswith("one| |two| |")

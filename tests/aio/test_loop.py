@@ -94,6 +94,7 @@ def whole_store(store: refold.Store, name: str) -> refold.Store:
 MADE: dict[str, Callable[[refold.Store, str], Any]] = {
     "AsyncChat": chat,
     "AsyncApprovals": lambda store, name: chat(store, name).approvals,
+    "AsyncSavedStates": lambda store, name: chat(store, name).saved_states,
     "AsyncQueue": queue,
     "AsyncPool": pool,
     "AsyncBudgetWindow": window,
@@ -196,6 +197,10 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "add_projection": (Counts(),),
     "on_folding": (None,),
     **dict.fromkeys(("rows", "rebuild", "check", "discard_rebuild"), ("catalogue",)),
+    "AsyncStore.saved_states": ("graph",),
+    "AsyncSavedStates.save": ("graph", {"step": {}}),
+    **dict.fromkeys(("AsyncSavedStates.last", "AsyncSavedStates.all"), ("graph",)),
+    "AsyncSavedStates.at": (1,),
 }  # fmt: skip
 
 

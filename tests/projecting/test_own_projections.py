@@ -287,6 +287,27 @@ def test_a_text_is_one_key(store: refold.Store) -> None:
     assert store.rows("counts") == [Count("chat:long", 3)]
 
 
+class Seen(Counts):
+    """Its rows have a key and nothing else."""
+
+    row: Any = _row(key=str)
+
+    def evolve(self, key: str, row: Any, event: RecordedEvent) -> Any:
+        """Return the row of a key."""
+        return self.row(key)
+
+
+def test_rows_of_a_key_alone(store: refold.Store) -> None:
+    """They say that something is there; the same key again changes nothing, and a check and a rebuild find them."""
+    store.add_projection(Seen())
+    talk_at_length(store, 2)
+    assert [row.key for row in store.rows("counts")] == ["chat:long"]  # type: ignore[attr-defined]  # rows of Seen
+    store.chat("long").add_message("user", "again")
+
+    assert [row.key for row in store.rows("counts")] == ["chat:long"]  # type: ignore[attr-defined]  # rows of Seen
+    assert (store.check("counts").differing, store.rebuild("counts").rows) == (0, 1)
+
+
 def test_a_key_that_is_no_text(store: refold.Store) -> None:
     """The reason names the key."""
     counts: Any = Counts()

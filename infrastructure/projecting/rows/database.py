@@ -161,7 +161,9 @@ def _put_rows(dialect: Dialect, count: int, name: str, version: int, row: type[m
     # Where rows are spread, the slice is the first of a row's values.
     first, width = ("", len(names) + 1) if dialect.slice_of_key else (dialect.first, len(names))
     rows = [", ".join(f"${row * width + place}" for place in range(1, width + 1)) for row in range(count)]
-    changes = ", ".join(f'"{one}" = excluded."{one}"' for one in names if one != "key")
+    # A row of a key alone changes nothing, and a statement must set something.
+    changed = [one for one in names if one != "key"] or names
+    changes = ", ".join(f'"{one}" = excluded."{one}"' for one in changed)
     more = {"names": _quoted(names), "values": ", ".join(f"({first}{one})" for one in rows), "changes": changes}
     return _text(dialect, PUT_ROWS, tuple(more.items()), name, version, row)
 

@@ -57,6 +57,19 @@ def test_the_log_tells_every_event_in_words(stocked: Path) -> None:
     assert " book, not let in (with it 141 tokens, and 40 are allowed): word word" in lines[13]
 
 
+@pytest.mark.parametrize("name", ["queue:notes", "pool:docs", "window:prompt", "memory:mia"])
+def test_a_named_version_is_shown(stocked: Path, name: str) -> None:
+    """Under its name, as under its number; a name that there is not is an error that lists those that there are."""
+    kind, _, context_id = name.partition(":")
+    with package.open(stocked) as store:
+        context = store.memory().scope(context_id) if kind == "memory" else getattr(store, kind)(context_id)
+        context.name_version("early", 3)
+
+    named = refold("show", f"{name}@early", db=stocked)
+    assert (named.code, named.out) == (0, refold("show", f"{name}@3", db=stocked).out)
+    assert "names: early" in refold("show", f"{name}@late", db=stocked).fault
+
+
 def test_the_rarer_events_are_told(stocked: Path) -> None:
     """Settings, names, what came back, what was cleared, what was branched and merged."""
     refold("queue", "restore", "notes", "@2", db=stocked)

@@ -43,6 +43,11 @@ IMPORTED: list[list[dict[str, Any]]] = [
     [OLD_CALL, {"role": "function", "name": "look_up", "content": "x"}, OLD_CALL],
     [{**OLD_CALL, "content": "text"}, said("user"), {"role": "function", "name": "pay", "content": [TEXT]}],
     [{**asked(call("a")), "function_call": {"name": "pay", "arguments": ""}}, answered("a")],
+    [
+        {**asked(call("a")), "content": "I pay.", "function_call": {"name": "pay", "arguments": "{}"}},
+        answered("a"),
+        {"role": "function", "name": "pay", "content": "paid"},
+    ],
 ]
 
 ANSWER = {

@@ -112,7 +112,7 @@ class Records:
         # A server takes seconds to start: where its own code is not meant, tests that need none come first.
         chosen.sort(key=lambda test: "postgres" in test and "postgres" not in place.file)
         documented = [DOCUMENTED, *([DOCUMENTED_COMMANDS] if is_command else [])]
-        beside = documented if at_import else [GUARDED] if place.mutant.kind == "lock removed" else []
+        beside = [GUARDED] if place.mutant.kind == "lock removed" else documented if at_import else []
         return [*beside, *chosen]
 
     def _within(self, seconds_max: float, tests: Iterable[str]) -> list[str]:

@@ -1,0 +1,237 @@
+"""
+Pictures of each screen of the page: light and dark, wide and narrow, with few data and with many.
+
+They are for people who change the page, to be looked at. Beside the tests are two of each screen, which differ in all
+of that, and some in the documents; a folder as an argument gets all of them.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import refold
+from refold.infrastructure.demo import fill_store
+
+ROOT = Path(__file__).resolve().parents[1]
+BESIDE_TESTS = ROOT / "tests" / "inspector" / "pictures"
+IN_DOCUMENTS = ROOT / "docs" / "pictures"
+# The end of all histories, and ten minutes later, when they are looked at.
+UNTIL = 1_795_000_000.0
+LOOKED_AT = UNTIL + 600
+THEMES = ("light", "dark")
+WIDTHS = {"wide": {"width": 1440, "height": 900}, "narrow": {"width": 375, "height": 760}}
+KEPT = (("light", "wide", "many"), ("dark", "narrow", "few"))
+# Those that documents show.
+SHOWN = ("items-light-wide-many.png", "forks-light-wide-many.png", "run-light-wide-many.png")
+# Few colours make small files; letters stay readable.
+COLOURS = 64
+RUN = "run:mia.frey%2Flate-orders%2F1%2F0"
+CRAWL = "run:ops%2Fcrawl%2F0%2F0"
+
+
+class Shot(NamedTuple):
+    """A picture's name, which screen of the page it shows, and the addresses of it with few and with many data."""
+
+    name: str
+    screen: str
+    few: str
+    many: str
+    act: Callable[[Any], None] | None = None
+
+
+def _choose(page: Any) -> None:
+    page.locator(".item").nth(2).click()
+
+
+def _help(page: Any) -> None:
+    page.keyboard.press("?")
+
+
+def _fork(page: Any) -> None:
+    page.keyboard.press("f")
+
+
+def _choose_two(page: Any) -> None:
+    rows = page.locator("tbody tr")
+    for number in (0, 1):
+        rows.nth(number).click(position={"x": 40, "y": 12})
+
+
+def _node(page: Any) -> None:
+    page.locator("canvas.graph").focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+
+
+def _table(page: Any) -> None:
+    page.get_by_role("button", name="Table").click()
+
+
+SHOTS = (
+    Shot("contexts", "home", "/", "/"),
+    Shot("none", "home", "/?user=nobody", "/?user=nobody"),
+    Shot("items", "context", "/c/support-42", "/c/refund-7Q2KLM"),
+    Shot("past", "context", "/c/support-42@4", "/c/flaky-test@61", _choose),
+    Shot("long", "context", "/c/support-42@6", "/c/night-watch@8100"),
+    Shot("tokens", "context", "/c/support-42?tab=tokens", "/c/lease-review@198?tab=tokens"),
+    Shot("left", "context", "/c/support-42?tab=left", "/c/flaky-test?tab=left"),
+    Shot("events", "context", "/c/support-42?tab=log", "/c/heron-report@40?tab=log"),
+    Shot("fork", "context", "/c/support-42@5", "/c/refund-7Q2KLM@20", _fork),
+    Shot("window", "context", "/c/window:draft", "/c/window:heron-draft@15"),
+    Shot("pool", "context", "/c/pool:facts", "/c/pool:policies@8"),
+    Shot("memory", "context", "/c/memory:user:mia", "/c/memory:user:ada.brink"),
+    Shot("run", "context", "/c/run:mia%2Forders%2F0%2F0", f"/c/{RUN}", _node),
+    Shot("run-past", "context", "/c/run:mia%2Forders%2F0%2F0@3", f"/c/{RUN}@40"),
+    Shot("run-large", "context", "/c/run:mia%2Forders%2F0%2F0", f"/c/{CRAWL}"),
+    Shot("run-table", "context", "/c/run:mia%2Forders%2F0%2F0", f"/c/{RUN}", _table),
+    Shot("differences", "diff", "/c/support-42@3..7", "/c/flaky-test@55..75"),
+    Shot(
+        "two-chats", "diff", "/diff/support-42@7...support-42-again@3", "/diff/heron-report@30...heron-report-short@3"
+    ),
+    Shot("forks", "graph", "/graph", "/graph", _choose_two),
+    Shot("node", "node", "/n/Table(orders)", "/n/Table(orders)?user=mia.frey&session=late-orders"),
+    Shot("log", "log", "/log", "/log?row=12000"),
+    Shot("log-by-actor", "log", "/log?actor=mia", "/log?actor=noor.vasquez"),
+    Shot("event", "event", "/e/chat:support-42@3", "/e/chat:refund-7Q2KLM@16"),
+    Shot("search", "search", "/search?q=order", "/search?q=taxi"),
+    Shot("usage", "usage", "/usage", "/usage"),
+    Shot("approvals", "approvals", "/approvals", "/approvals"),
+    Shot("projections", "projections", "/projections", "/projections"),
+    Shot("help", "home", "/", "/", _help),
+    Shot("missing", "home", "/c/nothing-here", "/c/refund-7Q2KLM@900"),
+)
+
+
+class Picture(NamedTuple):
+    """One picture: what it shows, and with which setting."""
+
+    shot: Shot
+    theme: str
+    width: str
+    data: str
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"{self.shot.name}-{self.theme}-{self.width}-{self.data}.png"
+
+    @property
+    def address(self) -> str:
+        """The path that it is a picture of."""
+        return self.shot.few if self.data == "few" else self.shot.many
+
+
+def pictures(*, is_all: bool) -> Iterator[Picture]:
+    """Yield the pictures: all, or of each screen the two that differ in everything."""
+    for shot, theme, width, data in product(SHOTS, THEMES, WIDTHS, ("few", "many")):
+        if is_all or (theme, width, data) in KEPT:
+            yield Picture(shot, theme, width, data)
+
+
+def fill_few(store: refold.Store) -> None:
+    """Write a chat, its fork, a call that waits, and a run of four nodes."""
+    chat = store.chat("support-42", user="mia", agent="triage")
+    with refold.acting(actor="mia"):
+        chat.add_message("user", "Where is my order 7?")
+    call = chat.add_function_call("lookup", '{"order": 7}')
+    chat.add_function_output("lookup", "in transit", call_id=call.call_id)
+    chat.add_message(
+        "assistant", "It is on its way.", model="north-small", input_tokens=212, output_tokens=9, cost=0.0001
+    )
+    chat.name_version("answered")
+    with refold.acting(actor="mia"):
+        chat.add_message("user", "Cancel it, please.")
+    waiting = chat.add_function_call("cancel", '{"order": 7}')
+    chat.approvals.request(waiting.call_id, because="it was paid")
+    chat.at("answered").fork("support-42-again").add_message("user", "Send it to my office, please.")
+    window = store.window("draft", max_tokens=40)
+    for number in range(3):
+        window.add(refold.BudgetItem(f"note {number}", "The order left the warehouse on Monday.", "tool", number))
+    store.memory().scope("user:mia").put(refold.MemoryRecord(scope="user:mia", key="language", value="en"))
+    run = store.run("mia", "orders", 0, agent="analyst")
+    asked = run.register_query("How many orders were late?")
+    read = run.register_node("Action", "", [asked], action="read", params={"table": "orders"}, output="3", success=True)
+    table = run.register_node("Table", "", [read], label="orders", path="/data/orders.csv")
+    run.register_node("State", "", [read], state="Two of three.")
+    run.modify_node(table, {"description": "Orders of 2031"})
+
+
+def take(wanted: list[Picture], folder: Path) -> None:
+    """Take pictures into a folder."""
+    # Here, so that their list needs no browser.
+    from tests.inspector.browser import Served, apart, running_browser
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
+        stores = {data: stack.enter_context(_store(Path(temporary, f"{data}.db"), data)) for data in ("few", "many")}
+        served = {data: Served(store, write=True, name=f"{data}.db") for data, store in stores.items()}
+        browser = stack.enter_context(running_browser())
+        for place, picture in enumerate(wanted):
+            (folder / picture.file).write_bytes(_taken(browser, served[picture.data].url, picture))
+            print(f"{place + 1} of {len(wanted)}: {picture.file}", flush=True)
+        for one in served.values():
+            apart(one.stop)
+
+
+def _store(place: Path, data: str) -> refold.Store:
+    """Return the store that has few data, or many."""
+    if data == "many":
+        fill_store(str(place), size="large", until=UNTIL)
+        return refold.open(place)
+    store = refold.open(place)
+    fill_few(store)
+    return store
+
+
+def _taken(browser: Any, url: str, picture: Picture) -> bytes:
+    """Return a picture as PNG."""
+    context = browser.new_context(viewport=WIDTHS[picture.width], color_scheme=picture.theme, reduced_motion="reduce")
+    try:
+        page = context.new_page()
+        if picture.data == "many":
+            page.clock.set_fixed_time(LOOKED_AT)
+        page.goto(url + picture.address)
+        page.locator("html[data-ready]").wait_for(state="attached")
+        page.wait_for_timeout(500)
+        if picture.shot.act is not None:
+            picture.shot.act(page)
+            page.wait_for_timeout(500)
+        return _small(page.screenshot())
+    finally:
+        context.close()
+
+
+def _small(png: bytes) -> bytes:
+    """Return a picture with few colours."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(png)) as image:
+        small = image.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    made = io.BytesIO()
+    small.save(made, "PNG", optimize=True)
+    return made.getvalue()
+
+
+def main(*arguments: str) -> None:
+    """Take the pictures, or list them."""
+    if arguments == ("--list",):
+        print(*(f"{one.shot.screen} {one.file}" for one in pictures(is_all=False)), sep="\n")
+        return
+    is_all = bool(arguments)
+    take(list(pictures(is_all=is_all)), Path(arguments[0]) if is_all else BESIDE_TESTS)
+    if not is_all:
+        IN_DOCUMENTS.mkdir(exist_ok=True)
+        for name in SHOWN:
+            shutil.copyfile(BESIDE_TESTS / name, IN_DOCUMENTS / name)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -15,7 +15,7 @@ import msgspec
 
 from ...domain.canonical import canonical_json
 from ...domain.chat.context import ChatContext
-from ...domain.chat.events import ChatItemEvent, Origin
+from ...domain.chat.events import ChatItemEvent, Origin, is_apart
 from ...domain.chat.rules.commands import EvictItems, InsertItems
 from ...domain.chat.state.sequence import Items
 from ...domain.chat.view import ChatView
@@ -71,6 +71,10 @@ class Conversation:
         """Return the messages of items, each with the ids of its items."""
         written = ((self._written(group), tuple(item.id for item in group)) for group in self._groups(items))
         return [Kept(message, ids) for message, ids in written if message is not None]
+
+    def items_in(self, first: ChatItemEvent) -> int:
+        """Return the number of items of the message that begins with this one; 1 if another form recorded it."""
+        return int(self._beside(first).get("items", 1))
 
     def items_of(self, messages: Iterable[Message], held: Items | None = None) -> list[list[ChatItemEvent]]:
         """
@@ -139,8 +143,9 @@ class Conversation:
             patch = {"is": message}
         beside = {"items": 1 + len(others)} | ({"patch": patch} if patch else {})
         rest = canonical_json({self._form.name: beside}, what=f"a message of {self._form.name}")
-        made = [msgspec.structs.replace(item, origin=Origin(starts=False)) for item in others]
-        return [msgspec.structs.replace(first, origin=Origin(rest=rest)), *made]
+        # A form may say that an item is apart: other providers are not sent it.
+        made = [msgspec.structs.replace(item, origin=Origin(starts=False, apart=is_apart(item))) for item in others]
+        return [msgspec.structs.replace(first, origin=Origin(rest=rest, apart=is_apart(first))), *made]
 
     def _groups(self, items: Sequence[ChatItemEvent]) -> Iterator[list[ChatItemEvent]]:
         """Yield the items of each message: those of this form as they came, the others as other formats do."""

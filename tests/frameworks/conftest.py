@@ -4,6 +4,7 @@ The tests of adapters need the frameworks, which `scripts/test-frameworks` insta
 Without them only the tests of the shared core, in this folder itself, are collected.
 """
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ import refold
 
 FOLDERS = [path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and (path / "__init__.py").exists()]
 collect_ignore = [] if os.environ.get("REFOLD_TEST_FRAMEWORKS") else FOLDERS
+
+# Else pytest-asyncio asks for a loop, which is made then, and which nobody closes when a test calls `asyncio.run`.
+asyncio.set_event_loop(None)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -1,5 +1,6 @@
 """The documents about frameworks do what they say; models answer from a script."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +21,13 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(MultiProvider, "get_model", lambda *_: ScriptedModel())
     set_tracing_disabled(True)
+    # A sync run of an SDK makes a loop that nobody closes, unless there is one.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
     made = Reader(tmp_path, name="example", url=None)
     yield made
     made.module.store.close()
+    loop.close()
 
 
 @pytest.mark.parametrize("path", FRAMEWORKS, ids=name_of)

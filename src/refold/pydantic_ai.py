@@ -1,0 +1,5 @@
+"""Conversations of Pydantic AI in a store: `RefoldConversations(store)`, or single histories with `record`."""
+
+from refold.infrastructure.frameworks.pydantic_ai import RefoldConversations, messages_of, record
+
+__all__ = ["RefoldConversations", "messages_of", "record"]

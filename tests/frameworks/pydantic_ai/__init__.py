@@ -1,0 +1,1 @@
+"""Tests of the adapter of Pydantic AI; they need its package."""

@@ -1,0 +1,144 @@
+"""Messages of Pydantic AI as items: they come back as they were, and every provider can be sent them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_ai.messages import (
+    BinaryContent,
+    DocumentUrl,
+    FilePart,
+    ImageUrl,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.usage import RequestUsage
+
+import refold
+from refold.domain.errors import InvalidInputError
+from refold.pydantic_ai import messages_of, record
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+IDS = st.sampled_from(["c", "d"])
+ARGUMENTS = st.sampled_from(['{"order": 7}', "not json", "", None, {"order": 7}])
+PNG = BinaryContent(b"\xff\xfe\xfb image", media_type="image/png")
+SOUND = BinaryContent(b"la", media_type="audio/wav")
+PICTURE = ImageUrl("https://example.org/a.png", vendor_metadata={"detail": "low"})
+CONTENTS = st.lists(TEXTS | st.sampled_from([PNG, SOUND, PICTURE, DocumentUrl("https://example.org/a")]), max_size=3)
+OUTPUTS = st.sampled_from(["in Lyon", {"place": "Lyon", "days": 2}, [1, None], 3, None])
+REQUEST_PARTS = st.lists(
+    st.builds(SystemPromptPart, TEXTS)
+    | st.builds(UserPromptPart, TEXTS | CONTENTS)
+    | st.builds(
+        ToolReturnPart, st.just("track"), OUTPUTS, IDS, outcome=st.sampled_from(["success", "failed", "denied"])
+    ),
+    max_size=3,
+)
+RESPONSE_PARTS = st.lists(
+    st.builds(TextPart, TEXTS)
+    | st.builds(ThinkingPart, TEXTS, signature=st.none() | TEXTS, provider_name=st.none() | st.just("p"))
+    | st.builds(ToolCallPart, st.just("track"), ARGUMENTS, IDS)
+    | st.builds(NativeToolCallPart, st.just("web_search"), st.just({"q": "x"}), IDS)
+    | st.builds(NativeToolReturnPart, st.just("web_search"), OUTPUTS, IDS)
+    | st.just(FilePart(PNG)),
+    max_size=3,
+)
+USAGES = st.builds(RequestUsage, input_tokens=st.integers(0, 9), output_tokens=st.integers(0, 9))
+MESSAGES = st.lists(
+    st.builds(ModelRequest, REQUEST_PARTS, instructions=st.none() | TEXTS, metadata=st.none() | st.just({"k": [1]}))
+    | st.builds(ModelResponse, RESPONSE_PARTS, usage=USAGES, model_name=st.none() | st.just("m")),
+    max_size=5,
+)
+
+
+@given(MESSAGES, MESSAGES)
+def test_messages_come_back_as_they_were(first: list[ModelMessage], more: list[ModelMessage]) -> None:
+    """As from the framework's own JSON, whatever their parts; and what is in the view can be sent to every provider."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("c")
+        record(chat, first)
+        record(chat, more)
+
+        kept = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(first + more))
+        assert messages_of(store.chat("c")) == kept
+        chat.to_openai_messages()
+        chat.to_anthropic_messages()
+        chat.to_openai_responses()
+        chat.to_google_json()
+
+
+def test_each_part_is_an_item(store: refold.Store) -> None:
+    """A call is tied to its output, the tokens are counted once, and thinking is sent to no other provider."""
+    chat = store.chat("c")
+    record(
+        chat,
+        [
+            ModelRequest([SystemPromptPart("Be brief."), UserPromptPart(["What is it?", PNG])]),
+            ModelResponse(
+                [ThinkingPart("look"), TextPart("I look."), ToolCallPart("track", '{"order": 7}', "c1")],
+                usage=RequestUsage(input_tokens=20, output_tokens=5, cache_read_tokens=8),
+                model_name="m",
+            ),
+            ModelRequest([ToolReturnPart("track", {"place": "Lyon"}, "c1")]),
+        ],
+    )
+
+    items: list[Any] = list(chat.items)
+    assert [(item.type, getattr(item, "role", None)) for item in items] == [
+        ("message", "system"), ("message", "user"), ("message", "assistant"), ("message", "assistant"),
+        ("function_call", None), ("function_call_output", None),
+    ]  # fmt: skip
+    assert items[1].content[1].image.startswith("data:image/png;base64,")
+    assert (items[5].output, items[5].call_id) == ('{"place":"Lyon"}', "c1")
+    assert chat.pending_calls() == []
+    sent = chat.to_openai_messages()
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool"]
+    assert sent[2]["content"] == "I look."
+    counted = [(row.counted_in, row.counted_out, row.counted_cached) for row in store.usage() if row.model == "m"]
+    assert counted == [(20, 5, 8)]
+
+
+def test_messages_of_others(store: refold.Store) -> None:
+    """A chat that a person, a program or another framework wrote is a message history of a run."""
+    chat = store.chat("c")
+    chat.add_message("system", "Be brief.")
+    chat.add_message("user", "Where is it?")
+    chat.add_function_call("track", "{}", call_id="c1")
+    chat.add_function_output("track", "in Lyon", "c1")
+    chat.add_message("assistant", "In Lyon.")
+    found = messages_of(chat)
+
+    assert [type(part).__name__ for message in found for part in message.parts] == [
+        "SystemPromptPart", "UserPromptPart", "ToolCallPart", "ToolReturnPart", "TextPart",
+    ]  # fmt: skip
+    assert found == messages_of(store.chat("c"))
+
+
+def test_a_message_without_some_of_its_items(store: refold.Store) -> None:
+    """A policy may evict a part; the rest is still a message."""
+    chat = store.chat("c")
+    record(chat, [ModelRequest([UserPromptPart("one"), UserPromptPart("two")])])
+    chat.evict([chat.items[0].id])
+
+    (message,) = messages_of(chat)
+    assert [part.content for part in message.parts if isinstance(part, UserPromptPart)] == ["two"]
+
+
+def test_what_has_no_json_is_refused(store: refold.Store) -> None:
+    """Nothing of the messages is recorded."""
+    chat = store.chat("c")
+    request = ModelRequest([UserPromptPart("hello"), ToolReturnPart("track", {"x": object()}, "c1")])
+    with pytest.raises(InvalidInputError, match="cannot be kept as JSON"):
+        record(chat, [ModelRequest([UserPromptPart("one")]), request])
+    assert chat.version == 1

@@ -1,0 +1,305 @@
+"""
+Sessions of the Claude Agent SDK, kept as chats: each line of a transcript is a message.
+
+The SDK calls a line an entry. Lines with a message are items of the chat; lines of other types, such as titles, are
+items that are apart: the SDK gets them back, and no provider is sent them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+from claude_agent_sdk import (
+    SessionKey,
+    SessionListSubkeysKey,
+    SessionStore,
+    SessionStoreEntry,
+    SessionStoreListEntry,
+    SessionSummaryEntry,
+    fold_session_summary,
+)
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded, Origin
+from ...domain.chat.rules.commands import EvictItems
+from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.threads import in_thread
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.formats.anthropic.receive import AnthropicReader
+from ...domain.formats.anthropic.source_shape import message_of
+from ...domain.formats.messages import named_outputs
+from ...domain.formats.openai.receive import Fields
+from ...domain.formats.openai.source_shape import rest_of
+from ...domain.formats.receive import Receiver
+from ...domain.ids import decoded_id, encoded_id, split_stream_id
+from ...domain.log.envelope import acting, current_meta
+from ..importing.claude_sessions import LOST, MESSAGE_TYPES, ordered, read_lines
+from .conversation import Conversation, Message
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+NAME = "claude"
+MAIN, SUB = "main", "sub"
+DELETED = "deleted"
+# Between the parts of a key in the id of a chat.
+BETWEEN = "/"
+KEY_FIELDS = ("project_key", "session_id", "subpath")
+
+
+class _Lines:
+    """The form of a line: `line` is the line itself, and `id` its uuid if it has one."""
+
+    name = NAME
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """Add the items of a line's message, or an item that is apart."""
+        line = message["line"]
+        if line.get("type") in MESSAGE_TYPES:
+            with suppress(InvalidInputError):
+                reader = AnthropicReader(REAL_SYSTEM)
+                reader.read_message(line.get("message"), "message")
+                into.items += reader.items
+        if not into.items:
+            into.say("assistant", (), {}, "a line")
+        if isinstance(said := into.items[0], MessageAdded) and not said.content:
+            # A line without a message, or one with a block that only Claude understands.
+            into.items[0] = msgspec.structs.replace(said, origin=Origin(apart=True))
+        at = _time_in(line.get("timestamp"))
+        if at is not None:
+            into.items[:] = [msgspec.structs.replace(item, created_at=at) for item in into.items]
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return the line of a message; None for an entry that only another source knows."""
+        first = items[0]
+        if first.origin is not None and first.origin.apart and first.origin.rest and NAME not in rest_of(first):
+            return None
+        is_user = isinstance(first, FunctionReturned) or (isinstance(first, MessageAdded) and first.role == "user")
+        line = {
+            "type": "user" if is_user else "assistant",
+            "uuid": first.id,
+            # Nobody has this parent: the line follows the one before it.
+            "parentUuid": LOST,
+            "timestamp": datetime.fromtimestamp(first.created_at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+            "message": message_of(items),
+        }
+        return {"id": first.id, "line": line}
+
+
+LINES = Conversation(_Lines())
+
+
+class RefoldSessions(SessionStore):
+    """
+    A store of sessions of the Claude Agent SDK, with all optional methods: give it as `session_store` in the options.
+
+    Each transcript is a chat, which can be shown, compared, forked, audited and searched like any other. A line that
+    comes again with its `uuid` counts once. A line whose parent is in no line of the transcript is loaded with the line
+    before it as its parent, so that a session can be resumed whole. What others add to the chat is loaded, too.
+    """
+
+    def __init__(self, store: Store, *, actor: str = NAME) -> None:
+        """Keep sessions in `store`; `actor` is recorded where nobody else is named as the actor."""
+        self._store, self._actor = store, actor
+
+    def chat_id(self, key: SessionKey) -> str:
+        """
+        Return the id of the chat of a transcript.
+
+        Raises:
+            InvalidInputError: a part of the key is missing, empty or no text, or all are too long for an id.
+        """
+        parts = [name for name in KEY_FIELDS if name != "subpath" or name in key]
+        encoded = (encoded_id(_given(key, name), f"the {name} of a session") for name in parts)
+        return BETWEEN.join(part.replace(BETWEEN, quote(BETWEEN, safe="")) for part in encoded)
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """
+        Put lines at the end of a transcript, all or none.
+
+        Raises:
+            InvalidInputError: a line is no object that can be kept as JSON.
+        """
+        await in_thread(self._append, key, list(entries))
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """Return the lines of a transcript; None if there is none."""
+        found: list[SessionStoreEntry] | None = await in_thread(self._load, key)
+        return found
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """Return the sessions of a project, with the time of the last append in milliseconds."""
+        return await in_thread(self._sessions, project_key)
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """Return the SDK's summaries of the sessions of a project."""
+        return await in_thread(self._summaries, project_key)
+
+    async def delete(self, key: SessionKey) -> None:
+        """Take all lines out of the view, without a subpath also those of sub-agents. They stay in the past."""
+        await in_thread(self._delete, key)
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """Return the subpaths of a session."""
+        return await in_thread(self._subkeys, key)
+
+    # Each of the following runs in a thread.
+
+    def _chat(self, key: SessionKey) -> ChatContext | None:
+        with suppress(NotFoundError):
+            return self._store.chat(self.chat_id(key), create=False)
+        return None
+
+    def _append(self, key: SessionKey, entries: Sequence[Any]) -> None:
+        context_id = self.chat_id(key)
+        if not entries:
+            return
+        messages = [_message_of_line(number, entry) for number, entry in enumerate(entries)]
+        # A bad line is refused before the chat is made.
+        LINES.items_of(messages)
+        actor = current_meta(default_actor=self._actor, idempotency_key=None).actor
+        with acting(actor=actor):
+            self._store.chat(context_id).rebase(lambda chat: self._added(chat, key, messages))
+
+    def _added(self, chat: ChatContext, key: SessionKey, messages: Sequence[Message]) -> None:
+        name = _saved_name(key)
+        saved = chat.saved_states.last(NAME, name)
+        before = {} if saved is None else saved.value or {"since": saved.version}
+        new = _new_lines(chat, messages, begins_again=bool(before.get("since")))
+        if not new:
+            return
+        value = {**before, "is": {field: _given(key, field) for field in KEY_FIELDS if field in key}}
+        if "subpath" not in key:
+            data, plain = before.get("summary"), [message["line"] for message in new]
+            earlier = None if data is None else SessionSummaryEntry(session_id=key["session_id"], mtime=0, data=data)
+            value["summary"] = fold_session_summary(earlier, key, plain)["data"]
+        held = chat._state.items
+        items = [item for group in LINES.items_of(new, held) for item in group]
+        with self._store.transaction():
+            chat.record_items(named_outputs(items, held), expected_version=chat.version)
+            chat.saved_states.save(NAME, {name: value})
+
+    def _load(self, key: SessionKey) -> list[dict[str, Any]] | None:
+        chat = self._chat(key)
+        lines = [] if chat is None else [message["line"] for message in LINES.messages(chat)]
+        return _with_parents(lines, key["session_id"]) or None
+
+    def _sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        rows = self._store.saved_states(NAME, prefix=(name := _main_name(project_key)))
+        return [
+            SessionStoreListEntry(session_id=_session_id(row.context), mtime=row.recorded_at // 1000)
+            for row in rows
+            if row.name == name
+        ]
+
+    def _summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        found = []
+        for row in self._store.saved_states(NAME, prefix=(name := _main_name(project_key))):
+            saved = self._store.chat(split_stream_id(row.context)[1], create=False).saved_states.at(row.version)
+            if row.name == name and saved is not None and saved.value is not None:
+                one = SessionSummaryEntry(
+                    session_id=_session_id(row.context), mtime=row.recorded_at // 1000, data=saved.value["summary"]
+                )
+                found.append(one)
+        return found
+
+    def _subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        rows = self._store.saved_states(NAME, prefix=(name := _sub_name(key)))
+        return [decoded_id(split_stream_id(row.context)[1].split(BETWEEN)[2]) for row in rows if row.name == name]
+
+    def _delete(self, key: SessionKey) -> None:
+        keys = [key]
+        if "subpath" not in key:
+            plain = SessionListSubkeysKey(project_key=key["project_key"], session_id=key["session_id"])
+            keys += [SessionKey(**plain, subpath=subpath) for subpath in self._subkeys(plain)]
+        actor = current_meta(default_actor=self._actor, idempotency_key=None).actor
+        for one in reversed(keys):
+            chat = self._chat(one)
+            if chat is not None:
+                with acting(actor=actor):
+                    chat.rebase(partial(self._emptied, name=_saved_name(one)))
+
+    def _emptied(self, chat: ChatContext, *, name: str) -> None:
+        ids = tuple(item.id for item in chat.recorded_items())
+        with self._store.transaction():
+            if ids:
+                leave = EvictItems(chat.stream_id, ids, DELETED, partners=False)
+                chat._record(leave, expected_version=chat.version)
+            chat.saved_states.save(NAME, {name: None})
+
+
+def _new_lines(chat: ChatContext, messages: Sequence[Message], *, begins_again: bool) -> list[Message]:
+    """Return the lines that the transcript does not have; after a delete only those in the view count."""
+    held = chat.recorded_items()
+    shown = {message.get("id") for message in LINES.messages(chat)} if begins_again else set()
+    new: list[Message] = []
+    taken: set[str] = set()
+    for message in messages:
+        uuid = message.get("id")
+        if uuid is not None:
+            if uuid in taken or uuid in shown or (not begins_again and held.ordinal(uuid) is not None):
+                continue
+            taken.add(uuid)
+        new.append(message)
+    return new
+
+
+def _message_of_line(number: int, entry: Any) -> Message:
+    fields = Fields(f"entries[{number}]", entry)
+    uuid = fields.value.get("uuid")
+    return {"id": uuid, "line": entry} if isinstance(uuid, str) and uuid else {"line": entry}
+
+
+def _with_parents(lines: list[dict[str, Any]], session_id: str) -> list[dict[str, Any]]:
+    """Return the lines, those whose parent is not there with the line before as their parent."""
+    known = {line.get("uuid") for line in lines} | {None}
+    if all(line.get("parentUuid") in known for line in lines):
+        return lines
+    try:
+        parents = ordered(read_lines(enumerate(lines, 1))).parents
+    except InvalidInputError:
+        # A line that nobody could import is the SDK's own affair.
+        return lines
+    return [
+        line
+        if line.get("parentUuid") in known
+        else {"sessionId": session_id, **line, "parentUuid": parents.get(line.get("uuid", LOST))}
+        for line in lines
+    ]
+
+
+def _given(key: SessionKey | SessionListSubkeysKey, name: str) -> str:
+    found = key.get(name)
+    if not isinstance(found, str) or not found:
+        raise InvalidInputError(f"{name} of the key is {found!r}, expected text that is not empty")
+    return found
+
+
+def _saved_name(key: SessionKey) -> str:
+    return _sub_name(key) if "subpath" in key else _main_name(key["project_key"])
+
+
+def _main_name(project_key: str) -> str:
+    return f"{MAIN}/{quote(project_key, safe='')}"
+
+
+def _sub_name(key: SessionKey | SessionListSubkeysKey) -> str:
+    return f"{SUB}/{quote(_given(key, 'project_key'), safe='')}/{quote(_given(key, 'session_id'), safe='')}"
+
+
+def _session_id(stream: str) -> str:
+    return decoded_id(split_stream_id(stream)[1].split(BETWEEN)[1])
+
+
+def _time_in(text: Any) -> float | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return None if moment.tzinfo is None else moment.timestamp()

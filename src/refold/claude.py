@@ -1,0 +1,5 @@
+"""Sessions of the Claude Agent SDK in a store: `RefoldSessions(store)`."""
+
+from refold.infrastructure.frameworks.claude import RefoldSessions
+
+__all__ = ["RefoldSessions"]

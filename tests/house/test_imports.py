@@ -15,7 +15,13 @@ ALWAYS_ALLOWED = sys.stdlib_module_names | {"msgspec", "pydantic", "pydantic_cor
 CLOCKS_AND_CHANCE = {"random", "secrets", "time", "uuid"}
 ONLY_READER_OF_THE_CLOCK = "refold.domain.clock"
 # Packages of frameworks, each with the adapter that imports it.
-FRAMEWORKS = {"langchain_core": "langgraph", "langgraph": "langgraph"}
+FRAMEWORKS = {
+    "agents": "openai_agents",
+    "claude_agent_sdk": "claude",
+    "langchain_core": "langgraph",
+    "langgraph": "langgraph",
+    "pydantic_ai": "pydantic_ai",
+}
 HEAVY = ("click", "rich", "eventsourcing.system", "psycopg", "starlette")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -87,7 +88,8 @@ def go_on(folder: Path, die_before: int) -> str:
     with refold.open(folder / "agents.db") as store:
         session = RefoldSession(store, "support-42")
         question: Any = [] if session.chat.items else "Where are my orders?"
-        result = Runner.run_sync(clerk(ran, ScriptedModel(before)), question, session=session)
+        # `Runner.run_sync` leaves a loop behind that nobody closes.
+        result = asyncio.run(Runner.run(clerk(ran, ScriptedModel(before)), question, session=session))
         return str(result.final_output)
 
 

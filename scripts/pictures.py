@@ -7,6 +7,7 @@ of that, and some in the documents; a folder as an argument gets all of them.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import shutil
 import sys
@@ -32,7 +33,7 @@ KEPT = (("light", "wide", "many"), ("dark", "narrow", "few"))
 # Those that documents show.
 SHOWN = ("items-light-wide-many.png", "forks-light-wide-many.png", "run-light-wide-many.png")
 # Few colours make small files; letters stay readable.
-COLOURS = 64
+COLOURS = 128
 RUN = "run:mia.frey%2Flate-orders%2F1%2F0"
 CRAWL = "run:ops%2Fcrawl%2F0%2F0"
 
@@ -86,7 +87,7 @@ SHOTS = (
     Shot("events", "context", "/c/support-42?tab=log", "/c/heron-report@40?tab=log"),
     Shot("fork", "context", "/c/support-42@5", "/c/refund-7Q2KLM@20", _fork),
     Shot("window", "context", "/c/window:draft", "/c/window:heron-draft@15"),
-    Shot("pool", "context", "/c/pool:facts", "/c/pool:policies@8"),
+    Shot("pool", "context", "/c/pool:notes", "/c/pool:policies@8"),
     Shot("memory", "context", "/c/memory:user:mia", "/c/memory:user:ada.brink"),
     Shot("run", "context", "/c/run:mia%2Forders%2F0%2F0", f"/c/{RUN}", _node),
     Shot("run-past", "context", "/c/run:mia%2Forders%2F0%2F0@3", f"/c/{RUN}@40"),
@@ -94,7 +95,7 @@ SHOTS = (
     Shot("run-table", "context", "/c/run:mia%2Forders%2F0%2F0", f"/c/{RUN}", _table),
     Shot("differences", "diff", "/c/support-42@3..7", "/c/flaky-test@55..75"),
     Shot(
-        "two-chats", "diff", "/diff/support-42@7...support-42-again@3", "/diff/heron-report@30...heron-report-short@3"
+        "two-chats", "diff", "/diff/support-42@7...support-42-again@2", "/diff/heron-report@30...heron-report-short@3"
     ),
     Shot("forks", "graph", "/graph", "/graph", _choose_two),
     Shot("node", "node", "/n/Table(orders)", "/n/Table(orders)?user=mia.frey&session=late-orders"),
@@ -155,6 +156,8 @@ def fill_few(store: refold.Store) -> None:
     window = store.window("draft", max_tokens=40)
     for number in range(3):
         window.add(refold.BudgetItem(f"note {number}", "The order left the warehouse on Monday.", "tool", number))
+    notes = store.pool("notes")
+    asyncio.run(notes.add(refold.PoolItem("It is in Lyon.", "where the stock is", "stock")))
     store.memory().scope("user:mia").put(refold.MemoryRecord(scope="user:mia", key="language", value="en"))
     run = store.run("mia", "orders", 0, agent="analyst")
     asked = run.register_query("How many orders were late?")
@@ -210,11 +213,15 @@ def _taken(browser: Any, url: str, picture: Picture) -> bytes:
 
 
 def _small(png: bytes) -> bytes:
-    """Return a picture with few colours."""
+    """Return a picture in its most frequent colours, so that backgrounds keep theirs."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(png)) as image:
-        small = image.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    with Image.open(io.BytesIO(png)) as opened:
+        image = opened.convert("RGB")
+        found: Any = sorted(image.getcolors(image.width * image.height) or (), reverse=True)
+        palette = Image.new("P", (1, 1))
+        palette.putpalette([part for _, colour in found[:COLOURS] for part in colour])
+        small = image.quantize(palette=palette, dither=Image.Dither.NONE)
     made = io.BytesIO()
     small.save(made, "PNG", optimize=True)
     return made.getvalue()

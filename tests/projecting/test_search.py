@@ -362,7 +362,7 @@ def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
 
 def test_a_message_of_many_pieces(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pieces are read some at a time, and no further than to the last of them."""
-    monkeypatch.setattr("refold.infrastructure.queries.search.PIECES_READ", 1)
+    monkeypatch.setattr("refold.infrastructure.queries.origins.PIECES_READ", 1)
     chat = store.chat("a")
     with chat.stream() as out:
         for piece in ("The parcel ", "left Köln on ", "Monday."):

@@ -1,4 +1,4 @@
-"""Checkpoints and long-term memory of LangGraph, kept in a store."""
+"""Threads of LangGraph, with their checkpoints, kept in a store."""
 
 from .saver import RefoldSaver
 

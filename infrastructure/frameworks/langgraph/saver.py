@@ -26,6 +26,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from ....domain.arguments import require_instance
 from ....domain.canonical import ID_BYTES_MAX
+from ....domain.concurrency.locks import synchronized
 from ....domain.concurrency.threads import in_thread
 from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id
@@ -306,16 +307,16 @@ class RefoldSaver(BaseCheckpointSaver[int]):
             raise InvalidInputError("the config has no thread_id: give {'configurable': {'thread_id': ...}}")
         return self._thread_named(str(configurable["thread_id"]), configurable.get("checkpoint_ns") or "")
 
+    @synchronized
     def _thread_named(self, thread_id: str, namespace: str) -> Thread:
-        with self._lock:
-            thread = self._threads.get((thread_id, namespace))
-            if thread is None:
-                thread = Thread(self.store, self._name(thread_id, namespace))
-                self._threads[thread_id, namespace] = thread
-                while len(self._threads) > THREADS_KEPT_MAX:
-                    self._threads.popitem(last=False)
-            self._threads.move_to_end((thread_id, namespace))
-            return thread
+        thread = self._threads.get((thread_id, namespace))
+        if thread is None:
+            thread = Thread(self.store, self._name(thread_id, namespace))
+            self._threads[thread_id, namespace] = thread
+            while len(self._threads) > THREADS_KEPT_MAX:
+                self._threads.popitem(last=False)
+        self._threads.move_to_end((thread_id, namespace))
+        return thread
 
     def _name(self, thread_id: str, namespace: str) -> Name:
         # A namespace follows behind a slash, so a slash in the id of the thread is encoded.

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from ....domain.concurrency.locks import locked, synchronized
 from ....domain.errors import CheckpointSupersededError, ConcurrencyError, DecisionRefusedError, NotFoundError
 from ....domain.ids import derived_id
 from ...store import Store
@@ -46,27 +47,27 @@ class Thread:
 
     # Reading
 
+    @synchronized
     def newest(self) -> Found | None:
         """Return the checkpoint that was saved last; None without one."""
-        with self._lock:
-            self._refresh()
-            return self._newest_known()
+        self._refresh()
+        return self._newest_known()
 
+    @synchronized
     def find(self, checkpoint: str, *, with_hidden: bool = False) -> Found | None:
         """Return a checkpoint; None if there is none, or it was deleted and not `with_hidden`."""
-        with self._lock:
-            for branch in self._branches():
-                version = branch.version_of(checkpoint, with_hidden=with_hidden)
-                if version is not None:
-                    return Found(branch, checkpoint, version)
-            return None
+        for branch in self._branches():
+            version = branch.version_of(checkpoint, with_hidden=with_hidden)
+            if version is not None:
+                return Found(branch, checkpoint, version)
+        return None
 
     def checkpoints(self) -> Iterator[Found]:
         """Yield all checkpoints, the newest first."""
-        with self._lock:
-            lines = [list(branch.found()) for branch in self._branches()]
+        lines = locked(self._lock, lambda: [list(branch.found()) for branch in self._branches()])
         yield from heapq.merge(*lines, key=lambda found: found.id, reverse=True)
 
+    @synchronized
     def load(self, found: Found, values: Values) -> Loaded:
         """
         Return a checkpoint with the values of its channels and its writes.
@@ -75,36 +76,38 @@ class Thread:
             InvalidInputError: a type in them may not be loaded.
             DamagedError: a saved value is none.
         """
-        with self._lock:
-            return Reader(self._store, values).load(found)
+        return Reader(self._store, values).load(found)
 
+    @synchronized
     def metadata(self, found: Found, values: Values) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""
-        with self._lock:
-            return Reader(self._store, values).metadata(found)
+        return Reader(self._store, values).metadata(found)
 
     def passed(self, found: Found, values: Values) -> Iterator[Loaded]:
         """Yield the checkpoints before one, its parent first; also those that were deleted."""
         parent: Found | None = found
         while parent:
-            with self._lock:
-                known = parent.record.get("parent")
-                parent = self.find(known, with_hidden=True) if known else None
+            parent = self._before(parent)
             if parent:
                 yield self.load(parent, values)
 
+    @synchronized
+    def _before(self, found: Found) -> Found | None:
+        known = found.record.get("parent")
+        return self.find(known, with_hidden=True) if known else None
+
+    @synchronized
     def about(self) -> Saved:
         """Return the thread's id and namespace, as they were saved with its first checkpoint; empty without one."""
-        with self._lock:
-            root = next(self._branches(), None)
-            while root and not root.is_read:
-                root.read_back()
-            return root.value(root.low) if root and root.is_alive else {}
+        root = next(self._branches(), None)
+        while root and not root.is_read:
+            root.read_back()
+        return root.value(root.low) if root and root.is_alive else {}
 
+    @synchronized
     def streams(self) -> set[str]:
         """Return the streams of the thread's chats."""
-        with self._lock:
-            return {branch.chat.stream_id for branch in self._branches()}
+        return {branch.chat.stream_id for branch in self._branches()}
 
     # Saving
 
@@ -127,24 +130,24 @@ class Thread:
         for found in checkpoints:
             self._save_in(found.branch, {f"{CHECKPOINT}{found.id}": None})
 
+    @synchronized
     def keep_newest(self) -> None:
         """Delete all checkpoints but the newest; the log keeps them."""
-        with self._lock:
-            newest = self.newest()
-            for branch in list(self._branches()) if newest else ():
-                kept = [newest.id] if newest and branch is newest.branch else []
-                self._save_in(branch, {KEPT: {"checkpoints": kept}})
+        newest = self.newest()
+        for branch in list(self._branches()) if newest else ():
+            kept = [newest.id] if newest and branch is newest.branch else []
+            self._save_in(branch, {KEPT: {"checkpoints": kept}})
 
+    @synchronized
     def delete(self) -> None:
         """Delete all of it; the log keeps it."""
-        with self._lock:
-            branches = list(self._branches())
-            self._reset()
-            for branch in reversed(branches):
-                with self._store.transaction():
-                    branch.chat.clear(reason=DELETED)
-                    if branch is branches[0]:
-                        branch.chat.saved_states.save(FRAMEWORK, {THREAD: None})
+        branches = list(self._branches())
+        self._reset()
+        for branch in reversed(branches):
+            with self._store.transaction():
+                branch.chat.clear(reason=DELETED)
+                if branch is branches[0]:
+                    branch.chat.saved_states.save(FRAMEWORK, {THREAD: None})
 
     def copy_to(self, target: Thread) -> None:
         """
@@ -153,14 +156,16 @@ class Thread:
         Raises:
             DecisionRefusedError: the target has checkpoints.
         """
-        with self._lock, target._lock:
-            newest = self.newest()
-            if target.newest() is not None:
-                raise DecisionRefusedError(f"the thread {target.name.thread!r} has checkpoints: copy to another one")
-            # The branch with the newest checkpoint comes last, so that the graph goes on from it there, too.
-            branches = [branch for branch in self._branches() if newest and branch is not newest.branch]
-            for branch in [*branches, newest.branch] if newest else ():
-                target._retried(partial(target._take, branch))
+        locked(self._lock, locked, target._lock, self._copy_to, target)
+
+    def _copy_to(self, target: Thread) -> None:
+        newest = self.newest()
+        if target.newest() is not None:
+            raise DecisionRefusedError(f"the thread {target.name.thread!r} has checkpoints: copy to another one")
+        # The branch with the newest checkpoint comes last, so that the graph goes on from it there, too.
+        branches = [branch for branch in self._branches() if newest and branch is not newest.branch]
+        for branch in [*branches, newest.branch] if newest else ():
+            target._retried(partial(target._take, branch))
 
     # Branches
 
@@ -240,23 +245,23 @@ class Thread:
 
     # Saving, once
 
+    @synchronized
     def _retried(self, save: Callable[[], T]) -> T:
         """Save, and do so again as long as others write in between."""
-        with self._lock:
-            for attempt in range(ATTEMPTS_MAX):
-                try:
-                    return save()
-                except CheckpointSupersededError:
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return save()
+            except CheckpointSupersededError:
+                raise
+            except ConcurrencyError:
+                if attempt == ATTEMPTS_MAX - 1:
                     raise
-                except ConcurrencyError:
-                    if attempt == ATTEMPTS_MAX - 1:
-                        raise
-                    for branch in [one for one in (self._root, *self._forks.values()) if one]:
-                        branch.refresh()
-                except BaseException:
-                    # The log has either all of it or nothing; it is read again.
-                    self._reset()
-                    raise
+                for branch in [one for one in (self._root, *self._forks.values()) if one]:
+                    branch.refresh()
+            except BaseException:
+                # The log has either all of it or nothing; it is read again.
+                self._reset()
+                raise
         raise AssertionError("the loop returns or raises")
 
     def _save_in(self, branch: Branch, saved: dict[str, Saved | None]) -> None:

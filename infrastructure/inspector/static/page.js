@@ -62,7 +62,8 @@ async function show() {
     const isHere = link.dataset.path === (place.screen === "home" || place.screen === "context" ? "/" : `/${place.screen}`);
     if (isHere) {
       link.setAttribute("aria-current", "page");
-      link.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+      // Not scrollIntoView: Tab would begin behind the link.
+      link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 40;
     }
     else link.removeAttribute("aria-current");
   }

@@ -1,1 +1,1 @@
-"""The checkpointer and the memory of LangGraph over a store."""
+"""The checkpointer of LangGraph over a store."""

@@ -199,6 +199,7 @@ class ContextPool(Container[T]):
             NotFoundError: there is no item with this id (a KeyError); no hook was called.
             Any error that a hook raises: then nothing was changed.
         """
+        self._require_writer()
         require_unicode(reason or "", "the reason")
         require_unicode(id, "the id of an item")
         await self.change(Removing(id, reason), expected_version, idempotency_key)

@@ -312,3 +312,16 @@ def test_a_transaction_that_an_interrupt_left_is_rolled_back(tmp_path: Path) -> 
 
         assert log.database.writer.execute("SELECT count(*) FROM tag WHERE name = 'left'").fetchone() == (0,)
         assert len(log.read("chat:a")) == 2
+
+
+def test_what_a_refused_append_looked_up_is_not_kept(tmp_path: Path) -> None:
+    """The first append of a process is refused, others write, and the next one that fits is taken."""
+    with closing(SqliteLog(tmp_path / "log.db")) as other, closing(SqliteLog(tmp_path / "log.db")) as log:
+        append(other, "chat:a", said(0))
+        with pytest.raises(ConcurrencyError):
+            append(log, "chat:a", said(1), expected=0)
+        append(other, "chat:a", said(2))
+
+        append(log, "chat:a", said(3), expected=2)
+
+        assert [one.version for one in log.read("chat:a")] == [1, 2, 3]

@@ -347,13 +347,11 @@ class Appender:
         # Before the first append, nobody is known to write besides this process.
         self._is_alone = self._left_at in (NO_DIGEST, self._last[2])
         self.began_at = number if self._left_at == NO_DIGEST else self.began_at
-        if not self._is_alone:
-            # Another writer moved the ends of streams, or this is an older copy of the log, without some tags.
+        # Refused and repeated requests look streams up, too.
+        if self._left_at != self._last[2] or len(self._heads) > HEADS_MAX:
+            # Another writer may have moved the ends of streams, or this is an older copy of the log, without some tags.
             self._heads.clear()
             self._tags.clear()
-        elif len(self._heads) > HEADS_MAX:
-            # Refused and repeated requests look streams up, too.
-            self._heads.clear()
         self._is_at_stake = True
 
     def _forget(self) -> None:

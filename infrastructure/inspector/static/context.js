@@ -29,6 +29,7 @@ class ContextScreen {
     this.query = "";
     this.win = null;
     this.pins = [];
+    this.pinsKnown = Promise.resolve();
     this.timeline = new Timeline((version, how) => this.seek(version, how), (win) => this.narrow(win));
     this.feed = new Feed((at) => this.choose(at));
     this.details = new Details(this);
@@ -249,7 +250,10 @@ class ContextScreen {
     if (this.chosen === null) return false;
     const { birth, v0, v1 } = this.index.items;
     const origin = birth[this.chosen];
-    this.toOne(birth.flatMap((one, at) => one === origin ? [v0[at], v1[at]] : []).concat(this.pins.filter(([one]) => one === origin).flatMap(([, from, until]) => [from, until])), direction);
+    this.fetchPins().then(() => {
+      const shown = birth.flatMap((one, at) => one === origin ? [v0[at], v1[at]] : []);
+      this.toOne(shown.concat(this.pins.filter(([one]) => one === origin).flatMap(([, from, until]) => [from, until])), direction);
+    });
     return true;
   }
 
@@ -282,15 +286,18 @@ class ContextScreen {
     forkDialog(this.stream, this.version, items.v0.filter((_, at) => isThere(items, at, this.version)).length);
   }
 
-  /** Ask which items are pinned, where a version pinned one since it was asked last. */
-  async fetchPins() {
+  /** Ask which items are pinned, where a version pinned one since it was asked last; it ends when that is known. */
+  fetchPins() {
     const { types, type, first } = this.index.versions;
     const last = type.findLastIndex((one) => /\.(items_(un)?pinned|forked)\./.test(types[one]));
-    if (this.kind !== "chat" || last < 0 || first + last === this.pinnedAt) return;
+    if (this.kind !== "chat" || last < 0 || first + last === this.pinnedAt) return this.pinsKnown;
     this.pinnedAt = first + last;
-    this.pins = await ask("pins", { context: this.stream });
-    this.feed.pinned = (at, version) => this.isPinned(at, version);
-    this.feed.draw();
+    this.pinsKnown = ask("pins", { context: this.stream }).then((pins) => {
+      this.pins = pins;
+      this.feed.pinned = (at, version) => this.isPinned(at, version);
+      this.feed.draw();
+    });
+    return this.pinsKnown;
   }
 
   news(news) {

@@ -25,7 +25,7 @@ TIME = "2026-11-23T10:00:0{}.000Z"
 def line(number: int, role: str, content: Any, **fields: Any) -> Any:
     """Return a line of a transcript that follows the one before."""
     parent = None if number == 1 else f"u{number - 1}"
-    head = {"parentUuid": parent, "isSidechain": False, "sessionId": "s1", "cwd": "/home/mia", "type": role}
+    head = {"parentUuid": parent, "isSidechain": False, "sessionId": "s1", "cwd": "/srv/mia", "type": role}
     message = {"role": role, "content": content}
     return {**head, "uuid": f"u{number}", "timestamp": TIME.format(number), "message": message, **fields}
 

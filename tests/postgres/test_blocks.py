@@ -20,6 +20,7 @@ from refold.infrastructure.log.postgres import blocks
 from refold.infrastructure.log.postgres.blocks import OvertakenError
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call, Wire
+from tests.contract.test_postgres_restores import Tables
 from tests.contract.writing import append, check_chain, check_order, everything, said
 
 from .conftest import OpenLog
@@ -211,6 +212,34 @@ def test_an_overtaken_sealer_changes_nothing(log: PostgresLog, open_log: OpenLog
     assert seen == [128]
     assert len(slow.read(A)) == 200
     assert [*slow.doubtful_streams()] == []
+
+
+@pytest.mark.parametrize(("kept", "packed"), [(150, 0), (192, 0), (200, 64)])
+def test_a_copy_put_back_while_events_are_packed(
+    log: PostgresLog, open_log: OpenLog, pg_url: str, kept: int, packed: int
+) -> None:
+    """The rows may be the last of their slice now, from which positions are counted on, or the blocks end earlier."""
+    place, number = Tables(pg_url), slice_of("r")
+    append(log, A, *map(said, range(kept)))
+    place.keep()
+    append(log, A, *map(said, range(kept, 300)))
+    assert log._sealer.seal(number, 0, packed + blocks.ROWS_KEPT) == packed
+    check = log._sealer._check
+
+    def put_back(rows: Any) -> None:
+        check(rows)
+        log._sealer._check = check
+        place.put_back()
+
+    log._sealer._check = put_back
+    with pytest.raises(OvertakenError):
+        log._sealer.seal(number, packed, 300)
+
+    fresh = open_log()
+    check_chain(fresh.read(A))
+    assert append(fresh, A, said(kept)).events[0].position.number == kept + 1
+    assert sum(fresh.sealing()) == (kept + 1 - blocks.ROWS_KEPT) // BLOCK_EVENTS * BLOCK_EVENTS
+    assert [one.position.number for one in everything(open_log())] == [*range(1, kept + 2)]
 
 
 def test_readers_and_writers_beside_a_sealer(log: PostgresLog, open_log: OpenLog) -> None:

@@ -15,9 +15,11 @@ from refold.infrastructure.log import background
 from refold.infrastructure.log.background import BackgroundWork
 from refold.infrastructure.log.block_body import BLOCK_EVENTS
 from refold.infrastructure.log.sqlite import log as sqlite_log
+from refold.infrastructure.log.sqlite.blocks import OvertakenError
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.read import WINDOW_MAX, _next_window
 
+from ..contract.test_sqlite_restores import File
 from ..contract.writing import append, check_chain, everything, said
 
 SOON_SECONDS = 10.0
@@ -268,3 +270,29 @@ def test_events_of_another_stream_between_those_of_a_slice_stay(tmp_path: Path, 
         assert first.positions == [*range(1, 33), *range(33 + others, 65 + others)]
         assert [one.event.id for one in log.read("chat:b")] == [f"m{number}" for number in range(others)]
         check_chain(log.read("chat:a"))
+
+
+@pytest.mark.parametrize("others", [0, BLOCK_EVENTS, SEGMENT + 1])
+def test_a_copy_put_back_while_events_are_packed(tmp_path: Path, others: int) -> None:
+    """Nothing is packed: the rows may be the last of the file now, or others at the same positions."""
+    place = File(tmp_path)
+    with closing(SqliteLog(place.url)) as log, closing(SqliteLog(place.url)) as other:
+        kept = 1 if others else SEGMENT
+        write(log, 0, kept)
+        place.keep()
+        write(log, kept, SEGMENT + 1)
+        with log.database.reading() as connection:
+            found = log._sealer.next_slice(connection)
+        assert found is not None
+        place.put_back()
+        with closing(SqliteLog(place.url)) as another:
+            if others:
+                append(another, "chat:b", *map(said, range(others)))
+            before = everything(another)
+
+        with pytest.raises(OvertakenError):
+            log.database.write(lambda connection: log._sealer.store(connection, found))
+
+        assert everything(other) == before
+        receipt = append(other, "chat:c", said(1))
+        assert receipt.events[0].position.number == len(before) + 1

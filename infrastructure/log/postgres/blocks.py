@@ -93,6 +93,12 @@ TO_SEAL = (
     f"SELECT event_id, {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
 )
 REMOVE = "DELETE FROM event WHERE slice = $1 AND position > $2 AND position <= $3 RETURNING position, digest"
+# Whether what `seal` knew of a slice still holds: its blocks end where they did, and rows come after those removed.
+# An older copy of the database may have been put back since, and the next position is counted on from the last row.
+STILL_SO = (
+    "SELECT coalesce((SELECT max(last) FROM block WHERE slice = $1), 0) = $2"
+    " AND EXISTS (SELECT FROM event WHERE slice = $1 AND position > $3)"
+)
 BLOCKS_OF_SLICE = (
     f"SELECT {BLOCK_AS_ROW.format('b')} FROM block AS b WHERE b.slice = $1 AND (b.last, b.place) > ($2, $3)"
     f" ORDER BY b.last, b.place LIMIT {BLOCK_EVENTS}"
@@ -269,8 +275,8 @@ class Sealer:
                 self._check([row[1:] for row in segment])
                 calls += self._blocks(segment)
             gone = {(row[4], row[8]) for row in rows}
-        remove = Call(REMOVE, (int4(number), int8(after), int8(until)))
-        self._database.transacting(lambda wire: _replace(wire, remove, gone, calls))
+        place = (int4(number), int8(after), int8(until))
+        self._database.transacting(lambda wire: _replace(wire, place, gone, calls))
         return until
 
     def _blocks(self, rows: Sequence[_Row]) -> Iterator[Call]:
@@ -323,10 +329,11 @@ def _packed_part(lane: int, part: tuple[int, ...]) -> tuple[bytes, ...]:
     )
 
 
-def _replace(wire: Wire, remove: Call, gone: set[tuple[int, bytes]], calls: Sequence[Call]) -> None:
+def _replace(wire: Wire, place: tuple[bytes, ...], gone: set[tuple[int, bytes]], calls: Sequence[Call]) -> None:
     """Let rows and their blocks change places; what fails is rolled back."""
     # Only another process that seals the same rows has them locked.
-    if set(wire.run(BEGIN, WAIT_BRIEFLY, remove)[2]) != gone:
-        raise OvertakenError("another process seals the same events")
+    *_, removed, is_still_so = wire.run(BEGIN, WAIT_BRIEFLY, Call(REMOVE, place), Call(STILL_SO, place))
+    if set(removed) != gone or is_still_so != [(True,)]:
+        raise OvertakenError("another process seals the same events, or an older copy of the database was put back")
     wire.dispatch_all([*calls, COMMIT])
     wire.conclude()

@@ -137,15 +137,18 @@ class Sealer:
         Replace rows by their block.
 
         Raises:
-            OvertakenError: another process has sealed rows of this slice; the transaction must be rolled back.
+            OvertakenError: they are not those that were read: another process has sealed them, or an older copy of the
+                file was put back. The transaction must be rolled back.
         """
         first, last = min(sealed.positions), max(sealed.positions)
-        deleted = connection.execute(
-            "DELETE FROM event WHERE position BETWEEN ? AND ? AND (? OR position IN (SELECT value FROM json_each(?)))",
-            (first, last, last - first + 1 == len(sealed.positions), str(sealed.positions)),
-        ).rowcount
-        if deleted != len(sealed.positions):
-            raise OvertakenError(f"another process is sealing segment {sealed.segment} too")
+        which = "WHERE position BETWEEN ? AND ? AND (? OR position IN (SELECT value FROM json_each(?)))"
+        values = (first, last, last - first + 1 == len(sealed.positions), str(sealed.positions))
+        found = connection.execute(f"SELECT digest FROM event {which} ORDER BY stream, version", values).fetchall()
+        ((end,),) = connection.execute("SELECT max(position) FROM event")
+        # The next position is counted on from the last row, so there must be one behind the segment.
+        if b"".join(digest for (digest,) in found) != sealed.digests or segment_of(end) == sealed.segment:
+            raise OvertakenError(f"the rows of segment {sealed.segment} are others by now")
+        connection.execute(f"DELETE FROM event {which}", values)
         block = connection.execute(
             "INSERT INTO block (segment, checksum, digests, body) VALUES (?, ?, ?, ?)",
             (

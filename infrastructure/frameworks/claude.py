@@ -8,7 +8,7 @@ items that are apart: the SDK gets them back, and no provider is sent them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded,
 from ...domain.chat.rules.commands import EvictItems
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.threads import in_thread
-from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.receive import AnthropicReader
 from ...domain.formats.anthropic.source_shape import message_of
 from ...domain.formats.messages import named_outputs
@@ -41,6 +41,7 @@ from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ...domain.log.envelope import acting, current_meta
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, ordered, read_lines
 from .conversation import Conversation, Message
+from .open_chats import OpenChat, OpenChats
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -107,6 +108,7 @@ class RefoldSessions(SessionStore):
     def __init__(self, store: Store, *, actor: str = NAME) -> None:
         """Keep sessions in `store`; `actor` is recorded where nobody else is named as the actor."""
         self._store, self._actor = store, actor
+        self._chats = OpenChats(store, LINES, encode=_line_json)
 
     def chat_id(self, key: SessionKey) -> str:
         """
@@ -151,11 +153,6 @@ class RefoldSessions(SessionStore):
 
     # Each of the following runs in a thread.
 
-    def _chat(self, key: SessionKey) -> ChatContext | None:
-        with suppress(NotFoundError):
-            return self._store.chat(self.chat_id(key), create=False)
-        return None
-
     def _append(self, key: SessionKey, entries: Sequence[Any]) -> None:
         context_id = self.chat_id(key)
         if not entries:
@@ -163,15 +160,19 @@ class RefoldSessions(SessionStore):
         messages = [_message_of_line(number, entry) for number, entry in enumerate(entries)]
         # A bad line is refused before the chat is made.
         LINES.items_of(messages)
-        actor = current_meta(default_actor=self._actor, idempotency_key=None).actor
-        with acting(actor=actor):
-            self._store.chat(context_id).rebase(lambda chat: self._added(chat, key, messages))
+        with self._as_actor(), self._chats.taken(context_id, create=True) as found:
+            assert found is not None, "it is created if there is none"
+            found.chat.rebase(lambda _: self._added(found, key, messages))
 
-    def _added(self, chat: ChatContext, key: SessionKey, messages: Sequence[Message]) -> None:
+    def _as_actor(self) -> AbstractContextManager[None]:
+        return acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor)
+
+    def _added(self, found: OpenChat, key: SessionKey, messages: Sequence[Message]) -> None:
+        chat = found.chat
         name = _saved_name(key)
         saved = chat.saved_states.last(NAME, name)
         before = {} if saved is None else saved.value or {"since": saved.version}
-        new = _new_lines(chat, messages, begins_again=bool(before.get("since")))
+        new = _new_lines(found, messages, begins_again=bool(before.get("since")))
         if not new:
             return
         value = {**before, "is": {field: _given(key, field) for field in KEY_FIELDS if field in key}}
@@ -186,8 +187,9 @@ class RefoldSessions(SessionStore):
             chat.saved_states.save(NAME, {name: value})
 
     def _load(self, key: SessionKey) -> list[dict[str, Any]] | None:
-        chat = self._chat(key)
-        lines = [] if chat is None else [message["line"] for message in LINES.messages(chat)]
+        with self._chats.taken(self.chat_id(key)) as found:
+            entries = [] if found is None else found.entries()
+            lines = msgspec.json.decode(b"[" + b",".join(entry.encoded for entry in entries) + b"]")
         return _with_parents(lines, key["session_id"]) or None
 
     def _sessions(self, project_key: str) -> list[SessionStoreListEntry]:
@@ -201,7 +203,8 @@ class RefoldSessions(SessionStore):
     def _summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         found = []
         for row in self._store.saved_states(NAME, prefix=(name := _main_name(project_key))):
-            saved = self._store.chat(split_stream_id(row.context)[1], create=False).saved_states.at(row.version)
+            with self._chats.taken(split_stream_id(row.context)[1]) as chat:
+                saved = None if chat is None else chat.chat.saved_states.at(row.version)
             if row.name == name and saved is not None and saved.value is not None:
                 one = SessionSummaryEntry(
                     session_id=_session_id(row.context), mtime=row.recorded_at // 1000, data=saved.value["summary"]
@@ -218,12 +221,10 @@ class RefoldSessions(SessionStore):
         if "subpath" not in key:
             plain = SessionListSubkeysKey(project_key=key["project_key"], session_id=key["session_id"])
             keys += [SessionKey(**plain, subpath=subpath) for subpath in self._subkeys(plain)]
-        actor = current_meta(default_actor=self._actor, idempotency_key=None).actor
         for one in reversed(keys):
-            chat = self._chat(one)
-            if chat is not None:
-                with acting(actor=actor):
-                    chat.rebase(partial(self._emptied, name=_saved_name(one)))
+            with self._chats.taken(self.chat_id(one)) as found, self._as_actor():
+                if found is not None:
+                    found.chat.rebase(partial(self._emptied, name=_saved_name(one)))
 
     def _emptied(self, chat: ChatContext, *, name: str) -> None:
         ids = tuple(item.id for item in chat.recorded_items())
@@ -234,10 +235,10 @@ class RefoldSessions(SessionStore):
             chat.saved_states.save(NAME, {name: None})
 
 
-def _new_lines(chat: ChatContext, messages: Sequence[Message], *, begins_again: bool) -> list[Message]:
+def _new_lines(found: OpenChat, messages: Sequence[Message], *, begins_again: bool) -> list[Message]:
     """Return the lines that the transcript does not have; after a delete only those in the view count."""
-    held = chat.recorded_items()
-    shown = {message.get("id") for message in LINES.messages(chat)} if begins_again else set()
+    held = found.chat._state.items
+    shown = {entry.id for entry in found.entries()} if begins_again else set()
     new: list[Message] = []
     taken: set[str] = set()
     for message in messages:
@@ -254,6 +255,10 @@ def _message_of_line(number: int, entry: Any) -> Message:
     fields = Fields(f"entries[{number}]", entry)
     uuid = fields.value.get("uuid")
     return {"id": uuid, "line": entry} if isinstance(uuid, str) and uuid else {"line": entry}
+
+
+def _line_json(message: Message) -> bytes:
+    return msgspec.json.encode(message["line"])
 
 
 def _with_parents(lines: list[dict[str, Any]], session_id: str) -> list[dict[str, Any]]:

@@ -51,10 +51,11 @@ class Form(Protocol):
 
 
 class Kept(NamedTuple):
-    """A message in the view, with the ids of its items."""
+    """A message in the view, with the ids of its items, and the index behind the last of them."""
 
     message: Message
     item_ids: tuple[str, ...]
+    end: int
 
 
 class Conversation:
@@ -67,10 +68,14 @@ class Conversation:
         """Return the messages in the view of a chat."""
         return [kept.message for kept in self.kept(chat.recorded_items())]
 
-    def kept(self, items: Sequence[ChatItemEvent]) -> list[Kept]:
-        """Return the messages of items, each with the ids of its items."""
-        written = ((self._written(group), tuple(item.id for item in group)) for group in self._groups(items))
-        return [Kept(message, ids) for message, ids in written if message is not None]
+    def kept(self, items: Sequence[ChatItemEvent], start: int = 0) -> list[Kept]:
+        """Return the messages of items, beginning with the item `start`, which begins a message."""
+        groups = ((self._written(group), group, end) for group, end in self._groups(items, start))
+        return [
+            Kept(message, tuple(item.id for item in group), end)
+            for message, group, end in groups
+            if message is not None
+        ]
 
     def items_in(self, first: ChatItemEvent) -> int:
         """Return the number of items of the message that begins with this one; 1 if another form recorded it."""
@@ -147,24 +152,24 @@ class Conversation:
         made = [msgspec.structs.replace(item, origin=Origin(starts=False, apart=is_apart(item))) for item in others]
         return [msgspec.structs.replace(first, origin=Origin(rest=rest, apart=is_apart(first))), *made]
 
-    def _groups(self, items: Sequence[ChatItemEvent]) -> Iterator[list[ChatItemEvent]]:
-        """Yield the items of each message: those of this form as they came, the others as other formats do."""
-        foreign: list[ChatItemEvent] = []
-        start = 0
+    def _groups(self, items: Sequence[ChatItemEvent], start: int) -> Iterator[tuple[list[ChatItemEvent], int]]:
+        """
+        Yield the items of each message, and the index behind the last of them.
+
+        Those of this form are grouped as they came, the others as other formats do it.
+        """
+        foreign = start
         while start < len(items):
             count = self._beside(items[start]).get("items", 0)
-            if not count:
-                foreign.append(items[start])
-                start += 1
-                continue
-            yield from ([foreign[index] for index in group] for group in grouped(foreign))
-            foreign = []
             end = start + 1
-            while end < min(len(items), start + count) and _goes_on(items[end]):
-                end += 1
-            yield list(items[start:end])
+            if count:
+                yield from _foreign_groups(items, foreign, start)
+                while end < min(len(items), start + count) and _goes_on(items[end]):
+                    end += 1
+                yield list(items[start:end]), end
+                foreign = end
             start = end
-        yield from ([foreign[index] for index in group] for group in grouped(foreign))
+        yield from _foreign_groups(items, foreign, start)
 
     def _written(self, group: Sequence[ChatItemEvent]) -> Message | None:
         beside = self._beside(group[0])
@@ -178,6 +183,11 @@ class Conversation:
         has_some = item.origin is not None and item.origin.rest
         found = rest_of(item).get(self._form.name) if has_some else None
         return found if isinstance(found, dict) else {}
+
+
+def _foreign_groups(items: Sequence[ChatItemEvent], start: int, end: int) -> Iterator[tuple[list[ChatItemEvent], int]]:
+    for group in grouped(items[start:end]):
+        yield [items[start + index] for index in group], start + group[-1] + 1
 
 
 def _goes_on(item: ChatItemEvent) -> bool:

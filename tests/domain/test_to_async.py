@@ -1,6 +1,7 @@
 """From async code into sync code, without holding up the loop."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -118,3 +119,26 @@ def test_what_is_not_there_is_not_there() -> None:
 def test_any_call_can_be_put_in_a_thread() -> None:
     """Positional and keyword arguments are passed on."""
     assert asyncio.run(in_thread(int, "ff", base=16)) == 255
+
+
+def test_a_call_that_is_cancelled_again_and_again_is_waited_for() -> None:
+    """A framework cancels a call, and then its clean-up: the thread must have ended before they go on."""
+    may_go_on, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        may_go_on.wait(10)
+        ended.set()
+
+    async def run() -> None:
+        task = asyncio.create_task(in_thread(work))
+        for _ in range(3):
+            await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set()
+
+    asyncio.run(run())

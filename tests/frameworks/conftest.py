@@ -8,10 +8,12 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold
+from refold.infrastructure.log.sqlite.log import SqliteLog
 
 FOLDERS = [path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and (path / "__init__.py").exists()]
 collect_ignore = [] if os.environ.get("REFOLD_TEST_FRAMEWORKS") else FOLDERS
@@ -26,3 +28,23 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[refold.Sto
     locations = {"memory": ":memory:", "sqlite": str(tmp_path / "store.db")}
     with refold.open(locations.get(request.param) or str(request.getfixturevalue("ready_pg_url"))) as opened:
         yield opened
+
+
+@pytest.fixture
+def events_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of events of each read of an SQLite log; no call folds more than it reads."""
+    counts: list[int] = []
+
+    def counted(name: str) -> None:
+        read = getattr(SqliteLog, name)
+
+        def note(*args: Any, **kwargs: Any) -> Any:
+            found = read(*args, **kwargs)
+            counts.append(len(found))
+            return found
+
+        monkeypatch.setattr(SqliteLog, name, note)
+
+    counted("read")
+    counted("read_events")
+    return counts

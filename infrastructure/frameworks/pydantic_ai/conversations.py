@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -25,8 +25,8 @@ from ....domain.concurrency.threads import in_thread
 from ....domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ....domain.ids import decoded_id, encoded_id, split_stream_id
 from ....domain.log.envelope import acting, current_meta
-from ..conversation import Kept
-from .form import CONVERSATION, NAME, as_json, from_json
+from ..open_chats import Entry, OpenChat, OpenChats, entries_of
+from .form import CONVERSATION, NAME, as_json, from_json, without_id
 
 if TYPE_CHECKING:
     from ...store import Store
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
 RECORD = "record"
 LEFT = "another branch"
 DELETED = "deleted"
+ENTRIES_KNOWN_MAX = 65_536
 RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
 class _Path(NamedTuple):
-    """The history up to an entry: the view that has it, its items, and its messages."""
+    """The history up to an entry: the view that has it, its messages and items, and if they are the whole view."""
 
     view: ChatView[Any]
+    messages: list[Entry]
     items: list[ChatItemEvent]
-    messages: list[Kept]
+    is_whole: bool
 
 
 class RefoldConversations(ConversationStore):
@@ -114,45 +116,50 @@ class _Chats:
 
     def __init__(self, store: Store, actor: str) -> None:
         self._store, self._actor = store, actor
+        self._chats = OpenChats(store, CONVERSATION, encode=without_id)
         # The chat in which an entry was seen last; a missing one is looked for in all chats with a record.
         self._chat_of: dict[str, str] = {}
 
     def _as_actor(self) -> AbstractContextManager[None]:
         return acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor)
 
-    def _chat(self, conversation_id: str) -> ChatContext | None:
-        with suppress(NotFoundError):
-            return self._store.chat(encoded_id(conversation_id, "the conversation's id"), create=False)
-        return None
+    def _taken(self, conversation_id: str) -> AbstractContextManager[OpenChat | None]:
+        return self._chats.taken(encoded_id(conversation_id, "the conversation's id"))
 
     def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        chat = self._chat(conversation_id)
-        return None if chat is None else self._record_of(chat)
+        with self._taken(conversation_id) as found:
+            return None if found is None else self._record_of(found)
 
     def read_records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        rows = self._store.saved_states(NAME, prefix=RECORD)
-        chats = (self._store.chat(split_stream_id(row.context)[1], create=False) for row in rows)
-        found = (record for record in map(self._record_of, chats) if record is not None)
-        wanted = [record for record in found if scope is None or record.scope == scope]
-        return sorted(wanted, key=lambda record: record.updated_at, reverse=True)[:limit]
+        records: list[ConversationRecord] = []
+        for row in self._store.saved_states(NAME, prefix=RECORD):
+            with self._chats.taken(split_stream_id(row.context)[1]) as found:
+                record = None if found is None else self._record_of(found)
+            if record is not None and (scope is None or record.scope == scope):
+                records.append(record)
+        return sorted(records, key=lambda record: record.updated_at, reverse=True)[:limit]
 
-    def _record_of(self, chat: ChatContext) -> ConversationRecord | None:
+    def _record_of(self, found: OpenChat) -> ConversationRecord | None:
         """Return the record that was saved last, with the head that the view has now; None if there is nothing."""
-        saved = chat.saved_states.last(NAME, RECORD)
-        kept = CONVERSATION.kept(chat.recorded_items())
-        head = kept[-1].item_ids[0] if kept else None
+        saved = found.chat.saved_states.last(NAME, RECORD)
+        entries = found.entries()
+        head = entries[-1].item_ids[0] if entries else None
         if saved is None or saved.value is None:
             if head is None:
                 return None
-            record = ConversationRecord(conversation_id=decoded_id(chat.id), head_id=None, revision="")
+            record = ConversationRecord(conversation_id=decoded_id(found.chat.id), head_id=None, revision="")
         else:
             record = _record_from(saved.value)
-        for entry_id in filter(None, [head, record.head_id, *record.branches]):
-            self._chat_of[entry_id] = chat.id
+        self._note_chat(found.chat.id, *filter(None, [head, record.head_id, *record.branches]))
         if head == record.head_id:
             return record
         # Others wrote to the chat: who loaded the conversation before that must load it again.
         return dataclasses.replace(record, head_id=head, revision=f"{record.revision}+{head}")
+
+    def _note_chat(self, chat_id: str, *entry_ids: str) -> None:
+        if len(self._chat_of) > ENTRIES_KNOWN_MAX:
+            self._chat_of = {}
+        self._chat_of.update(dict.fromkeys(entry_ids, chat_id))
 
     def write_record(
         self, record: ConversationRecord, new_entries: list[ConversationEntry], expected_revision: str | None
@@ -161,99 +168,104 @@ class _Chats:
         written = [{"id": entry.id, **message} for entry, message in zip(new_entries, messages, strict=True)]
         saved = _as_json(record)
         base = _require_chain(record, new_entries)
-        try:
-            with self._as_actor(), self._store.transaction():
-                chat = self._expected(record.conversation_id, expected_revision)
-                path = None if base is None else self._path(base, record.conversation_id, record.forked_from)
-                if base is not None and path is None:
-                    raise ConversationConflict(record.conversation_id)
-                if chat is None:
-                    context_id = encoded_id(record.conversation_id, "the conversation's id")
-                    chat = self._store.chat(context_id) if path is None else path.view.fork(context_id)
+        with self._changed(record.conversation_id, expected_revision) as found:
+            path = None if base is None else self._path(base, found, record.conversation_id, record.forked_from)
+            if base is not None and path is None:
+                raise ConversationConflict(record.conversation_id)
+            if found is None:
+                context_id = encoded_id(record.conversation_id, "the conversation's id")
+                chat = self._store.chat(context_id) if path is None else path.view.fork(context_id)
+            else:
+                chat = found.chat
+            if path is None or path.view is not chat or not path.is_whole:
                 _show(chat, [] if path is None else path.items)
-                CONVERSATION.add(chat, written)
-                chat.saved_states.save(NAME, {RECORD: saved})
-        except ConcurrencyError as error:
-            raise ConversationConflict(record.conversation_id) from error
-        self._chat_of.update((entry.id, chat.id) for entry in new_entries)
+            CONVERSATION.add(chat, written)
+            chat.saved_states.save(NAME, {RECORD: saved})
+        self._note_chat(chat.id, *(entry.id for entry in new_entries))
 
     def delete_record(self, conversation_id: str, expected_revision: str) -> None:
+        with self._changed(conversation_id, expected_revision) as found:
+            if found is None:
+                raise ConversationConflict(conversation_id)
+            _show(found.chat, [], DELETED)
+            found.chat.saved_states.save(NAME, {RECORD: None})
+
+    @contextmanager
+    def _changed(self, conversation_id: str, revision: str | None) -> Iterator[OpenChat | None]:
+        """Yield the chat of a conversation that is at a revision, None if there is none, in a transaction."""
         try:
-            with self._as_actor(), self._store.transaction():
-                chat = self._expected(conversation_id, expected_revision)
-                if chat is None:
+            # The chat is taken before the transaction begins, and put back after it is committed.
+            with self._taken(conversation_id) as found, self._as_actor(), self._store.transaction():
+                known = None if found is None else self._record_of(found)
+                if (None if known is None else known.revision) != revision:
                     raise ConversationConflict(conversation_id)
-                _show(chat, [], DELETED)
-                chat.saved_states.save(NAME, {RECORD: None})
+                yield found
         except ConcurrencyError as error:
             raise ConversationConflict(conversation_id) from error
 
-    def _expected(self, conversation_id: str, revision: str | None) -> ChatContext | None:
-        """Return the chat of a conversation that is at a revision; None if there is no chat."""
-        chat = self._chat(conversation_id)
-        found = None if chat is None else self._record_of(chat)
-        if (None if found is None else found.revision) != revision:
-            raise ConversationConflict(conversation_id)
-        return chat
-
     def history(self, head_id: str, limit: int | None) -> list[ConversationEntry]:
-        path = self._path(head_id)
+        path = self._path(head_id, None)
         if path is None:
             raise NotFoundError(f"no conversation has the entry {head_id!r}: load the conversation again")
         start = 0 if limit is None else max(0, len(path.messages) - limit)
         shown = path.messages[start:]
-        ids = [kept.item_ids[0] for kept in shown]
+        ids = [entry.item_ids[0] for entry in shown]
         parents = [path.messages[start - 1].item_ids[0] if start else None, *ids]
-        messages = from_json([kept.message for kept in shown])
+        messages = from_json([entry.encoded for entry in shown])
         return [
             ConversationEntry(id=entry_id, parent_id=parent, message=message)
             for entry_id, parent, message in zip(ids, parents, messages, strict=False)
         ]
 
-    def _path(self, entry_id: str, *likely: str | None) -> _Path | None:
-        """Return the history up to an entry; None if no chat has it."""
-        for chat in self._candidates(entry_id, likely):
-            if chat.recorded_items().ordinal(entry_id) is not None:
-                self._chat_of[entry_id] = chat.id
-                return _path_in(chat, entry_id) or self._path_at_home(chat, entry_id)
-        return None
+    def _path(self, entry_id: str, taken: OpenChat | None, *likely: str | None) -> _Path | None:
+        """Return the history up to an entry; None if no chat has it. The chat `taken` is looked at first."""
+        path = None if taken is None else self._path_in(taken, entry_id)
+        for name in () if path else self._candidates(entry_id, likely):
+            if taken is not None and name == taken.chat.id:
+                continue
+            with self._chats.taken(name) as found:
+                path = None if found is None else self._path_in(found, entry_id)
+            if path is not None:
+                break
+        return path
 
-    def _candidates(self, entry_id: str, likely: Sequence[str | None]) -> Iterator[ChatContext]:
-        """Yield the chats that may have an entry, each opened when it is asked for."""
-        seen: set[str] = set()
+    def _candidates(self, entry_id: str, likely: Sequence[str | None]) -> Iterator[str]:
+        """Yield the ids of the chats that may have an entry, each when it is asked for."""
         names = [self._chat_of.get(entry_id), *(encoded_id(one, "the id") for one in likely if one)]
-        for name in names:
-            if name is not None and name not in seen:
-                seen.add(name)
-                with suppress(NotFoundError):
-                    yield self._store.chat(name, create=False)
-        for row in self._store.saved_states(NAME):
-            name = split_stream_id(row.context)[1]
-            if name not in seen:
-                seen.add(name)
-                yield self._store.chat(name, create=False)
+        first = dict.fromkeys(name for name in names if name is not None)
+        yield from first
+        names_of_all = (split_stream_id(row.context)[1] for row in self._store.saved_states(NAME))
+        yield from (name for name in names_of_all if name not in first)
 
-    def _path_at_home(self, chat: ChatContext, entry_id: str) -> _Path | None:
-        """Return the history up to an entry that left the view: it is the view in which the entry was the newest."""
+    def _path_in(self, found: OpenChat, entry_id: str) -> _Path | None:
+        """Return the history up to an entry of a chat; None if the chat never had it."""
+        chat = found.chat
         items = chat.recorded_items()
         ordinal = items.ordinal(entry_id)
-        assert ordinal is not None, "the chat has the entry"
+        if ordinal is None:
+            return None
+        self._note_chat(chat.id, entry_id)
+        path = _path_of(chat, items, found.entries(), entry_id)
+        if path is not None:
+            return path
+        # It left the view: its history is the view in which it was the newest.
         ref = items.ref(ordinal)
         home = chat if not ref.stream else self._store.chat(split_stream_id(ref.stream)[1], create=False)
-        count = CONVERSATION.items_in(items.arena.items[ordinal])
-        return _path_in(home.at(ref.version + count - 1), entry_id)
+        view = home.at(ref.version + CONVERSATION.items_in(items.arena.items[ordinal]) - 1)
+        past = view.recorded_items()
+        return _path_of(view, past, entries_of(CONVERSATION.kept(past), without_id), entry_id)
 
 
-def _path_in(view: ChatView[Any], entry_id: str) -> _Path | None:
+def _path_of(
+    view: ChatView[Any], items: Sequence[ChatItemEvent], entries: Sequence[Entry], entry_id: str
+) -> _Path | None:
     """Return the history up to an entry of a view; None if it is not in the view."""
-    items = list(view.recorded_items())
-    messages = CONVERSATION.kept(items)
-    place = next((place for place, kept in enumerate(messages) if kept.item_ids[0] == entry_id), None)
+    # It is mostly the newest one.
+    place = next((place for place in reversed(range(len(entries))) if entries[place].item_ids[0] == entry_id), None)
     if place is None:
         return None
-    last = messages[place].item_ids[-1]
-    end = next(index for index, item in enumerate(items) if item.id == last) + 1
-    return _Path(view, items[:end], messages[: place + 1])
+    end = entries[place].end
+    return _Path(view, list(entries[: place + 1]), list(items[:end]), end == len(items))
 
 
 def _show(chat: ChatContext, path: Sequence[ChatItemEvent], reason: str = LEFT) -> None:

@@ -82,16 +82,20 @@ def as_json(messages: Iterable[ModelMessage]) -> list[Message]:
     return plain
 
 
-def from_json(messages: Sequence[Message]) -> list[ModelMessage]:
+def without_id(message: Message) -> bytes:
+    """Return the JSON of a message as Pydantic AI has it: without an id."""
+    return msgspec.json.encode({name: value for name, value in message.items() if name != "id"})
+
+
+def from_json(messages: Iterable[bytes]) -> list[ModelMessage]:
     """
-    Return the messages of JSON objects.
+    Return the messages that have this JSON.
 
     Raises:
         InvalidInputError: Pydantic AI, as it is installed, does not know one of them.
     """
-    plain = [{name: value for name, value in message.items() if name != "id"} for message in messages]
     try:
-        found: list[ModelMessage] = ModelMessagesTypeAdapter.validate_json(msgspec.json.encode(plain))
+        found: list[ModelMessage] = ModelMessagesTypeAdapter.validate_json(b"[" + b",".join(messages) + b"]")
     except ValidationError as error:
         raise InvalidInputError(f"the installed Pydantic AI cannot read a message of the chat: {error}") from error
     return found
@@ -104,7 +108,7 @@ def messages_of(chat: ChatView[Any]) -> list[ModelMessage]:
     Raises:
         InvalidInputError: the installed Pydantic AI does not know one of them.
     """
-    return from_json(CONVERSATION.messages(chat))
+    return from_json(without_id(message) for message in CONVERSATION.messages(chat))
 
 
 def record(chat: ChatContext, messages: Iterable[ModelMessage], *, expected_version: int | None = None) -> None:

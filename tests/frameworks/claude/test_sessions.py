@@ -173,3 +173,22 @@ async def test_what_is_refused_changes_nothing(store: refold.Store) -> None:
     with pytest.raises(InvalidInputError, match="session_id"):
         await sessions.append(broken, [QUESTION])
     assert store.contexts() == []
+
+
+async def test_an_append_costs_the_same_at_any_length(tmp_path: Path, events_read: list[int]) -> None:
+    """A batch for a long transcript reads as many events as one for a short one; another process may write, too."""
+    with refold.open(tmp_path / "s.db") as store, refold.open(tmp_path / "s.db") as other:
+        sessions = RefoldSessions(store)
+        costs = []
+        for length in (50, 400):
+            key: SessionKey = {**KEY, "session_id": str(length)}
+            await sessions.append(key, [line(1, "user", f"{number}", uuid=f"x{number}") for number in range(length)])
+            assert len(await sessions.load(key) or ()) == length
+            events_read.clear()
+            await sessions.append(key, [ANSWER])
+            costs.append(sum(events_read))
+            other.chat(sessions.chat_id(key)).add_message("user", "And?")
+            assert len(await sessions.load(key) or ()) == length + 2
+            costs.append(sum(events_read))
+
+        assert costs[:2] == costs[2:]

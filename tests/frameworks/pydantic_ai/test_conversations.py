@@ -303,3 +303,26 @@ async def test_nothing_is_erased(tmp_path: Path) -> None:
         assert forked is not None
         assert forked.messages == [entries[0].message]
         assert (await conversations.read_entry(entries[1].id)).parent_id == entries[0].id
+
+
+async def test_a_save_costs_the_same_at_any_length(tmp_path: Path, events_read: list[int]) -> None:
+    """A turn of a long conversation reads as many events as one of a short one; another process may write, too."""
+    with refold.open(tmp_path / "s.db") as store, refold.open(tmp_path / "s.db") as other:
+        conversations = RefoldConversations(store)
+        costs = []
+        for length in (50, 400):
+            messages = [asked(f"{length} {number}") for number in range(length)]
+            await conversations.save(Conversation(conversation_id=str(length), messages=messages))
+            loaded = await conversations.load(str(length))
+            assert loaded is not None
+            loaded.messages.append(answered("b"))
+            events_read.clear()
+            await conversations.save(loaded)
+            costs.append(sum(events_read))
+            other.chat(str(length)).add_message("user", "And?")
+            again = await conversations.load(str(length))
+            assert again is not None
+            assert len(again.messages) == length + 2
+            costs.append(sum(events_read))
+
+        assert costs[:2] == costs[2:]

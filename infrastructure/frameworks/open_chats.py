@@ -1,0 +1,125 @@
+"""
+The chats that an adapter has open, so that a call reads and converts only what is new.
+
+A call takes a chat out, works on it alone, and puts it back when it has succeeded. So no two threads share a chat, and
+after an error or an interrupt the next call opens it again. A call that wants a chat which is out opens it, too.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import ChatItemEvent
+from ...domain.errors import LogWentBackError, NotFoundError
+from .conversation import Conversation, Kept, Message
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+CHATS_KEPT_MAX = 64
+
+
+class Entry(NamedTuple):
+    """A message in the view of a chat as JSON, with its id, the ids of its items, and the index behind the last one."""
+
+    encoded: bytes
+    id: Any
+    item_ids: tuple[str, ...]
+    end: int
+
+
+def entries_of(messages: Iterable[Kept], encode: Callable[[Message], bytes]) -> list[Entry]:
+    """Return messages as JSON."""
+    return [Entry(encode(message), message.get("id"), item_ids, end) for message, item_ids, end in messages]
+
+
+class OpenChat:
+    """A chat with its messages as they were read last."""
+
+    def __init__(self, chat: ChatContext, conversation: Conversation, encode: Callable[[Message], bytes]) -> None:
+        self.chat = chat
+        self._conversation, self._encode = conversation, encode
+        self._items: list[ChatItemEvent] = []
+        self._entries: list[Entry] = []
+
+    def entries(self) -> list[Entry]:
+        """
+        Return the messages in the view; those that were read before are not converted again.
+
+        They are kept as JSON, so that a caller who changes a message does not change it for the next one.
+        """
+        items = list(self.chat.recorded_items())
+        same = _same_at_start(self._items, items)
+        if same == len(self._items) == len(items):
+            return self._entries
+        entries = self._entries
+        while entries and entries[-1].end >= same:
+            entries.pop()
+        if entries:
+            # A message that another framework recorded may go on with the item behind it.
+            entries.pop()
+        start = entries[-1].end if entries else 0
+        entries += entries_of(self._conversation.kept(items, start), self._encode)
+        self._items = items
+        return entries
+
+
+class OpenChats:
+    """The chats of a store that an adapter has open, and their messages, at most so many chats."""
+
+    def __init__(
+        self,
+        store: Store,
+        conversation: Conversation,
+        *,
+        encode: Callable[[Message], bytes] = msgspec.json.encode,
+        kept_max: int = CHATS_KEPT_MAX,
+    ) -> None:
+        """Open chats of `store`; `encode` says what is kept of a message."""
+        self._store, self._conversation = store, conversation
+        self._encode, self._kept_max = encode, kept_max
+        # Its methods are single steps for other threads.
+        self._chats: OrderedDict[str, OpenChat] = OrderedDict()
+
+    @contextmanager
+    def taken(self, chat_id: str, *, create: bool = False) -> Iterator[OpenChat | None]:
+        """Take out a chat that is up to date, for this block; None if there is none and `create` is False."""
+        found = self._refreshed(chat_id)
+        if found is None:
+            with suppress(NotFoundError):
+                chat = self._store.chat(chat_id, create=create)
+                found = OpenChat(chat, self._conversation, self._encode)
+        yield found
+        if found is not None:
+            # A new entry is the last one, and the first one is dropped.
+            self._chats.pop(chat_id, None)
+            self._chats[chat_id] = found
+            while len(self._chats) > self._kept_max:
+                with suppress(KeyError):
+                    self._chats.popitem(last=False)
+
+    def _refreshed(self, chat_id: str) -> OpenChat | None:
+        found = self._chats.pop(chat_id, None)
+        if found is None:
+            return None
+        try:
+            found.chat.refresh()
+        except LogWentBackError:
+            # An older copy of the database was put back: it is opened as that has it.
+            return None
+        return found if found.chat.version else None
+
+
+def _same_at_start(before: Sequence[ChatItemEvent], now: Sequence[ChatItemEvent]) -> int:
+    """Return how many items at the start are the same ones."""
+    if before == now[: len(before)]:
+        # Lists are compared in one call, and the same object is equal to itself at once.
+        return len(before)
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((index for index, (old, new) in pairs if old is not new), min(len(before), len(now)))

@@ -1,0 +1,185 @@
+"""Chats that an adapter keeps open: up to date whoever wrote, and no call costs more because a chat is long."""
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.domain.chat.events import ChatItemEvent
+from refold.infrastructure.frameworks.conversation import Conversation, Message
+from refold.infrastructure.frameworks.open_chats import OpenChats
+
+from .test_conversation import NOTES, Notes, noted
+
+
+class CountedNotes(Notes):
+    """A form that counts the messages that it writes."""
+
+    written = 0
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return a note."""
+        self.written += 1
+        return super().write(items)
+
+
+def shown(chats: OpenChats, chat_id: str = "c") -> list[Any]:
+    """Return the messages of a chat as they are read through open chats."""
+    with chats.taken(chat_id) as found:
+        return [] if found is None else [msgspec.json.decode(entry.encoded) for entry in found.entries()]
+
+
+CHANGES = st.lists(
+    st.tuples(st.just("add"), NOTES)
+    | st.tuples(st.just("others add"), NOTES)
+    | st.tuples(st.just("call"), st.none())
+    | st.tuples(st.just("evict"), st.integers(0, 5))
+    | st.tuples(st.just("insert"), st.integers(0, 5))
+    | st.tuples(st.just("restore"), st.none())
+    | st.tuples(st.just("handoff"), st.none())
+    | st.tuples(st.just("look"), st.none()),
+    max_size=12,
+)
+
+
+def change(chat: refold.ChatContext, step: str, given: Any) -> None:
+    """Change a chat as others may do."""
+    items = list(chat.items)
+    if step == "add":
+        Conversation(Notes()).add(chat, given)
+    elif step == "others add":
+        Conversation(Notes("others")).add(chat, given)
+    elif step == "call":
+        chat.add_function_call("f", "{}", call_id="c1")
+    elif step == "evict" and items:
+        chat.evict([items[given % len(items)].id])
+    elif step == "insert" and items:
+        chat.insert(
+            refold.ChatMessage(
+                role=refold.ChatRole.USER, content=["new"], created_at=items[given % len(items)].created_at
+            )
+        )
+    elif step == "restore":
+        chat.restore()
+    elif step == "handoff":
+        chat.add_handoff("billing")
+
+
+@given(CHANGES)
+def test_they_show_what_the_chat_has(steps: list[tuple[str, Any]]) -> None:
+    """After any changes, by anybody, the messages are those of a chat that is opened anew."""
+    with refold.open(":memory:") as store:
+        notes = Conversation(Notes())
+        chats = OpenChats(store, notes)
+        chat = store.chat("c")
+        for step, given in steps:
+            change(chat, step, given)
+            assert shown(chats) == notes.messages(store.chat("c"))
+
+
+def test_a_call_costs_the_same_at_any_length(tmp_path: Path, events_read: list[int]) -> None:
+    """It reads the events that are new, and converts the new messages and the two before them."""
+    form = CountedNotes()
+    notes = Conversation(form)
+    with refold.open(tmp_path / "s.db") as store, refold.open(tmp_path / "s.db") as other:
+        chats = OpenChats(store, notes)
+        costs = []
+        for length in (10, 1_000):
+            notes.add(store.chat("c"), [noted(text=f"{length} {number}") for number in range(length)])
+            before = len(shown(chats))
+            writer = other.chat("c")
+            notes.add(writer, [noted(text="new")])
+            events_read.clear()
+            form.written = 0
+            assert len(shown(chats)) == before + 1
+            costs.append((sum(events_read), form.written))
+
+        assert costs == [(1, 3), (1, 3)]
+
+
+def test_a_taken_chat_is_not_shared(tmp_path: Path) -> None:
+    """A call that wants it meanwhile gets another one; after an error it is opened anew."""
+    with refold.open(tmp_path / "s.db") as store:
+        store.chat("c")
+        chats = OpenChats(store, Conversation(Notes()))
+        with chats.taken("c") as first, chats.taken("c") as second:
+            assert first is not None
+            assert second is not None
+            assert first.chat is not second.chat
+        with chats.taken("c") as again:
+            assert again is first
+        with pytest.raises(RuntimeError), chats.taken("c") as failed:
+            raise RuntimeError
+        with chats.taken("c") as opened:
+            assert opened is not failed
+        with chats.taken("nobody") as missing:
+            assert missing is None
+
+
+def test_only_some_are_kept() -> None:
+    """The one that was used longest ago is closed first."""
+    with refold.open(":memory:") as store:
+        chats = OpenChats(store, Conversation(Notes()), kept_max=2)
+        kept = {}
+        for name in ("a", "b", "a", "c"):
+            with chats.taken(name, create=True) as found:
+                kept[name] = found
+        for name in ("a", "c"):
+            with chats.taken(name) as found:
+                assert found is kept[name]
+        with chats.taken("b") as found:
+            assert found is not kept["b"]
+
+
+def test_an_older_copy_is_put_back(tmp_path: Path) -> None:
+    """The chat is shown as the database has it then, and can be written to."""
+    notes, path, copy = Conversation(Notes()), str(tmp_path / "s.db"), str(tmp_path / "copy.db")
+    with refold.open(path) as store:
+        notes.add(store.chat("c"), [noted(text="one")])
+        _copied(path, copy)
+        chats = OpenChats(store, notes)
+        notes.add(store.chat("c"), [noted(text="two")])
+        assert len(shown(chats)) == 2
+        _copied(copy, path)
+
+        assert len(shown(chats)) == 1
+        with chats.taken("c") as found:
+            assert found is not None
+            notes.add(found.chat, [noted(text="three")])
+        assert [message["text"] for message in shown(chats)] == ["one", "three"]
+
+
+def _copied(source: str, target: str) -> None:
+    with closing(sqlite3.connect(source)) as connection, closing(sqlite3.connect(target)) as copy:
+        connection.backup(copy)
+
+
+def test_a_child_process_goes_on_by_itself(tmp_path: Path) -> None:
+    """It was forked while the parent had a chat taken out in another thread; both write, and see all of it."""
+    notes, path = Conversation(Notes()), tmp_path / "s.db"
+    with refold.open(path) as store:
+        chats = OpenChats(store, notes)
+        notes.add(store.chat("c"), [noted(text="one")])
+        assert len(shown(chats)) == 1
+        with chats.taken("c"):
+            child = os.fork()
+            if child == 0:
+                with suppress(BaseException):
+                    with chats.taken("c") as found:
+                        assert found is not None
+                        notes.add(found.chat, [noted(text="child")])
+                    os._exit(len(shown(chats)))
+                os._exit(99)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        with chats.taken("c") as found:
+            assert found is not None
+            notes.add(found.chat, [noted(text="parent")])
+        assert [message["text"] for message in shown(chats)] == ["one", "child", "parent"]

@@ -175,3 +175,43 @@ def test_a_dictionary_that_is_gone(pg_url: str) -> None:
         append(log, "chat:a", said(2, "a word that many events have in common, " * 50))
     with closing(PostgresLog(pg_url)) as reader:
         assert ids(reader.read_events("chat:a")) == ["m1", "m2"]
+
+
+def test_a_dictionary_that_came_after_the_copy(pg_url: str) -> None:
+    """The connection stays, and the slice that is written to has lost nothing."""
+    place, text = Tables(pg_url), "a word that many events have in common, " * 50
+    with closing(PostgresLog(pg_url)) as log:
+        append(log, "chat:a", said(1), root="one")
+        append(log, "chat:b", said(1), root="another")
+        place.keep()
+        log._dictionaries._train(lambda: [text.encode() + bytes([number]) * 9 for number in range(256)])
+        append(log, "chat:a", said(2, text), root="one")
+        assert log._compression.newest
+        place.put_back()
+
+        with pytest.raises(LogWentBackError, match="dictionary"):
+            append(log, "chat:b", said(2, text), root="another")
+
+        append(log, "chat:b", said(2, text), root="another")
+    with closing(PostgresLog(pg_url)) as reader:
+        assert ids(reader.read_events("chat:b")) == ["m1", "m2"]
+
+
+def test_types_of_events_that_came_after_the_copy(pg_url: str) -> None:
+    """They get numbers again: those that they had may be the numbers of others."""
+    place = Tables(pg_url)
+    with refold.open(pg_url) as store, refold.open(pg_url) as other:
+        first, second = store.chat("a"), store.chat("b")
+        for chat in (first, second):
+            chat.add_message("user", "one", message_id="m")
+        place.keep()
+        first.pin("m")
+        place.put_back()
+        other.chat("c").add_config_update("Be brief.", [])
+
+        second.pin("m")
+
+        assert store.verify().is_whole
+    with psycopg.connect(pg_url) as connection:
+        names = "SELECT name FROM event JOIN tag ON tag.key = event.tag WHERE version = 3"
+        assert connection.execute(names).fetchall() == [("chat.items_pinned.v1",)]

@@ -29,13 +29,19 @@ TAG_ATTEMPTS_MAX = 10
 ATTEMPTS_MAX = 6
 # SQLSTATE division_by_zero: the `look` statement raises it if the slice has another end than remembered.
 STALE = "22012"
+# The transaction that wrote the newest tag. It is another one when somebody has added a tag, and when the rows of an
+# older copy of the database were put back under open connections: then tags and the dictionary may be gone. To look at
+# it costs the server 2 to 5 of an append's microseconds.
+LINEAGE = "coalesce((SELECT t.xmin::text FROM {p}tag AS t ORDER BY t.key DESC LIMIT 1), '')"
+# Each server of a Citus cluster has tags of its own, written in transactions of its own.
+LINEAGE_ON_CITUS = "coalesce((SELECT t.key || ' ' || t.name FROM {p}tag AS t ORDER BY t.key DESC LIMIT 1), '')"
 # Also deadlock_detected and serialization_failure.
 WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 
-def learn_tags(wire: Wire, table: str, wanted: Set[str]) -> dict[str, bytes]:
+def learn_tags(wire: Wire, table: str, lineage: str, wanted: Set[str]) -> tuple[dict[str, bytes], bytes]:
     """
-    Return the numbers of all tags, after giving the wanted ones a number.
+    Return the numbers of all tags, after giving the wanted ones a number, and the lineage of these rows.
 
     New tags are added in their own transactions, because other processes may add the same ones.
 
@@ -43,12 +49,12 @@ def learn_tags(wire: Wire, table: str, wanted: Set[str]) -> dict[str, bytes]:
         StorageBusyError: other processes were faster each time.
     """
     for _ in range(TAG_ATTEMPTS_MAX):
-        rows = wire.run(Call(f"SELECT name, key FROM {table}"))[0]
-        known = {name: int4(key) for name, key in rows}
+        rows = wire.run(Call(f"SELECT name, key, {lineage} FROM {table}"))[0]
+        known = {name: int4(key) for name, key, _ in rows}
         missing = sorted(wanted - known.keys())
         if not missing:
-            return known
-        last = max((key for _, key in rows), default=0)
+            return known, rows[0][2].encode() if rows else b""
+        last = max((key for _, key, _ in rows), default=0)
         insert = f"INSERT INTO {table} VALUES ($1, $2) ON CONFLICT DO NOTHING"
         wire.run(*(Call(insert, (int4(key), name.encode())) for key, name in enumerate(missing, last + 1)))
     raise StorageBusyError(f"new types of events could not be added to {table}: others did so all the time, try again")
@@ -88,21 +94,33 @@ class Appender:
         # True while an append runs. If the next append finds it true, the last one was interrupted.
         self._is_at_stake = False
         self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
-        # Divides by zero, which ends the transaction, if the last event of the slice is not the remembered one. It
-        # compares digests, not positions: an older copy of the database may have reached the same position again.
-        self._look = (
-            f"SELECT 1 / (coalesce((SELECT e.digest FROM {prefix}event e WHERE e.slice = l.slice"
-            f" ORDER BY e.position DESC LIMIT 1), ''::bytea) = $2)::int FROM {prefix}slice_lock l WHERE l.slice = $1"
-        )
         self._guard = guard
+        self._set_lineage(LINEAGE)
         self._after_fork()
         renew_in_child(self)
+
+    def distribute(self) -> None:
+        """Expect the tables to be distributed over the servers of a Citus cluster."""
+        self._set_lineage(LINEAGE_ON_CITUS)
+        self._after_fork()
+
+    def _set_lineage(self, lineage: str) -> None:
+        prefix = self._prefix
+        self._lineage = lineage.format(p=prefix)
+        # Divides by zero, which ends the transaction, if the last event of the slice is not the remembered one, or the
+        # tags are not. It compares digests, not positions: an older copy of the database may have reached the same
+        # position again.
+        self._look = (
+            f"SELECT 1 / (coalesce((SELECT e.digest FROM {prefix}event e WHERE e.slice = l.slice"
+            f" ORDER BY e.position DESC LIMIT 1), ''::bytea) = $2 AND {self._lineage} = $3)::int"
+            f" FROM {prefix}slice_lock l WHERE l.slice = $1"
+        )
 
     def _after_fork(self) -> None:
         # Another thread may have been changing it. And ids that continue the parent's would be given out twice.
         self._memory = Memory()
         self._ids = EventIds()
-        self._inquiry = Inquiry(self._memory, self._prefix, self._lock, self._guard, self._blocks)
+        self._inquiry = Inquiry(self._memory, self._prefix, self._lock, self._lineage, self._guard, self._blocks)
         # The connection that the memory was read on: another connection may lead to another copy of the database.
         self._wire: Wire | None = None
 
@@ -237,22 +255,20 @@ class Appender:
         # In the order of slices, like all writers: else two of them could wait for each other.
         for number, lane, _ in ends if len(ends) == 1 else sorted(ends, key=attrgetter("slice")):
             where = int4(number)
-            calls += (Call(self._lock, (where,)), Call(self._look, (where, lane.digest)))
+            calls += (Call(self._lock, (where,)), Call(self._look, (where, lane.digest, self._memory.lineage)))
         return calls
 
     def _locks(self, slices: Iterable[int]) -> list[Call]:
         return [Call(self._lock, (int4(number),)) for number in slices]
 
     def _looks(self, ends: Mapping[int, bytes]) -> list[Call]:
-        return [Call(self._look, (int4(number), digest)) for number, digest in ends.items()]
+        return [Call(self._look, (int4(number), digest, self._memory.lineage)) for number, digest in ends.items()]
 
     def _is_new(self, wire: Wire) -> bool:
         """Return whether this is a new connection; if so, forget all that was read on the last one."""
         if wire is self._wire:
             return False
         self._memory.forget_all()
-        if self._guard is not None:
-            self._guard.check(wire)
         self._wire = wire
         return True
 
@@ -347,7 +363,10 @@ class Appender:
     def _planned(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> tuple[Plan, list[Answer]]:
         wanted = {draft.tag for order in orders for part in order.request.parts for draft in part.drafts}
         if not wanted <= self._memory.tags.keys():
-            self._memory.tags |= learn_tags(wire, self._prefix + "tag", wanted)
+            is_first = not self._memory.tags
+            self._memory.tags, self._memory.lineage = learn_tags(wire, self._prefix + "tag", self._lineage, wanted)
+            if is_first and self._guard is not None:
+                self._guard.check(wire)
         found = self._inquiry.run(wire, orders, look_for_ids=look_for_ids)
         plan = Plan(self._memory, self._now(), self._compression, found)
         return plan, plan.answers(orders)

@@ -26,7 +26,8 @@ CLOCK_SET_BACK_MAX = 24 * 60 * 60 * 1_000_000
 
 class StreamMovedError(Exception):
     """
-    A stream is in another slice than the one that was locked, or a slice ends elsewhere; the memory is corrected now.
+    A stream is in another slice than the one that was locked, a slice ends elsewhere, or tags are others; the memory is
+    corrected now.
     """
 
 
@@ -41,7 +42,7 @@ class Guard(Protocol):
 
     def check(self, wire: Wire) -> None:
         """
-        Check, on a new connection, that the rows that new rows will refer to exist; raise the error if they do not.
+        Check that the rows that new rows will refer to exist; raise the error if they do not.
         """
 
 
@@ -90,17 +91,24 @@ _OWN = _Statements()._replace(
 class Inquiry:
     """
     Runs the queries for one log and puts the results about slices and streams into `memory`. `lock` is the statement
-    that locks a slice.
+    that locks a slice, `lineage` an expression (see append.py).
 
     With a `guard` it also checks slices whose end is not remembered: they must still hold the acknowledged events. With
     `blocks` the log is Refold's own, and events may be in blocks.
     """
 
     def __init__(
-        self, memory: Memory, prefix: str, lock: str, guard: Guard | None = None, blocks: Blocks | None = None
+        self,
+        memory: Memory,
+        prefix: str,
+        lock: str,
+        lineage: str,
+        guard: Guard | None = None,
+        blocks: Blocks | None = None,
     ) -> None:
         self._memory = memory
         self._lock = lock
+        self._lineage = Call(f"SELECT {lineage}")
         self._guard = guard
         self._blocks = blocks
         self._sql = _Statements(*[one.format(p=prefix) for one in (_OWN if blocks else _Statements())])
@@ -110,8 +118,8 @@ class Inquiry:
         Begin a transaction, lock the slices of these orders, and read what appending them needs.
 
         Raises:
-            StreamMovedError: a stream is in another slice, or a slice ends elsewhere than remembered; begin the
-                transaction again.
+            StreamMovedError: a stream is in another slice, a slice ends elsewhere than remembered, or tags are others;
+                begin the transaction again.
             LogWentBackError: an acknowledged event is missing.
             DamagedError: a slice has no row to lock.
         """
@@ -138,9 +146,10 @@ class Inquiry:
         Raises:
             StreamMovedError, LogWentBackError, DamagedError: as above.
         """
-        moved, changed = dict[str, int](), list[int]()
+        moved, changed, lineage = dict[str, int](), list[int](), list[tuple[str]]()
         slices = sorted(set(guesses.values()))
         questions = [_Question(Call(self._lock, (int4(number),)), _requires_row(number)) for number in slices]
+        questions.append(_Question(self._lineage, lineage.extend))
         for number in slices:
             questions += self._about_slice(number, changed)
         for stream, number in guesses.items():
@@ -149,6 +158,10 @@ class Inquiry:
         _, *answers = wire.run(BEGIN, *(question.call for question in questions))
         for question, rows in zip(questions, answers, strict=True):
             question.take(rows)
+        if self._memory.tags and lineage[0][0].encode() != self._memory.lineage:
+            # Somebody added a tag, or put back an older copy of the database.
+            self._memory.forget_all()
+            raise StreamMovedError
         if moved or changed:
             # If nothing is remembered of a slice, the next attempt checks its acknowledged events, too. All of these
             # slices are forgotten: while others write, any of them may change between two attempts.

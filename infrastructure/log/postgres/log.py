@@ -97,9 +97,8 @@ class PostgresLog:
         self._snapshots = _Snapshots(self.database)
         self._waiting = WaitingSnapshots(self.database.where, self._snapshots.store, lambda: self.news.count)
         try:
-            self._ends.is_distributed = self.database.reading(
-                lambda wire: prepare_schema(wire, self.database.where, create=create)
-            )
+            if self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create)):
+                self._expect_cluster()
             self._dictionaries.use_newest()
             self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
         except BaseException:
@@ -236,7 +235,11 @@ class PostgresLog:
     def distribute(self) -> None:
         """Distribute the tables over the servers of a Citus cluster, co-located by slice."""
         self.database.reading(lambda wire: distribute(wire, self.database.where))
+        self._expect_cluster()
+
+    def _expect_cluster(self) -> None:
         self._ends.is_distributed = True
+        self._appender.distribute()
 
     def retire(self) -> None:
         """
@@ -285,7 +288,7 @@ class PostgresLog:
 
     def check(self, wire: Wire) -> None:
         """
-        Check, on a new connection, that the dictionary with which rows are compressed still exists.
+        Check that the dictionary with which rows are compressed still exists.
 
         Raises:
             LogWentBackError: it does not.

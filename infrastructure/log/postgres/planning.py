@@ -79,7 +79,7 @@ class SliceEnd:
 class Memory:
     """
     The memory of one process: ends of slices, valid until another process writes there; slices of streams, in the order
-    of their last use, and tags, valid for ever.
+    of their last use, valid for ever; and tags, valid in the lineage that they were read in (see append.py).
 
     `shared` are the slices in which another process wrote lately, each with the number of appends since: their ends are
     read under the lock instead of predicted.
@@ -89,6 +89,7 @@ class Memory:
         self.slice_ends: dict[int, SliceEnd] = {}
         self.slices: OrderedDict[str, int] = OrderedDict()
         self.tags: dict[str, bytes] = {}
+        self.lineage = b""
         self.opened: list[str] = []
         self.shared: dict[int, int] = {}
 

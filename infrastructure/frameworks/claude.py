@@ -35,12 +35,11 @@ from ...domain.formats.anthropic.receive import AnthropicReader
 from ...domain.formats.anthropic.source_shape import message_of
 from ...domain.formats.messages import named_outputs
 from ...domain.formats.openai.receive import Fields
-from ...domain.formats.openai.source_shape import rest_of
 from ...domain.formats.receive import Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ...domain.log.envelope import acting, current_meta
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, ordered, read_lines
-from .conversation import Conversation, Message
+from .conversation import Conversation, Message, is_of_another
 from .open_chats import OpenChat, OpenChats
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class _Lines:
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
         """Return the line of a message; None for an entry that only another source knows."""
         first = items[0]
-        if first.origin is not None and first.origin.apart and first.origin.rest and NAME not in rest_of(first):
+        if is_of_another(first, NAME):
             return None
         is_user = isinstance(first, FunctionReturned) or (isinstance(first, MessageAdded) and first.role == "user")
         line = {

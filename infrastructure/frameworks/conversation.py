@@ -50,6 +50,11 @@ class Form(Protocol):
         """
 
 
+def is_of_another(first: ChatItemEvent, name: str) -> bool:
+    """Return whether a message that begins with this item is one that only another source can send again."""
+    return first.origin is not None and first.origin.apart and bool(first.origin.rest) and name not in rest_of(first)
+
+
 class Kept(NamedTuple):
     """A message in the view, with the ids of its items, and the index behind the last of them."""
 

@@ -16,10 +16,12 @@ CLOCKS_AND_CHANCE = {"random", "secrets", "time", "uuid"}
 ONLY_READER_OF_THE_CLOCK = "refold.domain.clock"
 # Packages of frameworks, each with the adapter that imports it.
 FRAMEWORKS = {
+    "agent_framework": "agent_framework",
     "agents": "openai_agents",
     "claude_agent_sdk": "claude",
     "langchain_core": "langgraph",
     "langgraph": "langgraph",
+    "llama_index": "llama_index",
     "pydantic_ai": "pydantic_ai",
 }
 HEAVY = ("click", "rich", "eventsourcing.system", "psycopg", "starlette")

@@ -168,8 +168,15 @@ def _image_of(image: Image) -> dict[str, Any]:
         return {"inline_data": {"mime_type": inline.media_type, "data": inline.data}}
     if not url.lower().startswith(ADDRESSES):
         return {"text": left_out(image, f"only web addresses can be sent: {url}")}
-    ending = url.partition("?")[0].rpartition(".")[2].lower()
-    return {"file_data": {"file_uri": url, "mime_type": MEDIA_TYPES.get(ending, "image/jpeg")}}
+    return {"file_data": {"file_uri": url, "mime_type": media_type_of(url)}}
+
+
+def media_type_of(url: str) -> str:
+    """Return the media type of an image: that of its data URL, or what the ending of its address shows."""
+    if url[:5].lower() == "data:":
+        inline = inline_of(url)
+        return inline.media_type if inline else "image/jpeg"
+    return MEDIA_TYPES.get(url.partition("?")[0].rpartition(".")[2].lower(), "image/jpeg")
 
 
 def _own_signature(call: FunctionCalled) -> str | None:

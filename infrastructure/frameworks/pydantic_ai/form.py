@@ -17,9 +17,8 @@ from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturn
 from ....domain.chat.view import ChatView
 from ....domain.errors import InvalidInputError
 from ....domain.formats.openai.receive import Fields
-from ....domain.formats.openai.source_shape import rest_of
 from ....domain.formats.receive import Receiver, as_text
-from ..conversation import Conversation, Message
+from ..conversation import Conversation, Message, is_of_another
 
 NAME = "pydantic_ai"
 DATA_URL, BASE64 = "data:", ";base64,"
@@ -57,7 +56,7 @@ class PydanticForm:
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
         """Return the request or the response that these items are; None for an entry that only its source knows."""
         first = items[0]
-        if first.origin is not None and first.origin.apart and first.origin.rest and NAME not in rest_of(first):
+        if is_of_another(first, NAME):
             return None
         parts = [_part_of(item) for item in items]
         if isinstance(first, FunctionReturned) or (isinstance(first, MessageAdded) and first.role != "assistant"):

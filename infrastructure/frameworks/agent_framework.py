@@ -1,0 +1,142 @@
+"""The history of a session of Microsoft's Agent Framework, kept as a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from agent_framework import HistoryProvider
+from agent_framework import Message as AgentMessage
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import ChatItemEvent
+from ...domain.concurrency.threads import in_thread
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.formats.messages import named_outputs
+from ...domain.formats.openai.receive import Fields
+from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of
+from ...domain.formats.receive import Receiver
+from ...domain.log.envelope import acting, current_meta
+from .conversation import Conversation, Message, is_of_another
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+NAME = "agent_framework"
+ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user"}
+NOTHING_BESIDE: dict[str, Any] = {"additional_properties": {}}
+
+
+class AgentForm:
+    """The JSON of the framework's own `Message.to_dict`."""
+
+    name = NAME
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """Add the texts and images of a message as one item, and an item for each call and each result."""
+        fields = Fields("a message", message)
+        role, contents = message.get("role"), message.get("contents")
+        if role not in ROLES or not isinstance(contents, list):
+            raise fields.unexpected_value("role", role, f"one of {', '.join(ROLES)}, and contents as a list")
+        read_parts(ROLES[role], (_part(Fields("a content", content)) for content in contents), into, "a message")
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return the message that these items are; None for an entry that only its source knows."""
+        if is_of_another(items[0], NAME):
+            return None
+        contents = [{**_content(part), **NOTHING_BESIDE} for part in parts_of(items)]
+        return {"type": "message", "role": role_of(items), "contents": contents, **NOTHING_BESIDE}
+
+
+CONVERSATION = Conversation(AgentForm())
+
+
+class RefoldHistoryProvider(HistoryProvider):
+    """
+    A provider that keeps the history of each session as the chat with the session's id.
+
+    Give it to an agent as one of its `context_providers`. What others add to the chat is loaded with the next run.
+    """
+
+    def __init__(self, store: Store, source_id: str = "refold", *, actor: str = NAME, **settings: Any) -> None:
+        """
+        Keep histories in `store`; `settings` are those of `HistoryProvider`, such as `store_inputs`.
+
+        `actor` is recorded where nobody else is named as the actor.
+        """
+        super().__init__(source_id, **settings)
+        self._store, self._actor = store, actor
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[AgentMessage]:
+        """Return the messages in the view of a session's chat; none if there is no chat."""
+        plain = await in_thread(self._plain, _given(session_id))
+        return [AgentMessage.from_dict(message) for message in plain]
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[AgentMessage],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """
+        Put messages at the end of a session's chat, all or none.
+
+        Raises:
+            InvalidInputError: the session has no id, or a message cannot be kept as JSON.
+        """
+        await in_thread(self._save, _given(session_id), [message.to_dict() for message in messages])
+
+    # Each of the following runs in a thread.
+
+    def _plain(self, session_id: str) -> list[Message]:
+        with suppress(NotFoundError):
+            return CONVERSATION.messages(self._store.chat(session_id, create=False))
+        return []
+
+    def _save(self, session_id: str, messages: Sequence[Message]) -> None:
+        # A bad message is refused before the chat is made.
+        CONVERSATION.items_of(messages)
+        if messages:
+            with acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor):
+                self._store.chat(session_id).rebase(lambda chat: _added(chat, messages))
+
+
+def _added(chat: ChatContext, messages: Sequence[Message]) -> None:
+    held = chat._state.items
+    items = [item for group in CONVERSATION.items_of(messages, held) for item in group]
+    chat.record_items(named_outputs(items, held), expected_version=chat.version)
+
+
+def _given(session_id: str | None) -> str:
+    if not session_id:
+        raise InvalidInputError("the session has no id: make it with agent.create_session(session_id=...)")
+    return session_id
+
+
+def _part(content: Fields) -> Part:
+    kind, given = content.value.get("type"), content.value
+    if kind == "text":
+        return content.text("text")
+    if kind == "function_call":
+        return Call(content.text("name"), given.get("arguments") or "", content.text("call_id"))
+    if kind == "function_result":
+        return Result("", given.get("result", ""), content.text("call_id"), is_error=bool(given.get("exception")))
+    is_image = kind in ("uri", "data") and str(given.get("media_type")).startswith("image/")
+    return picture_at(given.get("uri")) if is_image else None
+
+
+def _content(part: str | Picture | Call | Result) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if isinstance(part, Picture):
+        return {"type": "uri" if part.data is None else "data", "uri": part.url, "media_type": part.media_type}
+    if isinstance(part, Call):
+        called = {"call_id": part.call_id, "name": part.name, "arguments": part.arguments}
+        return {"type": "function_call", **called}
+    result = {"type": "function_result", "call_id": part.call_id, "result": part.output}
+    return {**result, "exception": "Error"} if part.is_error else result

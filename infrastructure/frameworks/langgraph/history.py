@@ -1,0 +1,96 @@
+"""A message history of LangChain, kept as a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from ....domain.chat.context import ChatContext
+from ....domain.concurrency.threads import in_thread
+from ....domain.log.envelope import acting, current_meta
+from ..conversation import Conversation
+from .messages import LangChainForm, message_of, plain_of
+from .values import Values
+
+if TYPE_CHECKING:
+    from ...store import Store
+
+NAME = "langchain"
+# The form is that of LangGraph, so that a history reads what a thread recorded, each message as it was.
+CONVERSATION = Conversation(LangChainForm())
+
+
+class RefoldChatMessageHistory(BaseChatMessageHistory):
+    """
+    A history whose messages are the items of the chat `session_id` of a store.
+
+    Give it to `RunnableWithMessageHistory`, or use it by itself. What others add to the chat is part of the history.
+    `clear` takes all messages out of the view; they stay in the past.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        *,
+        serde: SerializerProtocol | None = None,
+        actor: str = NAME,
+        **opening: Any,
+    ) -> None:
+        """
+        Open the chat; `opening` is passed to `store.chat`, such as `user` or `agent`.
+
+        `serde` keeps what a message holds that is no JSON. `actor` is recorded where nobody else is named.
+        """
+        super().__init__()
+        self._values, self._actor = Values(serde or JsonPlusSerializer()), actor
+        self._chat = store.chat(session_id, **opening)
+
+    @property
+    def chat(self) -> ChatContext:
+        """The chat with the messages."""
+        return self._chat
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as the base class allows
+        """
+        The messages in the view, in their order.
+
+        Raises:
+            InvalidInputError: one holds a type that may not be loaded.
+        """
+        self._chat.refresh()
+        return [message_of(plain, self._values) for plain in CONVERSATION.messages(self._chat)]
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """
+        Put messages at the end, all or none.
+
+        Raises:
+            InvalidInputError: a message holds a value that cannot be saved.
+        """
+        plain = [plain_of(message, self._values) for message in messages]
+        with acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor):
+            self._chat.rebase(lambda chat: CONVERSATION.add(chat, plain, expected_version=chat.version))
+
+    def clear(self) -> None:
+        """Take all messages out of the view."""
+        with acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor):
+            self._chat.rebase(lambda chat: chat.clear())
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Return the messages in the view, in their order."""
+        return await in_thread(lambda: self.messages)
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Put messages at the end, all or none."""
+        await in_thread(self.add_messages, messages)
+
+    async def aclear(self) -> None:
+        """Take all messages out of the view."""
+        await in_thread(self.clear)

@@ -1,0 +1,223 @@
+"""A chat store of LlamaIndex: each key is a chat, whose view has the active messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+from pydantic_core import PydanticSerializationError
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import ChatItemEvent, FunctionReturned
+from ...domain.chat.rules.commands import EvictItems, RestoreItems
+from ...domain.concurrency.threads import in_thread
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.formats.messages import named_outputs
+from ...domain.formats.openai.receive import Fields
+from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
+from ...domain.formats.receive import Receiver
+from ...domain.formats.send import arguments_of
+from ...domain.ids import decoded_id, encoded_id
+from ...domain.log.envelope import acting, current_meta
+from .conversation import Conversation, Kept, Message, is_of_another
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+NAME = "llama_index"
+ROLES = {"system": "system", "developer": "developer", "assistant": "assistant", "chatbot": "assistant"}
+OUTPUTS = ("tool", "function")
+# The reasons with which messages leave the view.
+ARCHIVED, DELETED = "archived", "deleted"
+ACTIVE = MessageStatus.ACTIVE
+
+
+class LlamaForm:
+    """The JSON of a `ChatMessage`."""
+
+    name = NAME
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """Add the texts and images of a message as one item, and one for each call; or an output."""
+        role, beside = str(message.get("role")), message.get("additional_kwargs") or {}
+        parts = [_part(Fields("a block", block)) for block in message.get("blocks") or ()]
+        if role in OUTPUTS:
+            output = "\n".join(part for part in parts if isinstance(part, str))
+            parts = [Result(str(beside.get("name") or ""), output, beside.get("tool_call_id"))]
+        read_parts(ROLES.get(role, "user"), parts, into, "a message")
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return the message that these items are; None for an entry that only its source knows."""
+        first = items[0]
+        if is_of_another(first, NAME):
+            return None
+        beside = {"tool_call_id": first.call_id} if isinstance(first, FunctionReturned) else {}
+        blocks = [_block(part) for part in parts_of(items)]
+        return {"role": role_of(items), "additional_kwargs": beside, "blocks": blocks}
+
+
+CONVERSATION = Conversation(LlamaForm())
+
+
+class RefoldChatStore(AsyncDBChatStore):
+    """
+    A chat store whose keys are the chats of a store.
+
+    Active messages are those in the view. An archived or deleted one left the view, and stays in the past; restoring
+    it makes it active again. What others add to a chat is active, and what they evict is neither active nor archived.
+    """
+
+    _store: Any = PrivateAttr()
+    _actor: str = PrivateAttr()
+
+    def __init__(self, store: Store, *, actor: str = NAME) -> None:
+        """Keep messages in `store`; `actor` is recorded where nobody else is named as the actor."""
+        super().__init__()
+        self._store, self._actor = store, actor
+
+    async def get_messages(
+        self, key: str, status: MessageStatus | None = ACTIVE, limit: int | None = None, offset: int | None = None
+    ) -> list[ChatMessage]:
+        """Return the messages of a status, or those that are not deleted, in order; `limit` of them after `offset`."""
+        found = [_message(kept) for kept in await in_thread(self._kept, key, status)][offset or 0 :]
+        return found if limit is None else found[:limit]
+
+    async def count_messages(self, key: str, status: MessageStatus | None = ACTIVE) -> int:
+        """Return the number of messages of a status."""
+        return len(await in_thread(self._kept, key, status))
+
+    async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = ACTIVE) -> None:
+        """Put a message at the end."""
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE) -> None:
+        """
+        Put messages at the end, all or none.
+
+        Raises:
+            InvalidInputError: a message cannot be kept as JSON.
+        """
+        await in_thread(self._change, key, lambda chat: _add(chat, messages, status))
+
+    async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE) -> None:
+        """Replace the messages of every status, all or none."""
+
+        def replace(chat: ChatContext) -> None:
+            _leave(chat, _kept(chat, None), DELETED)
+            _add(chat, messages, status)
+
+        await in_thread(self._change, key, replace)
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Take out the active message at an index, counted from 0, and return it; None if there is none."""
+        return next(iter(await self._take(key, ACTIVE, DELETED, slice(idx, idx + 1))), None) if idx >= 0 else None
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Take out all messages of a status, or of every status."""
+        await self._take(key, status, DELETED, slice(None))
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Take out the first `n` active messages, and return them."""
+        return await self._take(key, ACTIVE, DELETED, slice(max(n, 0)))
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Archive the first `n` active messages, and return them."""
+        return await self._take(key, ACTIVE, ARCHIVED, slice(max(n, 0)))
+
+    async def get_keys(self) -> list[str]:
+        """Return the keys of all chats of the store that hold a message, whoever wrote it."""
+        return await in_thread(
+            lambda: [
+                decoded_id(row.id)
+                for row in self._store.contexts()
+                if row.kind == "chat" and (row.items or self._kept(decoded_id(row.id), None))
+            ]
+        )
+
+    async def _take(self, key: str, status: MessageStatus | None, reason: str, part: slice) -> list[ChatMessage]:
+        def take(chat: ChatContext) -> list[Kept]:
+            taken = _kept(chat, status)[part]
+            _leave(chat, taken, reason)
+            return taken
+
+        is_there = await in_thread(self._kept, key, status)
+        return [_message(kept) for kept in await in_thread(self._change, key, take)] if is_there else []
+
+    # Each of the following runs in a thread.
+
+    def _kept(self, key: str, status: MessageStatus | None) -> list[Kept]:
+        with suppress(NotFoundError):
+            return _kept(self._store.chat(encoded_id(key, "the key"), create=False), status)
+        return []
+
+    def _change(self, key: str, change: Callable[[ChatContext], Any]) -> Any:
+        def in_one(chat: ChatContext) -> Any:
+            with self._store.transaction():
+                return change(chat)
+
+        with acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor):
+            return self._store.chat(encoded_id(key, "the key")).rebase(in_one)
+
+
+def _kept(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
+    """Return the messages of a status; those of every status are in the order in which they came."""
+    items = chat._state.items
+    departed = items.edits.departed() if items.edits else []
+    archived = sorted(ordinal for ordinal, gone in departed if gone.reason == ARCHIVED)
+    if status is None:
+        ordinals = sorted([*items.order(), *archived])
+    else:
+        ordinals = list(items.order()) if status == ACTIVE else archived
+    return CONVERSATION.kept([items.arena.items[ordinal] for ordinal in ordinals])
+
+
+def _add(chat: ChatContext, messages: Sequence[ChatMessage], status: MessageStatus) -> None:
+    held = chat._state.items
+    try:
+        plain = [message.model_dump(mode="json") for message in messages]
+    except PydanticSerializationError as error:
+        raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
+    items = named_outputs([item for group in CONVERSATION.items_of(plain, held) for item in group], held)
+    if items:
+        chat.record_items(items)
+    if items and status != ACTIVE:
+        chat._record(EvictItems(chat.stream_id, tuple(item.id for item in items), ARCHIVED, partners=False))
+
+
+def _leave(chat: ChatContext, leaving: Sequence[Kept], reason: str) -> None:
+    ids = tuple(item_id for kept in leaving for item_id in kept.item_ids)
+    shown = {item.id for item in chat.recorded_items()}
+    if archived := tuple(item_id for item_id in ids if item_id not in shown):
+        # They are taken out again, for another reason.
+        chat._record(RestoreItems(chat.stream_id, archived))
+    if ids:
+        chat._record(EvictItems(chat.stream_id, ids, reason, partners=False))
+
+
+def _message(kept: Kept) -> ChatMessage:
+    return ChatMessage.model_validate(kept.message)
+
+
+def _part(block: Fields) -> Part:
+    kind, given = block.value.get("block_type"), block.value
+    if kind == "text":
+        return block.text("text")
+    if kind == "tool_call":
+        return Call(block.text("tool_name"), given.get("tool_kwargs") or {}, given.get("tool_call_id"))
+    if kind == "image":
+        return picture_of(given.get("image"), given.get("image_mimetype")) or picture_at(given.get("url"))
+    return None
+
+
+def _block(part: str | Picture | Call | Result) -> dict[str, Any]:
+    if isinstance(part, Picture):
+        place = {"url": part.url} if part.data is None else {"image": part.data}
+        return {"block_type": "image", **place, "image_mimetype": part.media_type}
+    if isinstance(part, Call):
+        call = {"tool_call_id": part.call_id, "tool_name": part.name, "tool_kwargs": arguments_of(part.arguments)}
+        return {"block_type": "tool_call", **call}
+    return {"block_type": "text", "text": part if isinstance(part, str) else part.output}

@@ -1,0 +1,5 @@
+"""A chat store of LlamaIndex over a store: `RefoldChatStore(store)`."""
+
+from refold.infrastructure.frameworks.llama_index import RefoldChatStore
+
+__all__ = ["RefoldChatStore"]

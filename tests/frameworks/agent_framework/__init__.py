@@ -1,0 +1,1 @@
+"""Tests of the adapter of Microsoft's Agent Framework; they need its package."""

@@ -1,0 +1,93 @@
+"""A message history is a chat, and answers as LangChain's own does."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+import refold
+from refold.domain.errors import InvalidInputError
+from refold.infrastructure.store import Store
+from refold.langchain import RefoldChatMessageHistory
+from refold.langgraph import RefoldSaver
+
+from ..langgraph.graphs import chatting, said, thread
+
+# LangChain marks all histories as old, and keeps them.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+CALL = {"name": "track", "args": {"order": 7}, "id": "c1", "type": "tool_call"}
+USED = {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}
+MESSAGES: list[BaseMessage] = [
+    HumanMessage("Where is my order?"),
+    HumanMessage(
+        [{"type": "text", "text": "See:"}, {"type": "image_url", "image_url": {"url": "https://x.org/y.png"}}]
+    ),
+    SystemMessage("Be brief.", id="s1"),
+    AIMessage("", tool_calls=[CALL], usage_metadata=USED, response_metadata={"model_name": "m-1"}),
+    ToolMessage("in Lyon", tool_call_id="c1", name="track", artifact={"raw": [1, 2]}),
+    AIMessage("It is in Lyon.", id="a1", name="clerk", additional_kwargs={"beside": 1}),
+]
+STEPS = st.lists(st.lists(st.sampled_from(MESSAGES), max_size=4) | st.none(), max_size=6)
+
+
+@given(STEPS)
+def test_it_answers_as_langchain_does(steps: list[list[BaseMessage] | None]) -> None:
+    """After any appends and clears both histories have equal messages, also for one who opens the chat anew."""
+    with refold.open(":memory:") as store:
+        ours, theirs = RefoldChatMessageHistory(store, "s1"), InMemoryChatMessageHistory()
+        for step in steps:
+            for history in (ours, theirs):
+                history.clear() if step is None else history.add_messages(step)
+            assert ours.messages == theirs.messages
+            assert str(ours) == str(theirs)
+        assert RefoldChatMessageHistory(store, "s1").messages == theirs.messages
+
+
+async def test_the_async_side_on_every_store(store: Store) -> None:
+    """Awaited calls do the same."""
+    history = RefoldChatMessageHistory(store, "s1", user="mia")
+
+    await history.aadd_messages(MESSAGES)
+    assert await history.aget_messages() == MESSAGES
+    await history.aclear()
+
+    assert await history.aget_messages() == []
+    assert len(history.chat.evicted_items()) == len(MESSAGES)
+
+
+def test_messages_are_items_with_calls_outputs_tokens_and_an_actor(store: Store) -> None:
+    """What LangChain adds, everything else can read."""
+    RefoldChatMessageHistory(store, "s1").add_messages(MESSAGES)
+
+    chat = store.chat("s1", create=False)
+    assert [item.type for item in chat.items][3:5] == ["function_call", "function_call_output"]
+    assert chat.to_openai_messages()[-1]["content"] == "It is in Lyon."
+    assert sum(row.counted_in for row in store.usage()) == 9
+    assert store.audit("s1")[-1].actor == "langchain"
+
+
+def test_it_reads_a_thread_of_langgraph_and_what_others_add(store: Store) -> None:
+    """One conversation by three writers."""
+    graph = chatting(RefoldSaver(store), lambda state: {"messages": [AIMessage(["Hello."], id="m1", name="clerk")]})
+    graph.invoke(said("Good day.", "h1"), thread("s1"))
+    history = RefoldChatMessageHistory(store, "s1")
+    store.chat("s1").add_message("user", "And now?")
+
+    assert history.messages[:-1] == graph.get_state(thread("s1")).values["messages"]
+    assert (history.messages[-1].type, history.messages[-1].content) == ("human", "And now?")
+
+
+def test_a_message_that_cannot_be_saved_changes_nothing() -> None:
+    """None of the messages beside it is added, and nothing is pickled."""
+    with refold.open(":memory:") as store:
+        history = RefoldChatMessageHistory(store, "s1", serde=JsonPlusSerializer(pickle_fallback=True))
+        odd: Any = ToolMessage("x", tool_call_id="c1", artifact=object())
+
+        with pytest.raises(InvalidInputError, match="pickle"):
+            history.add_messages([MESSAGES[0], odd])
+
+        assert history.messages == []

@@ -1,0 +1,1 @@
+"""Tests of the adapter of LlamaIndex; they need its package."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +16,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ...domain.chat.rules.commands import EvictItems
 from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.locks import renew_in_child, synchronized
 from ...domain.concurrency.threads import in_thread
 from ...domain.errors import ConcurrencyError
 from ...domain.formats.messages import named_outputs
@@ -30,7 +33,8 @@ Entry = dict[str, Any]
 # The name under which data of the SDK is saved beside the items.
 NAME = "openai_agents"
 RUN_STATE = "run_state"
-COMPACTED = "compacted"
+COMPACTED, EXPIRED = "compacted", "expired"
+_HISTORY = ("get_items", "add_items", "pop_item", "clear_session")
 _SPOKEN = (MessageAdded, FunctionCalled, FunctionReturned)
 
 
@@ -61,6 +65,12 @@ class RefoldSession(SessionABC):
         self._chat = store.chat(session_id, **opening)
         # For each item that was read its entries as JSON: a long session is decoded in one call.
         self._encoded: dict[str, bytes] = {}
+        # Calls of the SDK run in threads, and a transaction of one must not have the changes of another one in it.
+        self._lock = threading.RLock()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
 
     @property
     def chat(self) -> ChatContext:
@@ -86,7 +96,7 @@ class RefoldSession(SessionABC):
 
     async def clear_session(self, *, wrapper: Any = None) -> None:
         """Take all entries out of the view."""
-        await in_thread(self._as(wrapper, lambda: self._chat.rebase(lambda chat: chat.clear())))
+        await in_thread(self._as(wrapper, self._clear))
 
     async def save_run_state(self, state: RunState[Any, Any]) -> None:
         """Save the state of a run that waits, such as for an approval, beside the items."""
@@ -100,9 +110,25 @@ class RefoldSession(SessionABC):
         found = await in_thread(self._chat.saved_states.last, NAME, RUN_STATE)
         return None if found is None or found.value is None else await RunState.from_json(agent, found.value)
 
-    async def _get_compaction_snapshot(self, limit: int, **_: Any) -> _CompactionSnapshot | None:
-        """Return the last entries and how to replace their end: the SDK's compaction looks for this name."""
-        return await in_thread(self._snapshot, limit)
+    # The SDK's compaction looks for the following two names. A subclass that changes what is stored, for example by
+    # encrypting it, must not be passed by: there the SDK uses the methods above.
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
+    ) -> _CompactionSnapshot | None:
+        """Return the last entries, and how to replace their end and take out entries at the start that have expired."""
+        return await in_thread(self._snapshot, limit, prune_prefix) if self._is_plain else None
+
+    async def _atomic_replace_items(self, items: Sequence[Any]) -> bool:
+        """Replace all entries in one transaction; False if that is not possible."""
+        if not self._is_plain:
+            return False
+        await in_thread(self._as(None, self._replace_all), list(items))
+        return True
+
+    @property
+    def _is_plain(self) -> bool:
+        return all(getattr(type(self), name) is getattr(RefoldSession, name) for name in _HISTORY)
 
     # Each of the following runs in a thread.
 
@@ -113,6 +139,7 @@ class RefoldSession(SessionABC):
 
         return acted
 
+    @synchronized
     def _entries(self, limit: int | None) -> list[Entry]:
         if limit == 0:
             return []
@@ -132,57 +159,100 @@ class RefoldSession(SessionABC):
             if encoded:
                 yield encoded
 
+    @synchronized
     def _add(self, entries: Sequence[Any]) -> None:
         items = items_from_session(entries, system_clock=REAL_SYSTEM)
         if items:
-            self._chat.rebase(lambda chat: chat.record_items(named_outputs(items, chat._state.items)))
+            self._chat.rebase(lambda chat: _record(chat, items))
 
+    @synchronized
+    def _clear(self) -> None:
+        self._chat.rebase(lambda chat: chat.clear())
+
+    @synchronized
+    def _replace_all(self, entries: Sequence[Any]) -> None:
+        items = items_from_session(entries, system_clock=REAL_SYSTEM)
+
+        def replaced(chat: ChatContext) -> None:
+            with self._store.transaction():
+                _take_out(chat, chat.recorded_items(), COMPACTED)
+                _record(chat, items)
+
+        self._chat.rebase(replaced)
+
+    @synchronized
     def _pop(self) -> Entry | None:
         def popped(chat: ChatContext) -> Entry | None:
             last = next((item for item in reversed(chat.recorded_items()) if _entries_of(item)), None)
             if last is None:
                 return None
-            self._take_out(chat, [last], "popped")
+            _take_out(chat, [last], "popped")
             return _entries_of(last)[-1]
 
         return self._chat.rebase(popped)
 
-    def _take_out(self, chat: ChatContext, items: Sequence[ChatItemEvent], reason: str) -> None:
-        """Take out exactly these items: an output may go before its call does."""
-        chat._record(
-            EvictItems(chat.stream_id, tuple(item.id for item in items), reason, partners=False),
-            expected_version=chat.version,
-        )
-
-    def _snapshot(self, limit: int) -> _CompactionSnapshot | None:
+    @synchronized
+    def _snapshot(self, limit: int, prune_prefix: Callable[[Any], bool] | None) -> _CompactionSnapshot | None:
         self._chat.refresh()
-        version = self._chat.version
-        items = [item for item in self._chat.recorded_items() if _entries_of(item)]
-        shown = items[-limit:] if limit > 0 else []
+        # One more says whether there are others before them.
+        found = self._last_with_entries(limit + 1)
+        shown = found[-limit:] if limit > 0 else []
         entries = [entry for item in shown for entry in _entries_of(item)]
         if len(entries) != len(shown):
             # An imported item may have its reasoning with it: an end that begins between the two cannot be replaced.
             return None
-        replace = partial(self._replace_end, version, shown)
-        return _CompactionSnapshot(items=entries, complete=len(shown) == len(items), replace_suffix=replace)  # type: ignore[arg-type]  # plain JSON
+        replace = partial(self._replace_end, shown, prune_prefix)
+        return _CompactionSnapshot(items=entries, complete=len(shown) == len(found), replace_suffix=replace)  # type: ignore[arg-type]  # plain JSON
 
-    async def _replace_end(self, version: int, shown: Sequence[ChatItemEvent], start: int, output: list[Any]) -> bool:
+    def _last_with_entries(self, count: int) -> list[ChatItemEvent]:
+        found = (item for item in reversed(self._chat.recorded_items()) if _entries_of(item))
+        return list(islice(found, count))[::-1]
+
+    async def _replace_end(
+        self,
+        shown: Sequence[ChatItemEvent],
+        prune_prefix: Callable[[Any], bool] | None,
+        start: int,
+        output: list[Any],
+    ) -> bool:
         call: Callable[..., bool] = self._as(None, self._replaced)
-        awaited: Awaitable[bool] = in_thread(call, version, shown, start, output)
+        awaited: Awaitable[bool] = in_thread(call, list(shown[start:]), prune_prefix, output)
         return await awaited
 
-    def _replaced(self, version: int, shown: Sequence[ChatItemEvent], start: int, output: list[Any]) -> bool:
-        """Replace the end of the entries, all or nothing; False if anybody wrote since they were read."""
-        leaving = shown[start:]
-        if not leaving or self._chat.version != version:
+    @synchronized
+    def _replaced(
+        self, leaving: list[ChatItemEvent], prune_prefix: Callable[[Any], bool] | None, output: list[Any]
+    ) -> bool:
+        """Replace the end of the entries, all or nothing; False if it is another one now."""
+        chat = self._chat
+        chat.refresh()
+        if not leaving or self._last_with_entries(len(leaving)) != leaving:
             return False
+        items = items_from_session(output, system_clock=REAL_SYSTEM)
+        before = takewhile(lambda item: item.id != leaving[0].id, chat.recorded_items())
+        expired = (
+            list(takewhile(lambda item: all(map(prune_prefix, _entries_of(item))), before)) if prune_prefix else []
+        )
         try:
             with self._store.transaction():
-                self._take_out(self._chat, leaving, COMPACTED)
-                self._add(output)
+                _take_out(chat, expired, EXPIRED)
+                _take_out(chat, leaving, COMPACTED)
+                _record(chat, items)
         except ConcurrencyError:
             return False
         return True
+
+
+def _record(chat: ChatContext, items: Sequence[ChatItemEvent]) -> None:
+    if items:
+        chat.record_items(named_outputs(items, chat._state.items))
+
+
+def _take_out(chat: ChatContext, items: Sequence[ChatItemEvent], reason: str) -> None:
+    """Take out exactly these items: an output may go before its call does."""
+    if items:
+        leave = EvictItems(chat.stream_id, tuple(item.id for item in items), reason, partners=False)
+        chat._record(leave, expected_version=chat.version)
 
 
 def _entries_of(item: ChatItemEvent) -> list[Entry]:

@@ -58,10 +58,10 @@ def _message(text: str) -> ResponseOutputMessage:
     return ResponseOutputMessage(id="msg_1", type="message", role="assistant", status="completed", content=[part])
 
 
-def clerk(ran: Callable[[int], object], model: Model) -> Agent[Any]:
+def clerk(ran: Callable[[int], object], model: Model, *, needs_approval: bool = False) -> Agent[Any]:
     """Return an agent with the tool `track`, which calls `ran`."""
 
-    @function_tool
+    @function_tool(needs_approval=needs_approval)
     def track(order: int) -> str:
         """Say where an order is."""
         ran(order)
@@ -70,28 +70,57 @@ def clerk(ran: Callable[[int], object], model: Model) -> Agent[Any]:
     return Agent(name="clerk", instructions="Be brief.", tools=[track], model=model)
 
 
-def go_on(folder: Path, die_before: int) -> str:
-    """Run the agent on the session of a folder to its end, or until the model is asked for the n-th time."""
-    set_tracing_disabled(True)
-    asked = 0
+class Watched(RefoldSession):
+    """A session that calls `passed` before and after it records entries."""
 
-    def before(_: list[Any]) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == die_before:
-            os.kill(os.getpid(), signal.SIGKILL)
+    passed: Callable[[], object]
+
+    def _add(self, entries: Any) -> None:
+        self.passed()
+        super()._add(entries)
+        self.passed()
+
+
+def go_on(folder: Path, passed: Callable[[], object] = lambda: None) -> str:
+    """Run the agent on the session of a folder to its end; `passed` is called at every point where it may be killed."""
+    set_tracing_disabled(True)
 
     def ran(order: int) -> None:
+        passed()
         with (folder / "ran.txt").open("a") as file:
             file.write(f"{order}\n")
+        passed()
 
     with refold.open(folder / "agents.db") as store:
-        session = RefoldSession(store, "support-42")
+        session = Watched(store, "support-42")
+        session.passed = passed
         question: Any = [] if session.chat.items else "Where are my orders?"
         # `Runner.run_sync` leaves a loop behind that nobody closes.
-        result = asyncio.run(Runner.run(clerk(ran, ScriptedModel(before)), question, session=session))
+        result = asyncio.run(Runner.run(clerk(ran, ScriptedModel(lambda _: passed())), question, session=session))
         return str(result.final_output)
 
 
+def die_at(folder: Path, point: int) -> None:
+    """Run the agent until it has passed so many points; then no code of this process runs any more."""
+    passed = 0
+
+    def count() -> None:
+        nonlocal passed
+        passed += 1
+        if passed == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    go_on(folder, count)
+
+
 if __name__ == "__main__":
-    print(go_on(Path(sys.argv[1]), int(sys.argv[2])))
+    # A process for each point. It is forked, since the import of the SDK takes longer than a run.
+    for number in range(1, 100):
+        place = Path(sys.argv[1]) / str(number)
+        place.mkdir()
+        child = os.fork()
+        if child == 0:
+            die_at(place, number)
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != -signal.SIGKILL:
+            break

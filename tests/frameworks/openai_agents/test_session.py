@@ -1,19 +1,25 @@
 """A session beside the SDK's own one: the same answers, and a chat that everything else can read."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agents import SQLiteSession
-from agents.memory import Session, SessionSettings
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, SQLiteSession, Usage, set_tracing_disabled
+from agents.extensions.memory import EncryptedSession
+from agents.memory import OpenAIResponsesCompactionSession, Session, SessionSettings
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.responses import ResponseOutputMessage
 
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.domain.log.envelope import acting
 from refold.openai_agents import RefoldSession
+
+from .scripted_model import ORDERS, ScriptedModel, clerk
 
 QUESTION = {"role": "user", "content": "Where is my order?"}
 THINKING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "look it up"}]}
@@ -186,3 +192,148 @@ async def test_a_session_in_another_process(tmp_path: Path) -> None:
         assert await session.get_items(2) == [THINKING, CALL]
         await session.add_items([OUTPUT])
         assert await session.get_items() == [QUESTION, THINKING, CALL, OUTPUT]
+
+
+class Compacting:
+    """A client of OpenAI's compaction that answers with a summary, after `meanwhile`."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[object]] | None = None) -> None:
+        self.responses, self.asked = self, list[Any]()
+        self._meanwhile = meanwhile
+
+    async def compact(self, **request: Any) -> Any:
+        """Answer a request."""
+        self.asked.append(request["input"])
+        if self._meanwhile:
+            await self._meanwhile()
+        return SimpleNamespace(output=[SUMMARY], usage=None)
+
+
+def compacting(session: Any, client: Any) -> OpenAIResponsesCompactionSession:
+    """Return the SDK's session that compacts this one after each run."""
+    return OpenAIResponsesCompactionSession(
+        "s", session, client=client, compaction_mode="input", should_trigger_compaction=lambda _: True
+    )
+
+
+class Answering(Model):
+    """A model that says "done"."""
+
+    async def get_response(self, *_: Any, **__: Any) -> ModelResponse:
+        """Answer."""
+        return ModelResponse(output=[DONE], usage=Usage(), response_id="resp_1")
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        """The tests do not stream."""
+        raise NotImplementedError
+
+
+TALK: list[Any] = [{"role": "user", "content": str(number)} for number in range(4)]
+SUMMARY: Any = {"type": "compaction", "id": "cmp", "encrypted_content": "summary"}
+DONE = ResponseOutputMessage.model_validate(
+    {**ANSWER, "content": [{"type": "output_text", "text": "done", "annotations": []}]}
+)
+AGENT = Agent(name="worker", model=Answering())
+LIMITED = RunConfig(session_settings={"limit": 1})
+
+
+async def test_the_sdk_compacts_what_the_model_saw(store: refold.Store) -> None:
+    """A limited run replaces the end of the session, and keeps what it did not see, as with the SDK's own store."""
+    set_tracing_disabled(True)
+    for session in (RefoldSession(store, "s"), SQLiteSession("s")):
+        client = Compacting()
+        await session.add_items(TALK)
+        await Runner.run(AGENT, "go on", session=compacting(session, client), run_config=LIMITED)
+
+        assert await session.get_items() == [*TALK[:3], SUMMARY]
+        assert len(client.asked[0]) == 3
+    assert len(store.chat("s").evicted_items()) == 3
+
+
+async def test_a_compaction_that_came_late_changes_nothing(store: refold.Store) -> None:
+    """Somebody added an entry while the summary was made; data that was saved beside the entries does not count."""
+    set_tracing_disabled(True)
+    session = RefoldSession(store, "s")
+    await session.add_items(TALK)
+    client = Compacting(lambda: session.add_items([QUESTION]))
+    await Runner.run(AGENT, "go on", session=compacting(session, client), run_config=LIMITED)
+    assert len(await session.get_items()) == 4 + 2 + 1
+
+    snapshot = await session._get_compaction_snapshot(1)
+    assert snapshot is not None
+    store.chat("s").saved_states.save("openai_agents", {"run_state": {"a": 1}})
+    assert await snapshot.replace_suffix(0, [])
+    assert (await session.get_items())[-1]["content"][0]["text"] == "done"
+
+
+async def test_a_session_is_compacted_as_a_whole(store: refold.Store) -> None:
+    """By hand: all entries are replaced in one transaction."""
+    session = RefoldSession(store, "s")
+    await session.add_items(TALK)
+    before = session.chat.version
+    await compacting(session, Compacting()).run_compaction({"force": True})
+
+    assert await session.get_items() == [SUMMARY]
+    assert len({event.recorded_at for event in session.chat.recorded_events(after=before)}) == 1
+    assert len(session.chat.at(before).items) == 4
+
+
+async def test_a_session_may_be_encrypted(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK's wrapper keeps its envelopes here; what has expired leaves with the next compaction."""
+    set_tracing_disabled(True)
+    clock = [1_000]
+    monkeypatch.setattr("cryptography.fernet.time.time", lambda: clock[0])
+    session = RefoldSession(store, "s")
+    outer = EncryptedSession("s", compacting(session, Compacting()), encryption_key="k", ttl=10)
+    await outer.add_items([{"role": "user", "content": "expired"}] * 3)
+    clock[0] += 11
+    await outer.add_items(TALK)
+    await Runner.run(AGENT, "go on", session=outer, run_config=RunConfig(session_settings={"limit": 4}))
+
+    assert await outer.get_items() == [SUMMARY]
+    assert len(await session.get_items()) == 1
+    assert "expired" not in str(store.chat("s").to_openai_messages())
+
+
+async def test_a_subclass_that_changes_entries_is_not_passed_by(store: refold.Store) -> None:
+    """The SDK then replaces entries by the methods of the subclass."""
+
+    class Loud(RefoldSession):
+        async def add_items(self, items: Any, *, wrapper: Any = None) -> None:
+            await super().add_items([{**item, "loud": True} for item in items], wrapper=wrapper)
+
+    class Named(RefoldSession):
+        name = "mine"
+
+    loud = Loud(store, "s")
+    await loud.add_items(TALK)
+    assert await loud._get_compaction_snapshot(9) is None
+    await compacting(loud, Compacting()).run_compaction({"force": True})
+    assert await loud.get_items() == [{**SUMMARY, "loud": True}]
+    assert await Named(store, "s")._get_compaction_snapshot(9) is not None
+
+
+async def test_a_run_that_waits_is_kept_beside_the_entries(tmp_path: Path) -> None:
+    """Another process approves the call and goes on."""
+    set_tracing_disabled(True)
+    ran: list[int] = []
+    agent = clerk(ran.append, ScriptedModel(), needs_approval=True)
+    with refold.open(tmp_path / "s.db") as store:
+        session = RefoldSession(store, "s")
+        result = await Runner.run(agent, "Where are my orders?", session=session)
+        assert await session.run_state(agent) is None
+        await session.save_run_state(result.to_state())
+    with refold.open(tmp_path / "s.db") as store:
+        session = RefoldSession(store, "s")
+        state: Any = await session.run_state(agent)
+        while state.get_interruptions():
+            assert len(ran) < len(ORDERS)
+            for waiting in state.get_interruptions():
+                state.approve(waiting)
+            result = await Runner.run(agent, state, session=session)
+            state = result.to_state()
+
+        assert result.final_output == "3 orders are in Lyon."
+        assert ran == list(ORDERS)
+        outputs = [entry for entry in await session.get_items() if entry.get("type") == "function_call_output"]
+        assert len(outputs) == len(ORDERS)

@@ -25,6 +25,10 @@ TRUE = ast.Constant(True)
 # The name of a lock, and not that of a block.
 LOCK = re.compile("(?<!b)lock")
 
+# The lengths that `zip(strict=)` compares agree by construction: where they may not, the code looks first. The second
+# and third change how much memory an object takes, and the last what a type checker says.
+WITHOUT_EFFECT = {"strict", "gc", "slots", "covariant"}
+
 
 class Mutant(NamedTuple):
     """A defect: where it is, of what kind, and the node that takes another one's place."""
@@ -72,8 +76,7 @@ def _within(node: ast.AST) -> Iterator[Mutant]:
                 and ast.unparse(inner.targets[0]) == "version"
             ):
                 continue
-            # The lengths that `zip` compares agree by construction: where they may not, the code looks first.
-            if isinstance(inner, ast.AST) and not (isinstance(inner, ast.keyword) and inner.arg == "strict"):
+            if isinstance(inner, ast.AST) and not (isinstance(inner, ast.keyword) and inner.arg in WITHOUT_EFFECT):
                 yield from _within(inner)
 
 

@@ -11,7 +11,8 @@ from tests.support.project import ROOT
 
 from .equivalent import EQUIVALENT
 from .mutations import mutants_of
-from .sample import Records, changed, places
+from .records import Records
+from .sample import changed, places
 
 KINDS = [
     ("a < b", "comparison flipped", "(a <= b)"),
@@ -56,10 +57,11 @@ def test_types_are_left_alone() -> None:
 
 
 def test_what_cannot_matter_is_left_alone() -> None:
-    """What is never reached, a None for a False, lengths that are compared beside, and versions of rows."""
+    """What is never reached, a None for a False, lengths that are compared beside, memory, and versions of rows."""
     assert mutants_of("raise AssertionError('never')") == mutants_of("raise NotImplementedError") == []
     assert [one.kind for one in mutants_of("def f(): return False")] == ["constant changed"]
-    assert mutants_of("x = zip(a, b, strict=True)") == []
+    assert mutants_of("x = zip(a, b, strict=True)") == mutants_of("T = TypeVar('T', covariant=True)") == []
+    assert mutants_of("x = defstruct('x', y, gc=False)") == mutants_of("@dataclass(slots=True)\nclass X: ...") == []
     assert mutants_of("class Rows:\n    version = 1") == []
     assert mutants_of("with block: pass") == []
 
@@ -88,7 +90,7 @@ def test_records_follow_lines_that_moved(tmp_path: Path) -> None:
     recorded.parent.mkdir(parents=True)
     recorded.write_text("".join(before))
     (tmp_path / "0000" / "times.json").write_text(json.dumps({test: 0.5, other: 0.1}))
-    data = CoverageData(str(tmp_path / "0000" / "coverage"))
+    data = CoverageData(str(tmp_path / "0000" / "lines"))
     for context, line in ((test, place.mutant.line - 3), (other, 1)):
         data.set_context(context)
         data.add_lines({file: [line]})

@@ -1,6 +1,7 @@
 """`refold demo`: made-up histories that have everything a screen can show, the same each time."""
 
 import asyncio
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,20 @@ UNTIL = 1_795_000_000.0
 # An answer that comes too late is a matter of chance, and nothing was copied.
 LEFT_OUT = {"chat.state_saved.v1", "run.portrait_discarded.v1", "store.copied.v1"}
 BUDGET = 128_000
+# Without it, a test writes it, and fails.
+HISTORIES = ROOT / "tests" / "golden" / "demo.json"
+FEWER = {"tickets": 3, "leases": 1, "checks": 101, "nodes": 300}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, int]]]:
+    """A store with the large histories, but fewer of each, and the progress of making them."""
+    place = tmp_path_factory.mktemp("demo") / "large.db"
+    told: list[tuple[int, int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(demo.SIZES, "large", demo.SIZES["large"]._replace(**FEWER))
+        demo.fill_store(str(place), size="large", until=UNTIL, progress=lambda done, total: told.append((done, total)))
+    return place, told
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +137,24 @@ def test_the_same_call_makes_the_same_events(filled: Path, tmp_path: Path) -> No
     assert digests(again) == digests(filled)
 
 
-def test_the_large_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They have a crawl and a check without an end; here with fewer of each."""
-    monkeypatch.setitem(demo.SIZES, "large", demo.SIZES["large"]._replace(tickets=3, leases=1, checks=101, nodes=300))
-    place = tmp_path / "large.db"
-    told: list[tuple[int, int]] = []
-    demo.fill_store(str(place), size="large", until=UNTIL, progress=lambda done, total: told.append((done, total)))
+def test_everybody_sees_the_same_histories(filled: Path, many: tuple[Path, list[tuple[int, int]]]) -> None:
+    """On every machine: how long each context is, and the digest of its last event, which covers those before."""
+    made = {size: ends(place) for size, place in (("small", filled), ("large", many[0]))}
+    if not HISTORIES.exists():
+        HISTORIES.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        pytest.fail(f"{HISTORIES.name} was not there, and is now: run the test again")
 
+    assert made == json.loads(HISTORIES.read_text(encoding="utf-8"))
+
+
+def ends(place: Path) -> dict[str, str]:
+    """Return the end of each stream of a store."""
+    return {stream: f"{version} {digest.hex()[:16]}" for stream, version, digest in digests(place)}
+
+
+def test_the_large_histories(many: tuple[Path, list[tuple[int, int]]]) -> None:
+    """They have a crawl and a check without an end; here with fewer of each."""
+    place, told = many
     with package.open(str(place), read_only=True) as store:
         nodes = store.run("ops", "crawl", 0, create=False).nodes()
         turns = store.chat("night-watch", create=False).turn_count()

@@ -184,4 +184,22 @@ PLAIN_DATA = [
     *wrong("items[1], field content: ", item_from(type="message", id="b", role="user", content=5)),
     *wrong("items[1], field arguments: ", item_from(type="function_call", id="b", name="f", arguments={}, call_id="")),
 ]
-MISTAKES = [*IDS, *NAMES, *DEPTHS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *APPROVALS, *PLAIN_DATA]
+# A reason is a text on each call that takes one; those of the second list leave it to the encoder to say so.
+WITH_REASONS = (
+    "chat.approvals.request('c1', because={})", "chat.approvals.approve('c1', by='mia', because={})",
+    "chat.approvals.reject('c1', by='mia', because={})", "chat.approvals.change('c1', {{}}, by='mia', because={})",
+    "chat.add_handoff('tom', 'mia', {})", "queue.evict('queue:notes@1', reason={})",
+    "pool.evict('pool:docs@1', reason={})", "pool.remove('x', reason={})", "window.evict('window:prompt@1', reason={})",
+    "window.remove('x', reason={})", "run.remove_node('x', reason={})", "run.close({})",
+    "store.memory().scope('mia').forget('x', reason={})",
+)  # fmt: skip
+WITH_REASONS_OF_EVENTS = (
+    "chat.evict(item.id, reason={})", "chat.pin(item.id, reason={})", "chat.clear(reason={})",
+    "chat.truncate(2, reason={})",
+)  # fmt: skip
+REASONS = [
+    *[Mistake(call.format("5"), InvalidInputError, "reason") for call in (*WITH_REASONS, *WITH_REASONS_OF_EVENTS)],
+    *[Mistake(call.format(r"'\ud800'"), InvalidInputError, "lone surrogate") for call in WITH_REASONS],
+    *[Mistake(call.format(r"'\ud800'"), InvalidInputError, "surrogates not") for call in WITH_REASONS_OF_EVENTS],
+]
+MISTAKES = [*REASONS, *IDS, *NAMES, *DEPTHS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *APPROVALS, *PLAIN_DATA]

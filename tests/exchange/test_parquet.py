@@ -144,6 +144,22 @@ def test_groups_of_rows(
     groups.close()
 
 
+@pytest.mark.parametrize(("beyond", "first"), [(0, 5), (1, 10)])
+def test_a_group_is_full_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beyond: int, first: int) -> None:
+    """Its payloads count as the file has them."""
+    monkeypatch.setattr(exporting, "PAGE_EVENTS", 5)
+    with refold.open(":memory:") as store:
+        for number in range(11):
+            store.chat("a").add_message("user", f"text {number}")
+        export_parquet(store.log, tmp_path / "log")
+        size = sum(len(row["payload"]) for row in rows_of(tmp_path / "log")[:5])
+        monkeypatch.setattr(exporting, "ROW_GROUP_BYTES", size + beyond)
+        export_parquet(store.log, tmp_path / "log")
+
+    with parquet.ParquetFile(tmp_path / "log") as groups:
+        assert groups.metadata.row_group(0).num_rows == first
+
+
 @pytest.mark.parametrize("missing", ["pyarrow", "pyarrow.parquet"])
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     """The error says what to install, and a file that was there stays."""

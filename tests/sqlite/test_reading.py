@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.errors import DamagedError
+from refold.domain.errors import DamagedError, NotFoundError
 from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.log.sqlite import blocks
@@ -235,3 +235,15 @@ def test_a_page_from_anywhere(log: SqliteLog, after: int, limit: int) -> None:
 
     assert numbers(page.events) == [f"m{number}" for number in range(after + 1, min(700, after + limit) + 1)]
     assert page.moment == at(min(700, after + limit))
+
+
+def test_a_reading_that_was_broken_off(log: SqliteLog) -> None:
+    """Its connection is closed, as a statement of it may still hold the file; that of a whole reading is kept."""
+    database = log.database
+    with pytest.raises(NotFoundError), database.reading():
+        raise NotFoundError("nothing there")
+    assert not database._readers
+
+    with database.reading():
+        pass
+    assert len(database._readers) == 1

@@ -1,0 +1,64 @@
+"""Rounds as values: which of them have the same content."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from refold.domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, are_same
+from refold.domain.trajectory.trajectory import TrajectoryEdge
+
+CHANGE = RoundChange(kind="changed", actor="mia", at=3.0, old={"text": "How many?"})
+NODE = RoundNode(
+    name="Query(orders)", type="Query", label="orders", attributes={"text": "Which?"}, created_at=2.0, changes=(CHANGE,)
+)
+OTHER = RoundNode(name="State(found)", type="State", label="found", attributes={"rows": 3}, created_at=4.0)
+EDGE = TrajectoryEdge("Query(orders)", "State(found)", "next")
+ROUND = RoundRecord(
+    run_id=1, sub_id=0, nodes=(NODE, OTHER), edges=(EDGE,), pointers=frozenset({"State(found)"}),
+    messages=({"role": "user", "content": "Which?"},),
+)  # fmt: skip
+
+
+def changed(**fields: Any) -> Callable[[RoundRecord], RoundRecord]:
+    """Have other fields in the change of the first node."""
+    return lambda record: node(changes=(replace(CHANGE, **fields),))(record)
+
+
+def node(**fields: Any) -> Callable[[RoundRecord], RoundRecord]:
+    """Have other fields in the first node."""
+    return lambda record: replace(record, nodes=(replace(NODE, **fields), OTHER))
+
+
+def whole(**fields: Any) -> Callable[[RoundRecord], RoundRecord]:
+    """Have other fields in the round."""
+    return lambda record: replace(record, **fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        node(name="Query(other)"), node(attributes={"text": "Who?"}), node(attributes={}), node(created_at=2.5),
+        node(changes=()), changed(old={}), changed(at=3.5), whole(nodes=(NODE,)), whole(edges=()),
+        whole(edges=(EDGE, TrajectoryEdge("State(found)", "Query(orders)", "next"))), whole(pointers=frozenset()),
+        whole(messages=()), whole(messages=({"role": "user", "content": "Who?"},)),
+    ],
+)  # fmt: skip
+def test_rounds_that_differ(change: Callable[[RoundRecord], RoundRecord]) -> None:
+    """Each part of the content counts, on whichever side it is."""
+    assert not are_same(change(ROUND), ROUND)
+    assert not are_same(ROUND, change(ROUND))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        node(), node(actor="tom"), node(created_at=None), changed(at=None), changed(actor=None),
+        whole(nodes=(OTHER, NODE)), whole(agent="tom"), whole(version=9), node(attributes={"text": "Which?"}),
+    ],
+)  # fmt: skip
+def test_rounds_that_are_the_same(change: Callable[[RoundRecord], RoundRecord]) -> None:
+    """Actors do not count, nor the order of nodes, nor a time that one of the two lacks."""
+    assert are_same(change(ROUND), ROUND)
+    assert are_same(ROUND, change(ROUND))

@@ -40,6 +40,18 @@ def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
     return streams[0]
 
 
+def stream_named(log: Log, name: str) -> str:
+    """
+    Return the stream of a context by its name; without its kind it is a chat's, or the only one of that name.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: there are several, of different kinds, and none is a chat.
+    """
+    found = streams_named(log, name, KINDS)
+    return found[0] if found and found[0].startswith("chat:") else context_named(log, name)
+
+
 def streams_named(log: Log, name: str, kinds: Sequence[str]) -> list[str]:
     """
     Return the existing streams, of some kinds, that a name can mean.

@@ -21,6 +21,7 @@ from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
 from ...domain.pool.merge import Merging, Side
 from ...domain.totals import Totals
+from ..views.changes import Changed, after, forked_shape, merged_shape
 from .args import (
     actor,
     argument,
@@ -35,7 +36,7 @@ from .args import (
     stream_of,
 )
 from .args import reference as parse_reference
-from .changes import Changed, after, note, report
+from .changes import note, report
 from .completion import named_contexts
 from .containers import (
     changed,
@@ -144,12 +145,7 @@ def _forked(
 
 def _report_fork(child: Changed, parent: str, version: int, how: str, held: Totals, as_json: bool) -> None:
     _, parent_id = split_stream_id(parent)
-    shape = {
-        "parent": {"context": parent_id, "version": version},
-        "how": how,
-        "items": held.items,
-        "tokens": held.tokens,
-    }
+    shape = forked_shape(parent, version, how, held)
     said = f"forked from {one_line(parent_id)}@{version}: {counted(held.items, 'item')}, about {held.tokens:,} tokens"
     report(child, said, shape, as_json=as_json)
 
@@ -179,15 +175,9 @@ def _report_merge(
 ) -> None:
     merged: list[Merged] = after(target, before, Merged)
     conflicts: list[ConflictResolved] = after(target, before, ConflictResolved)
-    items, tokens = (sum(getattr(one.change, name) for one in merged) for name in ("items", "tokens"))
-    shape = {
-        "source": {"context": source.id, "version": view.version},
-        "how": how,
-        "items": items,
-        "tokens": tokens,
-        "conflicts": [{"kind": one.kind, "rule": one.rule, "kept": one.kept} for one in conflicts],
-    }
-    said = f"{counted(items, 'item')} taken from {one_line(source.id)}@{view.version}, about {tokens:,} tokens"
+    shape = merged_shape(view, how, merged, conflicts)
+    said = f"{counted(shape['items'], 'item')} taken from {one_line(source.id)}@{view.version}"
+    said += f", about {shape['tokens']:,} tokens"
     report(target, said, shape, as_json=as_json)
     _explain_chat(target, merged, conflicts)
 

@@ -31,6 +31,7 @@ from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
 from ..queries.origins import first_events
 from ..store import Store
+from ..views.changes import PLACE
 from ..views.shapes import named_shape
 from .args import (
     actor,
@@ -50,7 +51,7 @@ from .args import (
     stream_of,
 )
 from .args import reference as parse_reference
-from .changes import PLACE, items, report
+from .changes import items, report
 from .completion import at_moment, named_contexts, offered_items
 from .item_list import items_seen, print_shown, shown_of
 from .render import one_line

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import click
 
 from ...domain.context.address import Reference
 from ...domain.errors import InvalidInputError
-from ...domain.ids import split_stream_id
 from ..store import Store
 from ..views.contexts import Seen, SeenRun, view_of
-from ..views.differences import Changes, changes_between
-from ..views.shapes import Entry, item_shape
+from ..views.differences import Changes, Side, changes_between, changes_shape
 from .args import argument, as_json, database, reading, stream_of
 from .args import references as parse_references
 from .completion import named_contexts
@@ -23,18 +19,6 @@ from .render import aligned, one_line, paged, paint, print_json
 from .runs import print_run_diff
 
 DIFFERENT = 1
-
-
-class Side(NamedTuple):
-    """One of the two contexts that are compared."""
-
-    view: Seen
-    entries: Sequence[Entry]
-
-    @property
-    def label(self) -> str:
-        """The context and its version, in the form of an address."""
-        return f"{self.view.stream}@{self.view.version}"
 
 
 @click.command("diff")
@@ -75,7 +59,7 @@ def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, loca
 def _print_diff(before: Side, after: Side, *, stat: bool, as_json: bool) -> bool:
     changes = changes_between(before.entries, after.entries)
     if as_json:
-        print_json(_shape(before, after, changes, stat))
+        print_json(changes_shape(before, after, changes, as_numbers=stat))
     else:
         _print_head(before, after, changes)
         (_print_numbers if stat else _print_items)(changes)
@@ -100,33 +84,6 @@ def _side(view: Seen | SeenRun) -> Side:
     if isinstance(view, SeenRun):
         raise InvalidInputError(f"{view.stream} can be compared with a run only: the others hold items, and no graph")
     return Side(view, view.entries())
-
-
-def _shape(before: Side, after: Side, changes: Changes, stat: bool) -> dict[str, Any]:
-    added, removed, changed, moved = changes
-    lists: dict[str, Any] = {
-        "added": [item_shape(entry) for entry in added],
-        "removed": [item_shape(entry) for entry in removed],
-        "changed": [{"from": item_shape(old), "to": item_shape(new)} for old, new in changed],
-        "moved": [item_shape(entry) for entry in moved],
-    }
-    return {
-        "from": _side_shape(before),
-        "to": _side_shape(after),
-        "tokens": after.view.tokens - before.view.tokens,
-        **({name: len(entries) for name, entries in lists.items()} if stat else lists),
-    }
-
-
-def _side_shape(side: Side) -> dict[str, Any]:
-    kind, context = split_stream_id(side.view.stream)
-    return {
-        "context": context,
-        "kind": kind,
-        "version": side.view.version,
-        "items": len(side.entries),
-        "tokens": side.view.tokens,
-    }
 
 
 def _print_head(before: Side, after: Side, changes: Changes) -> None:

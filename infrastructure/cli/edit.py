@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import Any
 
 import click
 
 from ...domain.chat.eviction import Eviction
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
+from ..views.changes import evicted_shape, named_items
 from .args import actor, argument, as_json, changing, database, existing, opened, reason
-from .changes import items, named_items, note, report
+from .changes import items, note, report
 from .completion import named_contexts
 
 
@@ -40,21 +40,11 @@ def evict(context: str, items: tuple[str, ...], reason: str | None, actor: str, 
             way_out = f"`refold unpin {quote(chat.stream_id)} {quote(min(pinned))}` lets it go"
             raise InvalidInputError(f"item {min(pinned)!r} of {chat.stream_id} is pinned: {way_out}")
         eviction = chat.evict(named, reason=reason)
-        report(chat, _sentence(eviction), _shape(eviction), as_json=as_json)
+        report(chat, _sentence(eviction), evicted_shape(eviction), as_json=as_json)
     if not eviction.item_ids:
         note("what was named had left the view before: nothing was changed")
     elif len(eviction.item_ids) > len(named):
         note("calls and outputs leave together, so more left than was named")
-
-
-def _shape(eviction: Eviction) -> dict[str, Any]:
-    return {
-        "item_ids": eviction.item_ids,
-        "tokens_removed": eviction.tokens_removed,
-        "first_changed_item": eviction.first_changed_item,
-        "first_changed_message": eviction.first_changed_message,
-        "tokens_kept": eviction.tokens_kept,
-    }
 
 
 def _sentence(eviction: Eviction) -> str:

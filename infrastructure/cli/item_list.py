@@ -8,9 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
-from ...domain.canonical import parse_json
 from ...domain.chat.describe import thoughts_of
-from ...domain.chat.events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, Opened
+from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ...domain.chat.pairing import Approval, pair_calls
 from ...domain.clock import REAL_SYSTEM
 from ...domain.context.address import Reference
@@ -18,12 +17,10 @@ from ...domain.context.description import Departure, counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.kinds import KINDS
-from ...domain.pool.events import BranchedEvent
 from ..queries.origins import Item, event_at, id_of
 from ..store import Store
-from ..times import exact
-from ..views.contexts import Seen, SeenRun, View, view_of
-from ..views.shapes import Entry, item_shape
+from ..views.contexts import Seen, SeenRun, View, entry_shapes, head_shape, view_of
+from ..views.shapes import Entry
 from .args import stream_of
 from .lines import Row, about, body_of, print_rows, speaker_of
 from .render import (
@@ -174,33 +171,7 @@ def _print_dim(text: str) -> None:
 
 
 def _shape(shown: Shown) -> dict[str, Any]:
-    return {**head_shape(shown.view), **shown.view.settings, "items": _item_shapes(shown)}
-
-
-def head_shape(view: View) -> dict[str, Any]:
-    """Return the context, its version, and the user and agent that opened it."""
-    kind, context = split_stream_id(view.stream)
-    first, last = event_at(view.log, view.stream, 1), event_at(view.log, view.stream, view.version)
-    began = first.event if first is not None else None
-    about_it = {field: getattr(began, field, None) for field in ("user", "session", "agent", "source")}
-    parent = f"{began.parent}@{began.version}" if isinstance(began, Forked | BranchedEvent) else None
-    attributes = parse_json(began.attributes) if isinstance(began, Opened) else None
-    return {
-        "context": context,
-        "kind": kind,
-        "version": view.version,
-        "head": view.head,
-        "at": exact(last.recorded_at) if last else None,
-        "opened": {**about_it, "parent": parent, "attributes": attributes},
-    }
-
-
-def _item_shapes(shown: Shown) -> list[dict[str, Any]]:
-    shapes = [item_shape(entry) for entry in shown.entries]
-    if shown.left is not None:
-        for shape, left in zip(shapes, shown.left, strict=True):
-            shape["left"] = {"how": left.how, "reason": left.reason, "version": left.version}
-    return shapes
+    return {**head_shape(shown.view), **shown.view.settings, "items": entry_shapes(shown.entries, shown.left)}
 
 
 def _counts(shown: Shown) -> str:

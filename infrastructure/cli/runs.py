@@ -20,11 +20,11 @@ from ...domain.trajectory.identity import KIND, RunId, run_id_of
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
-from ..views.answers import difference_shape, edge_shape, node_shape
+from ..views.answers import difference_shape, own_nodes, run_shape
 from ..views.contexts import SeenRun, view_of
 from ..views.differences import graph_difference
 from .args import address, reading, summed_up
-from .item_list import head_shape, print_head
+from .item_list import print_head
 from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
 
 if TYPE_CHECKING:
@@ -128,32 +128,6 @@ def runs_in(rows: Iterable[CatalogueRow]) -> Iterator[RunId]:
             except InvalidInputError:
                 # The run was adopted under an id that is not made of a user and a session.
                 continue
-
-
-def run_shape(view: SeenRun) -> dict[str, Any]:
-    """Return a round for JSON: its own nodes with the edges to them, its pointers, steps and messages."""
-    run, graph = view.run, view.run.graph()
-    own = own_nodes(view)
-    names = {node.name for node in own}
-    return {
-        **head_shape(view),
-        "round": run.run_id,
-        "sub": run.sub_id,
-        "closed": run.is_closed,
-        "goes_back_over": [{"stream": one.stream, "version": one.version} for one in run.rounds],
-        "root": graph.root,
-        "initial": graph.initial,
-        "pointers": [name for name in graph if name in graph.pointers],
-        "nodes": [node_shape(node, graph) for node in own],
-        "edges": [edge_shape(edge) for edge in graph.edges if edge.target in names],
-        "steps": {queue: [{**step, "version": step.version} for step in run.steps(queue)] for queue in QUEUES},
-        "messages": [message_to_dict(message) for message in run.messages()],
-    }
-
-
-def own_nodes(view: SeenRun) -> list[TrajectoryNode]:
-    """Return the nodes that the round itself registered."""
-    return [node for node in view.run.graph().nodes.values() if Ref.parse(node.birth).stream == view.stream]
 
 
 def place_in(view: SeenRun, node: TrajectoryNode) -> str:

@@ -11,8 +11,9 @@ from ...domain.chat.events import Summarized, SummaryUndone
 from ...domain.context.description import count_of, counted
 from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
+from ..views.changes import after
 from .args import actor, argument, as_json, changing, checked_text, database, existing, opened
-from .changes import after, note, report
+from .changes import note, report
 from .completion import named_contexts
 from .lines import body_of
 from .render import one_line

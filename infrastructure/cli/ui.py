@@ -32,14 +32,15 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
     try:
         import uvicorn
 
-        from ..inspector.app import LOCAL_HOSTS, inspector
+        from ..inspector.app import inspector
+        from ..request_guard import LOCAL_HOSTS
     except ImportError as error:
         raise click.ClickException(MISSING) from error
-    with _bound(host, port) as bound:
+    with bound(host, port, DEFAULT_PORT) as listening:
 
         def serve(store: Store) -> None:
-            app = inspector(store, write=write, name=shown(location), hosts=(*LOCAL_HOSTS, host))
-            url = f"http://{host if ':' not in host else f'[{host}]'}:{bound.getsockname()[1]}/"
+            app = inspector(store, write=write, name=shown(location), hosts=(*LOCAL_HOSTS, in_url(host)))
+            url = f"http://{in_url(host)}:{listening.getsockname()[1]}/"
             reads = "" if write else ", for reading only"
             click.echo(f"{shown(location)} is shown at {url}{reads}; Ctrl-C ends it", err=True)
             if host != LOOPBACK:
@@ -48,7 +49,7 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
                 webbrowser.open(url)
             # An open page has an endless answer; the end of the program does not wait for it.
             settings: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
-            uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[bound])
+            uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[listening])
 
         if write:
             with keeping(location) as store:
@@ -58,10 +59,15 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
             summed_up(location, serve)
 
 
-def _bound(host: str, port: int | None) -> socket.socket:
+def in_url(host: str) -> str:
+    """Return an address as it stands in a URL, and in the header `Host`."""
+    return f"[{host}]" if ":" in host else host
+
+
+def bound(host: str, port: int | None, usual: int) -> socket.socket:
     """Return a socket that listens at the port, or at a free one if none was asked for and the usual one is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for wanted in (DEFAULT_PORT, 0) if port is None else (port,):
+    for wanted in (usual, 0) if port is None else (port,):
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -71,4 +77,4 @@ def _bound(host: str, port: int | None) -> socket.socket:
             fault = error
             continue
         return found
-    raise InvalidInputError(f"nothing can listen at {host}:{port or DEFAULT_PORT}: {fault}")
+    raise InvalidInputError(f"nothing can listen at {host}:{port or usual}: {fault}")

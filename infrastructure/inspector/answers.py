@@ -19,7 +19,7 @@ from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
 from ...domain.trajectory.identity import run_id_of
 from ..log.codec import tag_of
-from ..opening import context_named, streams_named
+from ..opening import stream_named
 from ..queries.origins import event_at
 from ..store import Store
 from ..times import exact
@@ -81,7 +81,7 @@ def context_answer(store: Store, wish: Wish) -> Shape:
     Raises:
         DamagedError: none of its versions can be read.
     """
-    stream = stream_named(store, wish.required("context"))
+    stream = stream_named(store.log, wish.required("context"))
     kind, _ = split_stream_id(stream)
     head = store.log.head(stream)
     events, damage = first_damage(store.log, stream, max(0, head - VERSIONS_MAX), head)
@@ -154,7 +154,7 @@ def _columns(stays: Sequence[Any]) -> dict[str, list[Any]]:
 def lineage_answer(store: Store, wish: Wish) -> list[Shape]:
     """Return the points of forks and merges in the order of drawing, each with its lanes."""
     context = wish.text("context")
-    stream = None if context is None else stream_named(store, context)
+    stream = None if context is None else stream_named(store.log, context)
     found = families(store.contexts(), store.lineage())
     most = wish.whole("limit", PAGE_MAX, 1, PAGE_MAX)
     points = (
@@ -168,7 +168,7 @@ def lineage_answer(store: Store, wish: Wish) -> list[Shape]:
 
 def graph_answer(store: Store, wish: Wish) -> Shape:
     """Return the graph of a run with places for its nodes: the column is the depth, the row a lane of its agent."""
-    stream = stream_named(store, wish.required("context"))
+    stream = stream_named(store.log, wish.required("context"))
     kind, context = split_stream_id(stream)
     if kind != "run":
         raise InvalidInputError(f"{stream} is no run: it has no graph")
@@ -230,23 +230,15 @@ def moments_answer(store: Store, wish: Wish) -> dict[str, str]:
 
 def resolve_answer(store: Store, wish: Wish) -> Shape:
     """Return the version of a context that an address means: a number, a time, a name, an item or a call."""
-    stream = stream_named(store, wish.required("context"))
+    stream = stream_named(store.log, wish.required("context"))
     at = wish.required("at")
     parse_address(at)
     return {"context": stream, "version": view_of(store, stream, at).version}
 
 
-def stream_named(store: Store, name: str) -> str:
-    """Return the stream of a context by its name; without its kind it is a chat's, or the only one of that name."""
-    found = streams_named(store.log, name, KINDS)
-    if found and found[0].startswith("chat:"):
-        return found[0]
-    return context_named(store.log, name)
-
-
 def seen(store: Store, context: str, version: str | None) -> Seen:
     """Return a context that holds items, at a version."""
-    view = view_of(store, stream_named(store, context), version)
+    view = view_of(store, stream_named(store.log, context), version)
     if isinstance(view, SeenRun):
         raise InvalidInputError(f"{view.stream} is a run, which holds a graph: ask for graph?context=")
     return view

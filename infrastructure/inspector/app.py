@@ -11,28 +11,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...domain.errors import InvalidInputError, NotFoundError, RefoldError
+from ..request_guard import LOCAL_HOSTS, RequestGuard, refused
 from ..store import Store
 from .answers import meta
 from .changes import Change
@@ -46,7 +42,6 @@ PAGE = STATIC / "index.html"
 # An answer that names a version never changes.
 FOR_EVER = "public, max-age=31536000, immutable"
 NEVER = "no-store"
-LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 BODY_MAX = 1 << 20
 
 POLICY = "; ".join((
@@ -61,10 +56,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-ANY_HOST = "*"
-PORT = re.compile(r":\d+$", re.ASCII)
-log = logging.getLogger(__name__)
-HARMLESS = ("GET", "HEAD")
 
 Redact = Callable[[str], str]
 
@@ -125,6 +116,7 @@ def inspector(
         Route("/{anything:path}", partial(_page, version)),
     ]
     # Answers of many items become a fifth as long; a stream of news is left as it is.
+    guard = Middleware(RequestGuard, name="Inspector", hosts=hosts, headers=HEADERS)
     small = Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)
 
     @asynccontextmanager
@@ -132,60 +124,9 @@ def inspector(
         yield
         await run_in_threadpool(jobs.end)
 
-    app = Starlette(routes=routes, middleware=[Middleware(Guard, hosts=tuple(hosts)), small], lifespan=lifespan)
+    app = Starlette(routes=routes, middleware=[guard, small], lifespan=lifespan)
     app.state.jobs = jobs
     return app
-
-
-class Guard:
-    """Refuses requests for other hosts and changes from other origins, and puts HEADERS on every answer."""
-
-    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
-        self._app, self._hosts = app, frozenset(hosts)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        is_begun = False
-
-        async def send_guarded(message: Message) -> None:
-            nonlocal is_begun
-            if message["type"] == "http.response.start":
-                is_begun = True
-                MutableHeaders(scope=message).update(HEADERS)
-            await send(message)
-
-        fault = self._fault(scope)
-        app = self._app if fault is None else JSONResponse({"error": "RequestError", "message": fault}, status_code=400)
-        try:
-            await app(scope, receive, send_guarded)
-        except Exception as error:
-            if is_begun:
-                raise
-            # A fault of Refold's own: nothing but its type is known to be safe to show.
-            log.exception("%s %s failed", scope["method"], scope["path"])
-            text = f"the Inspector failed with {type(error).__name__}: its log has the reason"
-            await _refused(500, text, "InternalError")(scope, receive, send_guarded)
-
-    def _fault(self, scope: Scope) -> str | None:
-        """Return the reason to refuse a request; None if there is none."""
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        # A page of another site can have its name lead to this machine; the name in the header gives it away.
-        if ANY_HOST not in self._hosts and _name_of(host) not in self._hosts:
-            return f"the host {host!r} is not answered: start the server with --host, or name it in hosts"
-        origin = headers.get("origin")
-        if scope["method"] not in HARMLESS and origin is not None and urlsplit(origin).netloc != host:
-            return "a change is only taken from the page itself"
-        return None
-
-
-def _name_of(host: str) -> str:
-    """Return a host without its port."""
-    return PORT.sub("", host)
 
 
 class _Files(StaticFiles):
@@ -226,20 +167,20 @@ async def _jobs(settings: Settings, request: Request) -> Response:
 
 async def _change(settings: Settings, change: Change | Task, request: Request) -> Response:
     if change.needs_token and settings.token is None:
-        return _refused(403, "this page is read-only: start it with --write")
+        return refused(403, "this page is read-only: start it with --write")
     if change.needs_token and request.headers.get("x-refold-token") != settings.token:
-        return _refused(403, "the token is missing or of another start of the server: load the page again")
+        return refused(403, "the token is missing or of another start of the server: load the page again")
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return _refused(415, "send JSON, with the content type application/json")
+        return refused(415, "send JSON, with the content type application/json")
     body = await request.body()
     if len(body) > BODY_MAX:
-        return _refused(413, f"the request has more than {BODY_MAX:,} bytes")
+        return refused(413, f"the request has more than {BODY_MAX:,} bytes")
     try:
         given = json.loads(body)
         if not isinstance(given, dict):
             raise ValueError
     except ValueError:
-        return _refused(400, "the request is no JSON object")
+        return refused(400, "the request is no JSON object")
     try:
         wish = Wish(given, [])
         if isinstance(change, Task):
@@ -256,7 +197,7 @@ async def _described(request: Request) -> Response:
 
 
 async def _unknown(request: Request) -> Response:
-    return _refused(404, f"there is no {request.url.path}: /api/openapi.json lists what there is")
+    return refused(404, f"there is no {request.url.path}: /api/openapi.json lists what there is")
 
 
 def _json(settings: Settings, answer: Any, *, cached: bool = False) -> Response:
@@ -277,8 +218,4 @@ def _redacted(value: Any, redact: Redact) -> Any:
 def _fault(settings: Settings, error: RefoldError) -> Response:
     status = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, InvalidInputError) else 500
     shown = str(error) if settings.redact is None else settings.redact(str(error))
-    return _refused(status, shown, type(error).__name__)
-
-
-def _refused(status: int, text: str, kind: str = "RequestError") -> Response:
-    return JSONResponse({"error": kind, "message": text}, status_code=status, headers={"Cache-Control": NEVER})
+    return refused(status, shown, type(error).__name__)

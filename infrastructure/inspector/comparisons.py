@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...domain.chat.replay import policy_of
-from ...domain.context.address import parse_reference
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
+from ..opening import stream_named
 from ..store import Store
 from ..views.answers import difference_shape
-from ..views.contexts import Seen, SeenChat, SeenRun, view_of
+from ..views.contexts import Seen, SeenChat, SeenRun, view_at
 from ..views.differences import changes_between, graph_difference, side_by_side
 from ..views.shapes import Entry, Shape
-from .answers import stream_named
 from .item_answers import BODY_MAX, body_shape, item_text
 from .wish import Wish
 
@@ -22,7 +21,7 @@ SUMS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
 
 def diff_answer(store: Store, wish: Wish) -> Shape:
     """Return the items, or the nodes of a run, that differ between two versions, `CONTEXT@VERSION` each."""
-    before, after = (_view(store, wish.required(name)) for name in ("before", "after"))
+    before, after = (view_at(store, wish.required(name)) for name in ("before", "after"))
     if isinstance(before, SeenRun) and isinstance(after, SeenRun):
         return _graph_diff(before, after)
     if isinstance(before, SeenRun) or isinstance(after, SeenRun):
@@ -43,19 +42,6 @@ def diff_answer(store: Store, wish: Wish) -> Shape:
             for sort, before, after in side_by_side(olds, news, changes)
         ],
     }
-
-
-def _view(store: Store, text: str) -> Seen | SeenRun:
-    """
-    Return the context of `CTX` or `CTX@V` as it was then.
-
-    Raises:
-        InvalidInputError: it is none of these, or a range.
-    """
-    found = parse_reference(text)
-    if found.is_range:
-        raise InvalidInputError(f"{text!r} names a range, and one moment is wanted here")
-    return view_of(store, stream_named(store, found.context), next(iter(found.moments), None))
 
 
 def _graph_diff(before: SeenRun, after: SeenRun) -> Shape:
@@ -80,7 +66,7 @@ def _side(view: Seen, entries: Sequence[Entry]) -> Shape:
 
 def replay_answer(store: Store, wish: Wish) -> Shape:
     """Return the calls of a chat with their prompts' tokens, as recorded and under a policy; or both prompts of one."""
-    stream = stream_named(store, wish.required("context"))
+    stream = stream_named(store.log, wish.required("context"))
     kind, context_id = split_stream_id(stream)
     if kind != "chat":
         raise InvalidInputError(f"{stream} is no chat: only the prompts of a chat are run again")

@@ -29,12 +29,15 @@ from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref, refs_of
 from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
+from ..opening import stream_named
 from ..queries.audit import describe
 from ..queries.origins import Item, first_events, id_of, pieces_of
 from ..store import Store
 from ..times import exact
+from ..views.answers import gone_shape
+from ..views.contexts import entry_shapes
 from ..views.shapes import Shape, item_shape
-from .answers import PAGE_MAX, as_json, seen, stream_named
+from .answers import PAGE_MAX, as_json, seen
 from .damage import Lost, events_of
 from .wish import Wish
 
@@ -147,23 +150,18 @@ def left_answer(store: Store, wish: Wish) -> list[Shape]:
     """Return the items that left a context up to a version, the newest departure first, with how and why."""
     view = seen(store, wish.required("context"), wish.text("version"))
     gone = view.evicted()[-PAGE_MAX:]
-    return [
-        {**item_shape(entry), "left": {"how": how.how, "reason": how.reason, "version": how.version}}
-        for entry, how in reversed(gone)
-    ]
+    return entry_shapes((entry for entry, _ in reversed(gone)), (how for _, how in reversed(gone)))
 
 
 def why_answer(store: Store, wish: Wish) -> Shape:
     """Return whether an item is in the view of a context, and how it left."""
-    stream = stream_named(store, wish.required("context"))
-    found = store.why_gone(stream, wish.required("item"))
-    return {**msgspec.structs.asdict(found), "position": found.position and str(found.position),
-            "recorded_at": found.recorded_at and exact(found.recorded_at)}  # fmt: skip
+    stream = stream_named(store.log, wish.required("context"))
+    return gone_shape(store.why_gone(stream, wish.required("item")))
 
 
 def audit_answer(store: Store, wish: Wish) -> list[Shape]:
     """Return every change of a context that holds items, or of one of its items, oldest first."""
-    stream = stream_named(store, wish.required("context"))
+    stream = stream_named(store.log, wish.required("context"))
     found = store.audit(stream, item=wish.text("item"))
     return [
         {**msgspec.to_builtins(one, enc_hook=str, str_keys=True), "position": str(one.position),
@@ -174,7 +172,7 @@ def audit_answer(store: Store, wish: Wish) -> list[Shape]:
 
 def pins_answer(store: Store, wish: Wish) -> list[tuple[str, int, int]]:
     """Return the origins of the items that a chat pinned, each from which version to before which; 0 is no end."""
-    stream = stream_named(store, wish.required("context"))
+    stream = stream_named(store.log, wish.required("context"))
     return _pins(store, stream, store.log.head(stream))
 
 

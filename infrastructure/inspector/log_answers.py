@@ -11,12 +11,13 @@ from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.positions import BEGINNING, Moment
 from ...projections.rollup import ROLLUP_EVENTS, RollupRow, counts_by_type
 from ..log.codec import tag_of
+from ..opening import stream_named
 from ..queries.audit import describe
 from ..queries.origins import causes_of, event_at, first_events, reference_in
 from ..store import Store
 from ..times import exact
 from ..views.shapes import Shape, event_shape
-from .answers import PAGE_MAX, as_json, stream_named
+from .answers import PAGE_MAX, as_json
 from .damage import MISSING, Lost, events_from, events_of
 from .item_answers import item_ref
 from .wish import Wish
@@ -38,7 +39,7 @@ def log_answer(store: Store, wish: Wish) -> Shape:
     wanted = Filter(wish.text("type"), wish.text("actor"), (wish.text("q") or "").lower())
     context = wish.text("context")
     if context is not None:
-        return _log_of_context(store, stream_named(store, context), wish, wanted, limit)
+        return _log_of_context(store, stream_named(store.log, context), wish, wanted, limit)
     after, row = _from(store, wish)
     lines: list[Shape] = []
     scanned, moment = 0, after

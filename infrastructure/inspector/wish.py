@@ -1,4 +1,4 @@
-"""A request of the page: its parameters, checked when they are used."""
+"""A request of the page, or the call of a tool: its parameters, checked when they are used."""
 
 from __future__ import annotations
 
@@ -45,12 +45,53 @@ class Wish(NamedTuple):
         if value is None or value == "":
             return default
         try:
+            if isinstance(value, bool | float):
+                raise TypeError
             number = int(value)
         except (TypeError, ValueError):
             raise InvalidInputError(f"{name} is {value!r}: give a whole number") from None
         if not least <= number <= most:
             raise InvalidInputError(f"{name} is {number}: it is a number from {least:,} to {most:,}")
         return number
+
+    def flag(self, name: str) -> bool:
+        """
+        Return a parameter of JSON that is true or false, and false if it is missing.
+
+        Raises:
+            InvalidInputError: it is neither.
+        """
+        value = self.given.get(name, False)
+        if not isinstance(value, bool):
+            raise InvalidInputError(f"{name} is {value!r}: give true or false")
+        return value
+
+    def many(self, name: str, most: int) -> list[Any]:
+        """
+        Return a parameter of JSON that is a list, with one value at least.
+
+        Raises:
+            InvalidInputError: it is none, or has too many values.
+        """
+        value = self.given.get(name)
+        if not isinstance(value, list) or not value:
+            raise InvalidInputError(f"{name} is {value!r:.100}: give a list with one value at least")
+        if len(value) > most:
+            raise InvalidInputError(f"{name} has {len(value):,} values: give {most:,} at most")
+        return value
+
+    def texts(self, name: str, most: int) -> list[str]:
+        """
+        Return a parameter of JSON that is a list of texts, with one at least.
+
+        Raises:
+            InvalidInputError: it is none, or has too many texts.
+        """
+        values = self.many(name, most)
+        other = next((value for value in values if not isinstance(value, str) or not value), None)
+        if other is not None:
+            raise InvalidInputError(f"{name} has {other!r:.100}: give texts that are not empty")
+        return values
 
 
 class Question(NamedTuple):

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from ...domain.messages import message_to_dict
 from ...domain.spans import Ref
+from ...domain.trajectory.events import QUEUES
 from ...domain.trajectory.history import TrajectoryDiff
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.search import SearchHit
@@ -16,7 +18,9 @@ from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..queries.approvals import PendingApproval
 from ..queries.audit import AuditEntry, plain_value
+from ..queries.why_gone import WhyGone
 from ..times import exact
+from .contexts import SeenRun, head_shape
 from .shapes import Shape, approval_shape, envelope_shape, named_shape
 
 
@@ -89,6 +93,32 @@ def node_shape(node: TrajectoryNode, graph: Trajectory) -> Shape:
     }
 
 
+def run_shape(view: SeenRun) -> Shape:
+    """Return a round for JSON: its own nodes with the edges to them, its pointers, steps and messages."""
+    run, graph = view.run, view.run.graph()
+    own = own_nodes(view)
+    names = {node.name for node in own}
+    return {
+        **head_shape(view),
+        "round": run.run_id,
+        "sub": run.sub_id,
+        "closed": run.is_closed,
+        "goes_back_over": [{"stream": one.stream, "version": one.version} for one in run.rounds],
+        "root": graph.root,
+        "initial": graph.initial,
+        "pointers": [name for name in graph if name in graph.pointers],
+        "nodes": [node_shape(node, graph) for node in own],
+        "edges": [edge_shape(edge) for edge in graph.edges if edge.target in names],
+        "steps": {queue: [{**step, "version": step.version} for step in run.steps(queue)] for queue in QUEUES},
+        "messages": [message_to_dict(message) for message in run.messages()],
+    }
+
+
+def own_nodes(view: SeenRun) -> list[TrajectoryNode]:
+    """Return the nodes that the round itself registered."""
+    return [node for node in view.run.graph().nodes.values() if Ref.parse(node.birth).stream == view.stream]
+
+
 def edge_shape(edge: TrajectoryEdge) -> Shape:
     """Return an edge for JSON, with the names of its ends."""
     return {"source": edge.source, "target": edge.target, "type": edge.type}
@@ -104,6 +134,15 @@ def difference_shape(difference: TrajectoryDiff, old: Trajectory, new: Trajector
         "edges_removed": [edge_shape(edge) for edge in difference.edges_removed],
         "pointers_added": list(difference.pointers_added),
         "pointers_removed": list(difference.pointers_removed),
+    }
+
+
+def gone_shape(found: WhyGone) -> Shape:
+    """Return whether an item is in a context, and how it left, for JSON."""
+    return {
+        **msgspec.structs.asdict(found),
+        "position": found.position and str(found.position),
+        "recorded_at": found.recorded_at and exact(found.recorded_at),
     }
 
 

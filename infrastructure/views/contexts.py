@@ -11,22 +11,27 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ...domain.canonical import parse_json
 from ...domain.chat.context import ChatContext
-from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, Named, Opened, StateSaved
+from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, Forked, FunctionCalled, Named, Opened, StateSaved
 from ...domain.chat.pairing import pair_calls
 from ...domain.chat.state.sequence import Items
-from ...domain.context.address import resolve_version
+from ...domain.context.address import parse_reference, resolve_version
 from ...domain.context.description import Departure
+from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.pool import state as containers
+from ...domain.pool.events import BranchedEvent
 from ...domain.spans import Ref
 from ...domain.totals import Totals
 from ...domain.trajectory.identity import run_id_of
-from ..queries.origins import Item, first_events
+from ..opening import stream_named
+from ..queries.origins import Item, event_at, first_events
 from ..store import Store
-from .shapes import Entry
+from ..times import exact
+from .shapes import Entry, Shape, item_shape
 
 if TYPE_CHECKING:
     from ...domain.memory import state as memories
@@ -54,14 +59,17 @@ class SeenChat:
         """Empty, because a chat has no settings."""
         return {}
 
-    def entries(self, *, tail: int | None = None) -> list[Entry]:
+    def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
         """Return the items, or the last `tail`; if nothing was edited there, earlier events are not read."""
-        found = None if tail is None else _last_added(self.log, self.stream, self.version, tail)
+        found = None if tail is None or skip else _last_added(self.log, self.stream, self.version, tail)
         if found is not None:
-            return _with_pending([Entry(recorded.event, recorded, self.stream) for recorded in found])
+            entries = [Entry(recorded.event, recorded, self.stream) for recorded in found]
+            return _with_pending(entries, (entry.item for entry in entries))
         items = self.chat.recorded_items()
         order = items.order()
-        return _with_pending(self._entries(items, order if tail is None else order[-tail:]))
+        shown = _part(len(order), tail, skip)
+        later = (items.arena.items[ordinal] for ordinal in order[shown.start :])
+        return _with_pending(self._entries(items, order[shown]), later)
 
     def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left the view and are not back, the first to leave first, each with how it left."""
@@ -91,9 +99,19 @@ class SeenChat:
         ]
 
 
-def _with_pending(entries: list[Entry]) -> list[Entry]:
-    """Return the entries at the end of a chat; an output follows its call, so it is among them if there is one."""
-    output_of = pair_calls(entry.item for entry in entries if isinstance(entry.item, ChatItemEvent)).output_of
+def _part(length: int, tail: int | None, skip: int) -> slice:
+    """Return the place of the last `tail` items of a list, or of all, without the last `skip`."""
+    end = max(0, length - skip)
+    return slice(0 if tail is None else max(0, end - tail), end)
+
+
+def _with_pending(entries: list[Entry], later: Iterable[Item]) -> list[Entry]:
+    """
+    Return entries of a chat, the calls without an output marked.
+
+    `later` are the items from the first entry to the end of the chat: an output follows its call, so it is among them.
+    """
+    output_of = pair_calls(item for item in later if isinstance(item, ChatItemEvent)).output_of
     return [
         entry._replace(is_pending=isinstance(entry.item, FunctionCalled) and index not in output_of)
         for index, entry in enumerate(entries)
@@ -144,10 +162,10 @@ class SeenFolded:
         """The settings of the context."""
         return {}
 
-    def entries(self, *, tail: int | None = None) -> list[Entry]:
+    def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
         """Return the items, or the last `tail` of them."""
         held = self._held()
-        return self._entries(held if tail is None else held[-tail:])
+        return self._entries(held[_part(len(held), tail, skip)])
 
     def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left and are not back, the first to leave first, each with how it left."""
@@ -315,11 +333,25 @@ class Seen(View, Protocol):
     def settings(self) -> dict[str, Any]:
         """The settings of the context."""
 
-    def entries(self, *, tail: int | None = None) -> list[Entry]:
-        """Return the items, or the last `tail` of them."""
+    def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
+        """Return the items, or the last `tail` of them, without the last `skip`."""
 
     def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left and are not back, the first to leave first, each with how it left."""
+
+
+def view_at(store: Store, address: str) -> Seen | SeenRun:
+    """
+    Return the context of `CTX` or `CTX@V` as it was then.
+
+    Raises:
+        InvalidInputError: the address is none of these, or a range.
+        NotFoundError: there is no such context, version or name.
+    """
+    found = parse_reference(address)
+    if found.is_range:
+        raise InvalidInputError(f"{address!r} names a range, and one moment is wanted here")
+    return view_of(store, stream_named(store.log, found.context), next(iter(found.moments), None))
 
 
 def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
@@ -341,3 +373,31 @@ def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
         return now
     version = resolve_version(store.log, stream, moment, head=now.version, names=now.names)
     return now if version == now.version else FOLDED[kind](store.log, stream, version)
+
+
+def head_shape(view: View) -> Shape:
+    """Return a version of a context for JSON: its time, and who opened the context, without its items."""
+    kind, context = split_stream_id(view.stream)
+    first, last = event_at(view.log, view.stream, 1), event_at(view.log, view.stream, view.version)
+    began = first.event if first is not None else None
+    about_it = {field: getattr(began, field, None) for field in ("user", "session", "agent", "source")}
+    parent = f"{began.parent}@{began.version}" if isinstance(began, Forked | BranchedEvent) else None
+    attributes = parse_json(began.attributes) if isinstance(began, Opened) else None
+    return {
+        "context": context,
+        "kind": kind,
+        "version": view.version,
+        "head": view.head,
+        "at": exact(last.recorded_at) if last else None,
+        "opened": {**about_it, "parent": parent, "attributes": attributes},
+    }
+
+
+def entry_shapes(entries: Iterable[Entry], left: Iterable[Departure] | None = None) -> list[Shape]:
+    """Return items for JSON; of items that left, with `left`, also how each left."""
+    if left is None:
+        return [item_shape(entry) for entry in entries]
+    return [
+        {**item_shape(entry), "left": {"how": how.how, "reason": how.reason, "version": how.version}}
+        for entry, how in zip(entries, left, strict=True)
+    ]

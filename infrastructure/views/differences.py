@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...domain.chat.events import ChatItemEvent, Image, MessageAdded
+from ...domain.ids import split_stream_id
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, QueueAppended
 from ...domain.trajectory.history import TrajectoryDiff, compared
@@ -18,7 +19,8 @@ from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.trajectory import Trajectory
 from ...domain.window.events import WindowItemEvent
 from ..queries.origins import Item, id_of
-from .shapes import Entry
+from .contexts import Seen
+from .shapes import Entry, Shape, item_shape
 
 
 class Changes(NamedTuple):
@@ -47,6 +49,18 @@ def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
     return _paired(added, removed)
 
 
+class Side(NamedTuple):
+    """One of the two contexts that are compared."""
+
+    view: Seen
+    entries: Sequence[Entry]
+
+    @property
+    def label(self) -> str:
+        """The context and its version, in the form of an address."""
+        return f"{self.view.stream}@{self.view.version}"
+
+
 class Line(NamedTuple):
     """A line of two lists side by side: `sort` is same, added, removed, changed or moved."""
 
@@ -73,6 +87,34 @@ def side_by_side(before: Sequence[Entry], after: Sequence[Entry], changes: Chang
         if new is not None:
             lines.append(come.get(id(new)) or Line("same", olds.popleft(), new))
     return lines
+
+
+def changes_shape(before: Side, after: Side, changes: Changes, *, as_numbers: bool = False) -> Shape:
+    """Return the differences between two sides for JSON: the items, or their numbers only."""
+    added, removed, changed, moved = changes
+    lists: Shape = {
+        "added": [item_shape(entry) for entry in added],
+        "removed": [item_shape(entry) for entry in removed],
+        "changed": [{"from": item_shape(old), "to": item_shape(new)} for old, new in changed],
+        "moved": [item_shape(entry) for entry in moved],
+    }
+    return {
+        "from": _side_shape(before),
+        "to": _side_shape(after),
+        "tokens": after.view.tokens - before.view.tokens,
+        **({name: len(entries) for name, entries in lists.items()} if as_numbers else lists),
+    }
+
+
+def _side_shape(side: Side) -> Shape:
+    kind, context = split_stream_id(side.view.stream)
+    return {
+        "context": context,
+        "kind": kind,
+        "version": side.view.version,
+        "items": len(side.entries),
+        "tokens": side.view.tokens,
+    }
 
 
 def _moved_away(before: Sequence[Entry], gone: Container[int], moved: Sequence[Entry]) -> Iterator[int]:

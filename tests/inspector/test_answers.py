@@ -291,7 +291,7 @@ def test_changes_need_the_token_of_this_start(asked: Asked) -> None:
     form = asked.client.post("/api/fork", content=b"{}", headers={"x-refold-token": asked.meta["token"]})
     foreign = asked.client.post("/api/fork", json=wish, headers={"origin": "http://evil.example"})
 
-    assert (plain.status_code, form.status_code, foreign.status_code) == (403, 415, 400)
+    assert (plain.status_code, form.status_code, foreign.status_code) == (403, 415, 403)
     assert asked.change("fork", **wish).json() == {"context": "chat:copy", "version": 1}
     assert [item.id for item in asked.store.chat("copy").items] == [
         item.id for item in asked.store.chat("a").at(3).items

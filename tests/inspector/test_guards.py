@@ -73,7 +73,7 @@ def test_actions_are_only_taken_from_the_page(path: str) -> None:
         token, plain = {"x-refold-token": page.meta["token"]}, {"content-type": "application/json"}
         for origin in ("https://evil.example", "null", "http://127.0.0.1:9"):
             headers = {**token, **plain, "origin": origin}
-            assert page.client.post(f"/api/{path}", content=body, headers=headers).status_code == 400
+            assert page.client.post(f"/api/{path}", content=body, headers=headers).status_code == 403
         for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
             headers = {**token, "content-type": kind}
             assert page.client.post(f"/api/{path}", content=body, headers=headers).status_code == 415

@@ -1,0 +1,84 @@
+"""
+The guard of the servers that show a store: it refuses requests that were made by a page of another site.
+
+A page of another site can have a name of its own lead to this machine; then the browser takes this server for a part of
+that site. The name in the header `Host` gives it away, as the header `Origin` does where the page asks across sites.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+ANY_HOST = "*"
+HARMLESS = ("GET", "HEAD")
+PORT = re.compile(r":\d+$", re.ASCII)
+NEVER = "no-store"
+log = logging.getLogger(__name__)
+
+
+class RequestGuard:
+    """
+    Refuses requests for other hosts and requests from other origins, and puts `headers` on every answer.
+
+    A request with one of the `harmless` methods is answered whatever its origin: a browser does not show the answer to
+    another site. An exception of the app becomes an answer that tells nothing but its type.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        name: str,
+        hosts: Sequence[str],
+        headers: Mapping[str, str],
+        harmless: Sequence[str] = HARMLESS,
+    ) -> None:
+        self._app, self._name, self._hosts = app, name, frozenset(hosts)
+        self._headers, self._harmless = dict(headers), frozenset(harmless)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        is_begun = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal is_begun
+            if message["type"] == "http.response.start":
+                is_begun = True
+                MutableHeaders(scope=message).update(self._headers)
+            await send(message)
+
+        try:
+            await (self._refusal(scope) or self._app)(scope, receive, send_guarded)
+        except Exception as error:
+            if is_begun:
+                raise
+            # A fault of Refold's own: nothing but its type is known to be safe to show.
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            text = f"the {self._name} failed with {type(error).__name__}: its log has the reason"
+            await refused(500, text, "InternalError")(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if ANY_HOST not in self._hosts and PORT.sub("", host) not in self._hosts:
+            return refused(400, f"the host {host!r} is not answered: start the server with --host, or name it in hosts")
+        origin = headers.get("origin")
+        if scope["method"] not in self._harmless and origin is not None and origin.partition("://")[2] != host:
+            return refused(403, f"the {self._name} takes no request from the page of another site")
+        return None
+
+
+def refused(status: int, text: str, kind: str = "RequestError") -> Response:
+    """Return the answer to a request that is refused."""
+    return JSONResponse({"error": kind, "message": text}, status_code=status, headers={"Cache-Control": NEVER})

@@ -56,6 +56,7 @@ COMMANDS = {
     "stats": ("contexts:stats", "Count contexts, events and bytes."),
     "demo": ("demo", "Fill an empty store with made-up histories, to look at."),
     "ui": ("ui", "Serve a page on which people look at the store."),
+    "mcp": ("mcp", "Serve the store to agents, by the Model Context Protocol."),
     "completion": ("completion:completion", "Print the script with which a shell completes words."),
 }
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130

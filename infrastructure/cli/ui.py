@@ -72,6 +72,8 @@ def bound(host: str, port: int | None, usual: int) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((host, wanted))
+            # From here on a client is kept waiting instead of being refused, so the address can be printed.
+            found.listen()
         except OSError as error:
             found.close()
             fault = error

@@ -74,8 +74,10 @@ class Wish(NamedTuple):
             InvalidInputError: it is none, or has too many values.
         """
         value = self.given.get(name)
+        if value is None:
+            raise InvalidInputError(f"the parameter {name} is missing")
         if not isinstance(value, list) or not value:
-            raise InvalidInputError(f"{name} is {value!r:.100}: give a list with one value at least")
+            raise InvalidInputError(f"{name} is {str(value)!r:.100}: give a list with one value at least")
         if len(value) > most:
             raise InvalidInputError(f"{name} has {len(value):,} values: give {most:,} at most")
         return value
@@ -88,9 +90,9 @@ class Wish(NamedTuple):
             InvalidInputError: it is none, or has too many texts.
         """
         values = self.many(name, most)
-        other = next((value for value in values if not isinstance(value, str) or not value), None)
-        if other is not None:
-            raise InvalidInputError(f"{name} has {other!r:.100}: give texts that are not empty")
+        for value in values:
+            if not isinstance(value, str) or not value:
+                raise InvalidInputError(f"{name} has {str(value)!r:.100}: give texts that are not empty")
         return values
 
 

@@ -22,6 +22,8 @@ FRAMEWORKS = {
     "langchain_core": "langgraph",
     "langgraph": "langgraph",
     "llama_index": "llama_index",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
     "pydantic_ai": "pydantic_ai",
 }
 HEAVY = ("click", "rich", "eventsourcing.system", "psycopg", "starlette")

@@ -1,0 +1,320 @@
+"""
+The answers of the tools, as plain data in the shapes of `--json` of the command line.
+
+Long ones come page by page: an answer with a cursor has more, and a cursor names the version it belongs to, so that all
+pages are of one version whatever is written meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, get_args
+
+from ....domain.chat.context import ChatContext, ReadOnlyChatContext
+from ....domain.chat.events import ConflictResolved, Merged
+from ....domain.chat.rules.commands import MergeRule
+from ....domain.context.address import Reference, parse_reference
+from ....domain.errors import InvalidInputError, LimitExceededError
+from ....domain.ids import split_stream_id
+from ...inspector.wish import Wish
+from ...opening import stream_named
+from ...queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
+from ...queries.node_audit import is_node_name, node_changes
+from ...store import Store
+from ...views.answers import change_shape, difference_shape, gone_shape, hit_shape, run_shape
+from ...views.changes import after, changed_shape, evicted_shape, forked_shape, merged_shape, named_items
+from ...views.contexts import Seen, SeenRun, entry_shapes, head_shape, view_at
+from ...views.differences import Side, changes_between, changes_shape, graph_difference
+from ...views.shapes import Shape
+
+PAGE_ITEMS = 50
+PAGE_ITEMS_MAX = 500
+# Texts of an answer are cut to this many characters, unless the caller asks for another number.
+TEXT = 4_000
+TEXT_MAX = 100_000
+# A page ends before it has more characters of JSON than this, but has one item at least.
+ANSWER_MAX = 400_000
+HITS_MAX = 1_000
+MESSAGES_MAX = 100
+MESSAGES_TEXT_MAX = 1_000_000
+NAMED_MAX = 1_000
+CURSOR = re.compile(r"([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
+LISTS = ("added", "removed", "changed", "moved", "nodes_added", "nodes_removed", "edges_added", "edges_removed")
+
+
+def view_answer(store: Store, wish: Wish) -> Shape:
+    """Return the last items of a context, or those before them; of a run its graph."""
+    skip, address = 0, wish.required("context")
+    if cursor := wish.text("cursor"):
+        version, skip = _place(cursor)
+        address = f"{parse_reference(address).context}@{version}"
+    view = view_at(store, address)
+    if isinstance(view, SeenRun):
+        return _whole(_cut(run_shape(view), _text_max(wish)))
+    limit = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
+    if wish.flag("evicted"):
+        gone = view.evicted()
+        end = max(0, len(gone) - skip)
+        pairs = gone[max(0, end - limit - 1) : end]
+        shapes = entry_shapes((entry for entry, _ in pairs), (left for _, left in pairs))
+    else:
+        shapes = entry_shapes(view.entries(tail=limit + 1, skip=skip))
+    # The newest items come first to a reader who needs the end, but each page is in the order of the context.
+    page = list(_fitting((_cut(shape, _text_max(wish)) for shape in reversed(shapes)), limit))[::-1]
+    more = f"{view.version}:{skip + len(page)}" if len(page) < len(shapes) else None
+    return {**head_shape(view), **view.settings, "items": page, "cursor": more}
+
+
+def history_answer(store: Store, wish: Wish) -> Shape:
+    """Return the changes of a context up to a version, or of a node, oldest first."""
+    subject, start = wish.required("subject"), 0
+    version = 0
+    if cursor := wish.text("cursor"):
+        version, start = _place(cursor)
+    if is_node_name(subject):
+        changes: Iterator[AuditEntry] = iter(
+            node_changes(store.log, subject, store.audit_node(subject, wish.text("attribute")))
+        )
+        stream = subject
+    else:
+        view = view_at(store, f"{parse_reference(subject).context}@{version}" if cursor else subject)
+        stream, version = view.stream, view.version
+        changes = _changes(view, wish)
+    limit = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
+    found = list(islice(changes, start, start + limit + 1))
+    page = list(_fitting((_cut(change_shape(one), _text_max(wish)) for one in found), limit))
+    more = f"{version}:{start + len(page)}" if len(page) < len(found) else None
+    return {"subject": stream, "changes": page, "cursor": more}
+
+
+def _changes(view: Seen | SeenRun, wish: Wish) -> Iterator[AuditEntry]:
+    if isinstance(view, SeenRun):
+        changes = run_changes(view.log, view.run, view.version)
+    else:
+        changes = context_changes(view.log, view.stream, view.version)
+    if item := wish.text("item"):
+        changes = iter(of_item(changes, item, view.stream))
+    if attribute := wish.text("attribute"):
+        changes = iter(of_attribute(changes, attribute, view.stream))
+    return changes
+
+
+def diff_answer(store: Store, wish: Wish) -> Shape:
+    """Return the differences between two versions; long lists are cut, and `numbers` says how long they are."""
+    before, after_ = (view_at(store, address) for address in _two_sides(wish.required("context"), wish.text("other")))
+    if isinstance(before, SeenRun) or isinstance(after_, SeenRun):
+        if not (isinstance(before, SeenRun) and isinstance(after_, SeenRun)):
+            raise InvalidInputError("a run can be compared with a run only: the others hold items, and no graph")
+        old, new = before.run.graph(), after_.run.graph()
+        found = graph_difference(before.run.identity, old, after_.run.identity, new)
+        shape = {"from": head_shape(before), "to": head_shape(after_), **difference_shape(found, old, new)}
+    else:
+        sides = Side(before, before.entries()), Side(after_, after_.entries())
+        shape = changes_shape(*sides, changes_between(sides[0].entries, sides[1].entries))
+    limit, most = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX), _text_max(wish)
+    lists = {name: value for name, value in shape.items() if name in LISTS}
+    cut = {name: list(_fitting((_cut(one, most) for one in value), limit)) for name, value in lists.items()}
+    return _whole({**shape, **cut, "numbers": {name: len(value) for name, value in lists.items()}})
+
+
+def search_answer(store: Store, wish: Wish) -> Shape:
+    """Return the items with all words, the best first."""
+    kind, context = wish.text("kind"), wish.text("context")
+    if context is not None:
+        kind, context = split_stream_id(stream_named(store.log, context))
+    start = 0 if (cursor := wish.text("cursor")) is None else _place(cursor)[1]
+    limit = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
+    end = min(start + limit + 1, HITS_MAX)
+    hits = store.search(wish.required("query"), kind=kind, context=context, limit=end)[start:]
+    page = list(_fitting(map(hit_shape, hits), limit))
+    return {"hits": page, "cursor": f"0:{start + len(page)}" if len(page) < len(hits) else None}
+
+
+def why_gone_answer(store: Store, wish: Wish) -> Shape:
+    """Return whether an item is in a context, and how it left."""
+    stream, item = stream_named(store.log, _now(wish, "context")), wish.required("item")
+    return gone_shape(store.why_gone(stream, f"{stream}{item}" if item.startswith("@") else item))
+
+
+def append_answer(store: Store, wish: Wish) -> Shape:
+    """Append messages to a chat, all or none."""
+    messages = wish.many("messages", MESSAGES_MAX)
+    _limited("the characters of messages in a call", len(json.dumps(messages)), MESSAGES_TEXT_MAX)
+    name = _now(wish, "context")
+    chat = _new_chat(store, name) if wish.flag("create") else _chat(store, name)
+    items = chat.add_messages(messages, expected_version=_expected(wish), idempotency_key=wish.text("idempotency_key"))
+    return changed_shape(chat, {"item_ids": [item.id for item in items]})
+
+
+def fork_answer(store: Store, wish: Wish) -> Shape:
+    """Make a chat that begins as another one is, or was."""
+    view, new = _chat_at(store, wish.required("context")), _id_of_chat(wish.required("new"))
+    turns, brief, key = wish.whole("turns", 0), wish.text("brief"), wish.text("idempotency_key")
+    task, agent = wish.text("task"), wish.text("agent")
+    if turns and brief:
+        raise InvalidInputError("turns and brief exclude each other: give one of them")
+    if task and not brief:
+        raise InvalidInputError("task goes with brief, which are the new instructions")
+    how = "filtered" if turns else "brief" if brief else "full"
+    if brief:
+        child = view.fork_brief(brief, task, agent, context_id=new, idempotency_key=key)
+    elif turns:
+        child = view.fork_filtered(turns, context_id=new, agent=agent, idempotency_key=key)
+    else:
+        child = view.fork(new, agent=agent, idempotency_key=key)
+    return changed_shape(child, forked_shape(view.stream_id, view.version, how, child.recorded_items().totals))
+
+
+def merge_answer(store: Store, wish: Wish) -> Shape:
+    """Take what one chat has into another one."""
+    source, target = _chat_at(store, wish.required("source")), _chat(store, _now(wish, "into"))
+    if source.id == target.id:
+        raise InvalidInputError(f"{target.stream_id} cannot be merged into itself: name two chats")
+    how, rule = wish.text("how") or "full", wish.text("on_conflict") or "ours"
+    if how not in ("full", "result"):
+        raise InvalidInputError(f"how is {how!r}: give full or result")
+    version, expected, key = target.version, _expected(wish), wish.text("idempotency_key")
+    if how == "result":
+        asyncio.run(target.merge_result(source, expected_version=expected, idempotency_key=key))
+    else:
+        asyncio.run(
+            target.merge(
+                source,
+                instructions=wish.flag("instructions"),
+                on_conflict=_rule(rule),
+                expected_version=expected,
+                idempotency_key=key,
+            )
+        )
+    merged, conflicts = after(target, version, Merged), after(target, version, ConflictResolved)
+    return changed_shape(target, merged_shape(source, how, merged, conflicts))
+
+
+def evict_answer(store: Store, wish: Wish) -> Shape:
+    """Take items out of the view of a chat."""
+    chat = _chat(store, _now(wish, "context"))
+    named = named_items(chat, wish.texts("items", NAMED_MAX))
+    eviction = chat.evict(named, reason=wish.text("reason"), expected_version=_expected(wish))
+    return changed_shape(chat, evicted_shape(eviction))
+
+
+def restore_answer(store: Store, wish: Wish) -> Shape:
+    """Put items back into the view; without items those that left it last."""
+    chat = _chat(store, _now(wish, "context"))
+    before = chat.estimated_tokens()
+    named = named_items(chat, wish.texts("items", NAMED_MAX)) if "items" in wish.given else None
+    back = chat.restore(named, reason=wish.text("reason"), expected_version=_expected(wish))
+    return changed_shape(chat, {"item_ids": back, "tokens": chat.estimated_tokens() - before})
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    found = CURSOR.fullmatch(cursor)
+    if found is None:
+        raise InvalidInputError(f"{cursor!r} is no cursor: give the one of the answer before, with the same arguments")
+    return int(found[1]), int(found[2])
+
+
+def _two_sides(address: str, other: str | None) -> tuple[str, str]:
+    found = parse_reference(address)
+    if other is None and found.is_range:
+        start, end = found.moments
+        return f"{found.context}@{start or '0'}", f"{found.context}@{end}" if end else found.context
+    if other is None or found.is_range:
+        raise InvalidInputError("give a range as context, as support@3..5; or two contexts, as context and other")
+    return address, other
+
+
+def _now(wish: Wish, name: str) -> str:
+    """Return the name of a context that must be given without a moment."""
+    found: Reference = parse_reference(wish.required(name))
+    if found.moments:
+        raise InvalidInputError(f"{wish.text(name)!r} is the past, which stays as it was: leave out @V, or fork it")
+    return found.context
+
+
+def _chat(store: Store, name: str) -> ChatContext:
+    stream = stream_named(store.log, name)
+    kind, context_id = split_stream_id(stream)
+    if kind != "chat":
+        raise InvalidInputError(f"{stream} is no chat: this tool changes chats only")
+    return store.chat(context_id, create=False)
+
+
+def _new_chat(store: Store, name: str) -> ChatContext:
+    return store.chat(_id_of_chat(name))
+
+
+def _id_of_chat(name: str) -> str:
+    return name.removeprefix("chat:")
+
+
+def _chat_at(store: Store, address: str) -> ReadOnlyChatContext:
+    found = parse_reference(address)
+    if found.is_range:
+        raise InvalidInputError(f"{address!r} names a range, and one moment is wanted here")
+    chat = _chat(store, found.context)
+    return chat.at(found.moments[0] if found.moments else chat.version)
+
+
+def _expected(wish: Wish) -> int | None:
+    return wish.whole("expected_version", 0) if "expected_version" in wish.given else None
+
+
+def _rule(text: str) -> MergeRule:
+    for rule in get_args(MergeRule):
+        if text == rule:
+            found: MergeRule = rule
+            return found
+    raise InvalidInputError(f"on_conflict is {text!r}: give {', '.join(get_args(MergeRule))}")
+
+
+def _text_max(wish: Wish) -> int:
+    return wish.whole("text_max", TEXT, 1, TEXT_MAX)
+
+
+def _cut(shape: Shape, most: int) -> Shape:
+    """Return plain data with long texts cut; then `cut` is the number of characters that were left out."""
+    left_out = 0
+
+    def cut(value: Any) -> Any:
+        nonlocal left_out
+        if isinstance(value, str) and len(value) > most:
+            left_out += len(value) - most
+            return value[:most]
+        if isinstance(value, Mapping):
+            return {name: cut(one) for name, one in value.items()}
+        return [cut(one) for one in value] if isinstance(value, list | tuple) else value
+
+    found: Shape = cut(shape)
+    return {**found, "cut": left_out} if left_out else found
+
+
+def _fitting(shapes: Iterable[Shape], limit: int) -> Iterator[Shape]:
+    """Yield the first shapes that fit into a page, one at least."""
+    size = 0
+    for number, shape in enumerate(islice(shapes, limit)):
+        size += len(json.dumps(shape))
+        if number and size > ANSWER_MAX:
+            return
+        yield shape
+
+
+def _whole(shape: Shape) -> Shape:
+    """
+    Return an answer that has no pages.
+
+    Raises:
+        LimitExceededError: it is too long.
+    """
+    # Without pages there is no smaller answer to give, so it may be twice as long as a page.
+    _limited("the characters of an answer without pages", len(json.dumps(shape)), ANSWER_MAX * 2)
+    return shape
+
+
+def _limited(limit: str, actual: int, allowed: int) -> None:
+    if actual > allowed:
+        raise LimitExceededError(limit, allowed=allowed, actual=actual)

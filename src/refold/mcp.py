@@ -1,0 +1,5 @@
+"""A server of the Model Context Protocol over a store: `mcp_server(store)` and `http_app(server)`."""
+
+from refold.infrastructure.frameworks.mcp import http_app, mcp_server
+
+__all__ = ["http_app", "mcp_server"]

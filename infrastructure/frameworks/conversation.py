@@ -56,11 +56,20 @@ def is_of_another(first: ChatItemEvent, name: str) -> bool:
 
 
 class Kept(NamedTuple):
-    """A message in the view, with the ids of its items, and the index behind the last of them."""
+    """A message in the view, with the ids of its items, the index behind them, and whether it is of this form."""
 
     message: Message
     item_ids: tuple[str, ...]
     end: int
+    is_own: bool
+
+
+class Group(NamedTuple):
+    """The items of a message, the index behind them, and what is kept beside them."""
+
+    items: list[ChatItemEvent]
+    end: int
+    beside: dict[str, Any]
 
 
 class Conversation:
@@ -68,6 +77,8 @@ class Conversation:
 
     def __init__(self, form: Form) -> None:
         self._form = form
+        # Most messages are one item without a patch; a long chat has many of them.
+        self._simple = _stored(form.name, {"items": 1})
 
     def messages(self, chat: ChatView[Any]) -> list[Message]:
         """Return the messages in the view of a chat."""
@@ -75,11 +86,12 @@ class Conversation:
 
     def kept(self, items: Sequence[ChatItemEvent], start: int = 0) -> list[Kept]:
         """Return the messages of items, beginning with the item `start`, which begins a message."""
-        groups = ((self._written(group), group, end) for group, end in self._groups(items, start))
+        # Items are read one by one from a list, which is quicker than from a view.
+        groups = self._groups(list(items[start:]))
         return [
-            Kept(message, tuple(item.id for item in group), end)
-            for message, group, end in groups
-            if message is not None
+            Kept(message, tuple(item.id for item in group.items), start + group.end, bool(group.beside))
+            for group in groups
+            if (message := self._written(group)) is not None
         ]
 
     def items_in(self, first: ChatItemEvent) -> int:
@@ -152,47 +164,51 @@ class Conversation:
         if not is_same(patched(plain, patch), message):
             patch = {"is": message}
         beside = {"items": 1 + len(others)} | ({"patch": patch} if patch else {})
-        rest = canonical_json({self._form.name: beside}, what=f"a message of {self._form.name}")
+        rest = _stored(self._form.name, beside) if patch or others else self._simple
         # A form may say that an item is apart: other providers are not sent it.
         made = [msgspec.structs.replace(item, origin=Origin(starts=False, apart=is_apart(item))) for item in others]
         return [msgspec.structs.replace(first, origin=Origin(rest=rest, apart=is_apart(first))), *made]
 
-    def _groups(self, items: Sequence[ChatItemEvent], start: int) -> Iterator[tuple[list[ChatItemEvent], int]]:
-        """
-        Yield the items of each message, and the index behind the last of them.
-
-        Those of this form are grouped as they came, the others as other formats do it.
-        """
-        foreign = start
+    def _groups(self, items: Sequence[ChatItemEvent]) -> Iterator[Group]:
+        """Yield the items of each message: those of this form as they came, the others as other formats do it."""
+        foreign = start = 0
         while start < len(items):
-            count = self._beside(items[start]).get("items", 0)
+            beside = self._beside(items[start])
+            count = beside.get("items", 0)
             end = start + 1
             if count:
-                yield from _foreign_groups(items, foreign, start)
+                if foreign < start:
+                    yield from _foreign_groups(items, foreign, start)
                 while end < min(len(items), start + count) and _goes_on(items[end]):
                     end += 1
-                yield list(items[start:end]), end
+                yield Group(list(items[start:end]), end, beside)
                 foreign = end
             start = end
         yield from _foreign_groups(items, foreign, start)
 
-    def _written(self, group: Sequence[ChatItemEvent]) -> Message | None:
-        beside = self._beside(group[0])
-        plain = self._form.write(group)
+    def _written(self, group: Group) -> Message | None:
+        plain = self._form.write(group.items)
         # Without all of its items a message is not the one that came.
-        is_whole = beside.get("items") == len(group)
-        message: Message | None = patched(plain, beside.get("patch", {})) if is_whole else plain
+        is_whole = group.beside.get("items") == len(group.items)
+        message: Message | None = patched(plain, group.beside.get("patch", {})) if is_whole else plain
         return message
 
     def _beside(self, item: ChatItemEvent) -> dict[str, Any]:
-        has_some = item.origin is not None and item.origin.rest
-        found = rest_of(item).get(self._form.name) if has_some else None
+        if item.origin is None or not item.origin.rest:
+            return {}
+        if item.origin.rest == self._simple:
+            return {"items": 1}
+        found = rest_of(item).get(self._form.name)
         return found if isinstance(found, dict) else {}
 
 
-def _foreign_groups(items: Sequence[ChatItemEvent], start: int, end: int) -> Iterator[tuple[list[ChatItemEvent], int]]:
+def _stored(form: str, beside: dict[str, Any]) -> bytes:
+    return canonical_json({form: beside}, what=f"a message of {form}")
+
+
+def _foreign_groups(items: Sequence[ChatItemEvent], start: int, end: int) -> Iterator[Group]:
     for group in grouped(items[start:end]):
-        yield [items[start + index] for index in group], start + group[-1] + 1
+        yield Group([items[start + index] for index in group], start + group[-1] + 1, {})
 
 
 def _goes_on(item: ChatItemEvent) -> bool:

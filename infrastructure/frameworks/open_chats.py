@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 def entries_of(messages: Iterable[Kept], encode: Callable[[Message], bytes]) -> list[Entry]:
     """Return messages as JSON."""
-    return [Entry(encode(message), message.get("id"), item_ids, end) for message, item_ids, end in messages]
+    return [Entry(encode(one.message), one.message.get("id"), one.item_ids, one.end) for one in messages]
 
 
 class OpenChat:

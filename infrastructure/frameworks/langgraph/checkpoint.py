@@ -21,7 +21,7 @@ from ....domain.ids import split_stream_id
 from ...store import Store
 from ..conversation import Conversation, Message
 from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Found, Held, Saved
-from .messages import Copies, LangChainForm, is_messages, message_of, plain_of
+from .messages import Copies, LangChainForm, is_messages, plain_of
 from .values import Values
 
 # The channel that is looked at first for messages.
@@ -81,6 +81,7 @@ class Recording:
         self._shown: list[BaseMessage] = []
         self._plain: list[Message] = []
         self._is_edit = False
+        self._held: Held | None = None
         self._before = branch.chat.version
         self._saved: dict[str, Saved | None] = {}
         self._last = 0
@@ -90,19 +91,32 @@ class Recording:
         channel = self._channel_of_messages()
         if channel is None:
             return
-        chat, held = self._branch.chat, self._branch.held
-        messages: list[BaseMessage] = self._put.channels.get(channel, [])
-        if channel not in self._put.channels:
+        if channel not in self._put.channels or self._are_shown(channel):
             self._messages = self._parent["messages"]
             return
-        self._is_edit = not (held and held.channel == channel and held.copies.begin(messages))
+        messages: list[BaseMessage] = self._put.channels[channel]
+        self._messages = {"channel": channel, "count": len(messages)}
+        held = self._held = self._held_in(channel)
+        self._is_edit = held is None or not held.copies.begin(messages)
         self._shown = messages if held is None or self._is_edit else messages[len(held.copies) :]
         self._plain = [plain_of(one, self._values) for one in self._shown]
-        self._messages = {"channel": channel, "count": len(messages)}
         if self._is_edit:
-            CONVERSATION.show(chat, self._plain, reason=GONE)
+            CONVERSATION.show(self._branch.chat, self._plain, reason=GONE)
         else:
-            CONVERSATION.add(chat, self._plain)
+            CONVERSATION.add(self._branch.chat, self._plain)
+
+    def _are_shown(self, channel: str) -> bool:
+        """Return whether the chat shows the messages, since the graph did not change them after the parent."""
+        held, earlier = self._branch.held, self._parent.get("messages") or {}
+        is_held = held is not None and (held.channel, len(held.copies)) == (channel, earlier.get("count"))
+        return is_held and earlier["channel"] == channel and "view" not in earlier and self._is_kept(channel)
+
+    def _held_in(self, channel: str) -> Held | None:
+        """Return the messages that the chat shows as those of a channel; None if they were not looked at."""
+        held, chat = self._branch.held, self._branch.chat
+        if held and held.channel == channel:
+            return held
+        return None if len(chat) else Held(channel, Copies(), since=chat.version)
 
     def save(self, early: Sequence[Ref]) -> None:
         """Save the record, and the values of the channels that changed."""
@@ -129,9 +143,10 @@ class Recording:
             branch.touched = first - 1
         branch.note_saved(self._saved, last)
         if self._is_edit and self._messages:
-            branch.held = Held(self._messages["channel"], Copies(self._shown, self._plain), since=last)
-        elif branch.held:
-            branch.held.copies.add(self._shown, self._plain)
+            self._held = Held(self._messages["channel"], Copies(), since=last)
+        if self._held:
+            self._held.copies.add(self._shown, self._plain)
+            branch.held = self._held
 
     def _channel_of_messages(self) -> str | None:
         """Return the channel whose value the chat shows: the parent's, else `messages`, else the first with some."""
@@ -222,15 +237,16 @@ class Reader:
         if "view" not in about and held and held.channel == about["channel"] and found.version >= held.since:
             return held.copies.messages(count, self._values)
         view = self._view(found, about)
-        plain = CONVERSATION.messages(view)
-        messages = [message_of(one, self._values) for one in plain]
-        if len(messages) != count:
-            raise DamagedError(
-                f"the checkpoint {found.id}", f"it has {count} messages, and its chat shows {len(messages)}"
-            )
+        kept = CONVERSATION.kept(view.recorded_items())
+        if len(kept) != count:
+            raise DamagedError(f"the checkpoint {found.id}", f"it has {count} messages, and its chat shows {len(kept)}")
+        copies = Copies()
+        copies.load([one.message for one in kept], self._values)
         if view is branch.chat:
-            branch.held = Held(about["channel"], Copies(messages, plain), since=found.version)
-        return messages
+            # Where nothing ever left the view, and nobody else added to it, older checkpoints have the first of these.
+            is_grown = view.recorded_items().edits is None and all(one.is_own for one in kept)
+            branch.held = Held(about["channel"], copies, since=0 if is_grown else found.version)
+        return copies.messages(count, self._values)
 
     def _view(self, found: Found, about: dict[str, Any]) -> ChatView[Any]:
         if "view" in about:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from langchain_core.messages import (
@@ -36,7 +37,7 @@ from ....domain.chat.usage import metrics_of
 from ....domain.errors import DamagedError, InvalidInputError
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Message
-from .values import Values, copied, is_json
+from .values import SIMPLE, Values, copied, is_json
 
 CLASSES: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
@@ -209,40 +210,94 @@ def message_of(plain: Message, values: Values) -> BaseMessage:
         InvalidInputError: a type in it may not be loaded.
         DamagedError: it is no message.
     """
-    what = f"the message {plain.get('id')!r}"
-    if WHOLE in plain:
-        message: BaseMessage = values.unpack(plain[WHOLE], what)
-        return message
-    made = CLASSES.get(str(plain.get("type")))
-    if made is None:
-        raise DamagedError(what, f"LangChain has no messages of type {plain.get('type')!r}")
-    # No validation: the fields were taken from a valid message, and must not be changed again.
-    return made.model_construct(**plain)
+    return _unpacked(plain, values) if WHOLE in plain else _row_from(plain).made()
+
+
+class Row(NamedTuple):
+    """The content of a message. Rows share the containers in them, so that nobody may change or hand them out."""
+
+    kind: type[BaseMessage]
+    fields: dict[str, Any]
+    extra: dict[str, Any] | None
+
+    def made(self) -> BaseMessage:
+        """Return a new message; it shares nothing with the row."""
+        # Not by a constructor of pydantic, which validates and looks for defaults: 10,000 messages are loaded at once.
+        made: BaseMessage = object.__new__(self.kind)
+        assign = object.__setattr__
+        assign(
+            made,
+            "__dict__",
+            {name: value if type(value) in SIMPLE else copied(value) for name, value in self.fields.items()},
+        )
+        assign(made, "__pydantic_fields_set__", set(self.fields))
+        assign(made, "__pydantic_extra__", copied(self.extra))
+        assign(made, "__pydantic_private__", None)
+        return made
+
+
+def _row_of(message: BaseMessage) -> Row:
+    return Row(type(message), copied(message.__dict__), copied(message.__pydantic_extra__))
+
+
+def _row_from(plain: Message) -> Row:
+    kind = CLASSES.get(str(plain.get("type")))
+    if kind is None:
+        raise DamagedError(
+            f"the message {plain.get('id')!r}", f"LangChain has no messages of type {plain.get('type')!r}"
+        )
+    names, defaults = _fields_of(kind)
+    fields = {**defaults, **plain}
+    extra = {} if fields.keys() <= names else {name: fields.pop(name) for name in fields.keys() - names}
+    return Row(kind, fields, extra)
+
+
+@cache
+def _fields_of(kind: type[BaseMessage]) -> tuple[frozenset[str], dict[str, Any]]:
+    """Return the names of the fields of a class, and the defaults of those that have one."""
+    fields = kind.model_fields.items()
+    defaults = {name: it.get_default(call_default_factory=True) for name, it in fields if not it.is_required()}
+    return frozenset(kind.model_fields), defaults
 
 
 class Copies:
     """The messages of a thread as they were saved or loaded last; nobody else holds these copies."""
 
-    def __init__(self, messages: Sequence[BaseMessage] = (), plain: Sequence[Message] = ()) -> None:
+    def __init__(self) -> None:
         self._kinds: list[type[BaseMessage]] = []
         self._fields: list[dict[str, Any]] = []
         self._extras: list[dict[str, Any] | None] = []
         # By its index, what was saved of a message that is no JSON: it may come back as something else.
         self._serialized: dict[int, Message] = {}
-        self.add(messages, plain)
 
     def __len__(self) -> int:
         return len(self._fields)
 
     def add(self, messages: Sequence[BaseMessage], plain: Sequence[Message]) -> None:
-        """Remember messages that follow, each with its plain form."""
+        """Remember messages that follow, each with its plain form, which belongs to these copies from now on."""
         for message, saved in zip(messages, plain, strict=True):
-            if WHOLE in saved:
-                self._serialized[len(self)] = saved
-            extra = message.__pydantic_extra__
-            self._kinds.append(type(message))
-            self._fields.append({name: copied(value) for name, value in message.__dict__.items()})
-            self._extras.append({name: copied(value) for name, value in extra.items()} if extra else extra)
+            row = _row_of(message) if WHOLE in saved else _row_from(saved)
+            # A message may lack fields that have a default.
+            is_same = row.fields == message.__dict__ and row.extra == message.__pydantic_extra__
+            self._add(row if is_same else _row_of(message), saved)
+
+    def load(self, plain: Sequence[Message], values: Values) -> None:
+        """
+        Remember messages that were saved, by their plain form, which belongs to these copies from now on.
+
+        Raises:
+            InvalidInputError: a type in one may not be loaded.
+            DamagedError: one is no message.
+        """
+        for saved in plain:
+            self._add(_row_of(_unpacked(saved, values)) if WHOLE in saved else _row_from(saved), saved)
+
+    def _add(self, row: Row, saved: Message) -> None:
+        if WHOLE in saved:
+            self._serialized[len(self)] = saved
+        self._kinds.append(row.kind)
+        self._fields.append(row.fields)
+        self._extras.append(row.extra)
 
     def begin(self, messages: Sequence[BaseMessage]) -> bool:
         """
@@ -261,10 +316,10 @@ class Copies:
     def messages(self, count: int, values: Values) -> list[BaseMessage]:
         """Return the first messages, as new objects."""
         rows = zip(islice(self._kinds, count), self._fields, self._extras, strict=False)
-        messages = [_made(*row) for row in rows]
+        messages = [Row(*row).made() for row in rows]
         for index, saved in self._serialized.items():
             if index < count:
-                messages[index] = message_of(saved, values)
+                messages[index] = _unpacked(saved, values)
         return messages
 
     def first(self, count: int) -> Copies:
@@ -275,12 +330,6 @@ class Copies:
         return copies
 
 
-def _made(kind: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any] | None) -> BaseMessage:
-    # Not by the constructor, which validates: 10,000 messages are loaded at once.
-    made: BaseMessage = object.__new__(kind)
-    assign = object.__setattr__
-    assign(made, "__dict__", {name: copied(value) for name, value in fields.items()})
-    assign(made, "__pydantic_fields_set__", set(fields))
-    assign(made, "__pydantic_extra__", copied(extra))
-    assign(made, "__pydantic_private__", None)
-    return made
+def _unpacked(plain: Message, values: Values) -> BaseMessage:
+    message: BaseMessage = values.unpack(plain[WHOLE], f"the message {plain.get('id')!r}")
+    return message

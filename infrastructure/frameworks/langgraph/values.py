@@ -47,9 +47,9 @@ def copied(value: Any) -> Any:
     if kind in SIMPLE:
         return value
     if kind is list:
-        return [copied(inner) for inner in value]
+        return [copied(inner) for inner in value] if value else []
     if kind is dict:
-        return {key: copied(inner) for key, inner in value.items()}
+        return {key: copied(inner) for key, inner in value.items()} if value else {}
     return deepcopy(value)
 
 

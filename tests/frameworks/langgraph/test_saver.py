@@ -1,6 +1,7 @@
 """A thread is a chat: what is recorded, who is refused, and what comes back."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import BaseModel
 
 import refold
 from refold.domain.errors import CheckpointSupersededError, DecisionRefusedError, InvalidInputError
+from refold.infrastructure.frameworks.conversation import Conversation
+from refold.infrastructure.frameworks.langgraph.messages import Copies, Row
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
 
@@ -62,6 +66,11 @@ def values(saver: RefoldSaver, config: Any) -> dict[str, Any]:
     return channels
 
 
+def events_in(store: Store) -> int:
+    """Return the number of events in a store."""
+    return sum(map(store.log.head, store.log.streams()))
+
+
 def test_a_thread_is_a_chat(memory: Store) -> None:
     """Its messages are items, with calls, outputs and usage, each once; every other form reads them."""
     graph = everything(RefoldSaver(memory))
@@ -101,6 +110,52 @@ def test_a_step_is_one_append_and_grows_with_what_is_new(memory: Store, monkeypa
     assert appends == [4] + [2] * 299
     assert len(memory.chat("t").items) == 300
     assert values(RefoldSaver(memory), config)["messages"] == messages
+
+
+def test_a_fork_and_a_load_touch_what_is_new(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork of an older checkpoint reads no messages again; a load makes each one once; a save compares none."""
+    asked: Counter[str] = Counter()
+
+    def counted(where: Any, name: str) -> None:
+        plain = getattr(where, name)
+
+        def counting(*args: Any, **named: Any) -> Any:
+            asked[name] += 1
+            return plain(*args, **named)
+
+        monkeypatch.setattr(where, name, counting)
+
+    for where, name in ((Conversation, "kept"), (Conversation, "show"), (Row, "made"), (BaseModel, "model_construct")):
+        counted(where, name)
+    messages = [HumanMessage(f"message {number}", id=f"h{number}") for number in range(300)]
+    saver = RefoldSaver(memory)
+    put(saver, put(saver, thread(), messages=messages), messages=[*messages, HumanMessage("more", id="more")])
+    assert asked == {}
+
+    fresh = RefoldSaver(memory)
+    newest, older = fresh.list(thread())
+    assert asked == {"kept": 1, "made": 601}
+    before = events_in(memory)
+    put(fresh, older.config, messages=[*messages, HumanMessage("other", id="other")])
+    assert asked == {"kept": 1, "made": 601}
+    # The beginning of the fork, its name in the thread, the message and the checkpoint.
+    assert events_in(memory) == before + 4
+    assert [len(values(fresh, one)["messages"]) for one in (thread(), newest.config)] == [301, 301]
+
+
+def test_messages_that_did_not_change_are_not_compared(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph says which channels changed; a step that only counts costs the same at any number of messages."""
+    saver, messages = RefoldSaver(memory), [HumanMessage("a", id="1"), HumanMessage("b", id="2")]
+    config = put(saver, thread(), messages=messages, turns=1)
+    found = saver.get_tuple(config)
+    assert found is not None
+    monkeypatch.setattr(Copies, "begin", lambda *_: pytest.fail("messages were compared"))
+    checkpoint = found.checkpoint | {"id": empty_checkpoint()["id"]}
+    checkpoint["channel_values"]["turns"] = 2
+    checkpoint["channel_versions"]["turns"] = 2
+    config = saver.put(found.config, checkpoint, {"source": "loop", "step": 1}, {"turns": 2})
+
+    assert values(RefoldSaver(memory), config) == {"messages": messages, "turns": 2}
 
 
 def test_a_message_that_was_changed_in_place_is_saved(memory: Store) -> None:

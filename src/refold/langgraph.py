@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from refold.infrastructure.frameworks.langgraph import RefoldSaver
+from refold.infrastructure.frameworks.langgraph import RefoldSaver, RefoldStore
 
-__all__ = ["RefoldSaver"]
+__all__ = ["RefoldSaver", "RefoldStore"]

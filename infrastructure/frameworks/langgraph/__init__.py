@@ -1,5 +1,6 @@
 """Threads of LangGraph, with their checkpoints, kept in a store."""
 
 from .saver import RefoldSaver
+from .store import RefoldStore
 
-__all__ = ["RefoldSaver"]
+__all__ = ["RefoldSaver", "RefoldStore"]

@@ -241,23 +241,22 @@ def _row_of(message: BaseMessage) -> Row:
 
 
 def _row_from(plain: Message) -> Row:
-    kind = CLASSES.get(str(plain.get("type")))
+    named = str(plain.get("type"))
+    kind = CLASSES.get(named)
     if kind is None:
-        raise DamagedError(
-            f"the message {plain.get('id')!r}", f"LangChain has no messages of type {plain.get('type')!r}"
-        )
-    names, defaults = _fields_of(kind)
+        raise DamagedError(f"the message {plain.get('id')!r}", f"LangChain has no messages of type {named!r}")
+    names, defaults = _fields_of(named)
     fields = {**defaults, **plain}
     extra = {} if fields.keys() <= names else {name: fields.pop(name) for name in fields.keys() - names}
     return Row(kind, fields, extra)
 
 
 @cache
-def _fields_of(kind: type[BaseMessage]) -> tuple[frozenset[str], dict[str, Any]]:
-    """Return the names of the fields of a class, and the defaults of those that have one."""
-    fields = kind.model_fields.items()
-    defaults = {name: it.get_default(call_default_factory=True) for name, it in fields if not it.is_required()}
-    return frozenset(kind.model_fields), defaults
+def _fields_of(kind: str) -> tuple[frozenset[str], dict[str, Any]]:
+    """Return the names of the fields of a class of messages, and the defaults of those that have one."""
+    fields = CLASSES[kind].model_fields
+    optional = {name: field for name, field in fields.items() if not field.is_required()}
+    return frozenset(fields), {name: it.get_default(call_default_factory=True) for name, it in optional.items()}
 
 
 class Copies:

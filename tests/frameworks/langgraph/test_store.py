@@ -1,0 +1,250 @@
+"""The long-term memory of LangGraph: the same answers as from its own store in memory, and a past."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langgraph.graph import START, StateGraph
+from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+import refold
+from refold.domain.errors import InvalidInputError, ReadOnlyError
+from refold.infrastructure.store import Store
+from refold.langgraph import RefoldStore
+
+from .graphs import State, said
+
+LABELS = ("a", "b", "x/y", "50%", "é")
+NAMESPACES = st.lists(st.sampled_from(LABELS), min_size=1, max_size=3).map(tuple)
+KEYS = st.sampled_from(["k1", "k2", "/", ""]).filter(bool)
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["red", "blue"])
+VALUES = st.fixed_dictionaries({"n": st.integers(-3, 3), "text": st.text("ab c", max_size=6)}) | st.dictionaries(
+    st.sampled_from(["n", "color", "text"]), SCALARS | st.lists(SCALARS, max_size=2) | st.just({"deep": 1}), max_size=3
+)
+FILTERS = st.sampled_from(
+    [None, {"n": 1}, {"n": {"$ne": 1}}, {"color": "red"}, {"text": {"$eq": "a"}}, {"color": {"deep": 1}}]
+)
+CHANGES = st.tuples(st.just("put"), NAMESPACES, KEYS, VALUES) | st.tuples(st.just("delete"), NAMESPACES, KEYS)
+READS = (
+    st.tuples(st.just("get"), NAMESPACES, KEYS)
+    | st.tuples(st.just("search"), st.lists(st.sampled_from(LABELS), max_size=2).map(tuple), FILTERS)
+    | st.tuples(st.just("list"), st.sampled_from([("a",), ("*", "b")]), st.sampled_from([None, 1, 2]))
+    | st.tuples(st.just("ask"), st.sampled_from(["ab", "ccc", "b b"]))
+)
+DIMENSIONS = 4
+
+
+def vector_of(text: str) -> list[float]:
+    """Return how often letters are in a text; the last is never 0."""
+    return [float(text.count(letter)) for letter in "abc"] + [1.0]
+
+
+def embed(texts: Any) -> list[list[float]]:
+    """Return vectors of texts."""
+    return [vector_of(text) for text in texts]
+
+
+INDEX: Any = {"dims": DIMENSIONS, "embed": embed, "fields": ["text"]}
+
+
+def rows(items: Any) -> list[Any]:
+    """Return what two stores must have in common, in any order."""
+    return sorted(((item.namespace, item.key, item.value) for item in items), key=repr)
+
+
+def answer(store: BaseStore, step: Any) -> Any:
+    """Do one step, and return what came of it."""
+    match step:
+        case "put", namespace, key, value:
+            store.put(namespace, key, value)
+        case "delete", namespace, key:
+            store.delete(namespace, key)
+        case "get", namespace, key:
+            found = store.get(namespace, key)
+            return rows([found] if found else [])
+        case "search", prefix, wanted:
+            return rows(store.search(prefix, filter=wanted, limit=100))
+        case "list", end, depth:
+            # Their own store lists namespaces that have nothing in them, once it was asked for an item there.
+            listed = store.list_namespaces(suffix=end, max_depth=depth, limit=100)
+            return [one for one in listed if store.search(one, limit=1)]
+        case "ask", query:
+            found = store.search((), query=query, limit=100)
+            return sorted((round(item.score or 0, 5), item.namespace, item.key) for item in found)
+    return None
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    """Open a store in memory."""
+    with refold.open(":memory:") as store:
+        yield store
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CHANGES | READS, max_size=25))
+def test_any_steps_have_the_same_answers(steps: list[Any]) -> None:
+    """Also where each step is done by a new store, which knows nothing but the log."""
+    theirs = InMemoryStore(index=INDEX)
+    expected = [answer(theirs, step) for step in steps]
+
+    with refold.open(":memory:") as store:
+        ours = RefoldStore(store, index=INDEX)
+        assert [answer(ours, step) for step in steps] == expected
+    with refold.open(":memory:") as store:
+        assert [answer(RefoldStore(store, index=INDEX), step) for step in steps] == expected
+        assert store.verify(processes=1).problems == ()
+
+
+def test_every_database_keeps_it(store: Store) -> None:
+    """Several namespaces change in one transaction; the newest are found first."""
+    ours = RefoldStore(store, index=INDEX)
+    ours.batch([PutOp(("u", str(number)), "k", {"n": number, "text": "b" * number}) for number in range(5)])
+    ours.put(("u", "0"), "k", {"n": 9, "text": "a"})
+
+    fresh = RefoldStore(store, index=INDEX)
+    assert fresh.search(("u",), limit=2)[0].value["n"] == 9
+    assert fresh.search(("u",), query="a")[0].value["n"] == 9
+    assert fresh.list_namespaces(max_depth=1) == [("u",)]
+    item = fresh.get(("u", "0"), "k")
+    assert item is not None
+    assert item.created_at < item.updated_at
+    assert {row.id for row in store.contexts() if row.kind == "memory"} >= {"langgraph/u/0"}
+    assert store.verify(processes=1).problems == ()
+
+
+def test_it_has_a_past(memory: Store) -> None:
+    """Each change is an event: who changed what when; the memory as it was can be read, and not changed."""
+    ours = RefoldStore(memory)
+    ours.put(("u",), "color", {"is": "red"})
+    before = memory.now()
+    with refold.acting(actor="mia"):
+        ours.put(("u",), "color", {"is": "blue"})
+    ours.put(("u", "more"), "k", {})
+    ours.delete(("u",), "color")
+
+    changes = ours.history(("u",), "color")
+    assert [(one.how, one.actor, one.new and one.new.value) for one in changes] == [
+        ("remembered", "langgraph", {"is": "red"}),
+        ("remembered", "mia", {"is": "blue"}),
+        ("forgotten", "langgraph", None),
+    ]
+    past = ours.at(before)
+    item = past.get(("u",), "color")
+    assert item is not None
+    assert item.value == {"is": "red"}
+    assert past.search(("u",))[0].value == {"is": "red"}
+    assert past.list_namespaces() == [("u",)]
+    assert ours.at(datetime(2000, 1, 1, tzinfo=UTC)).search(()) == []
+    with pytest.raises(ReadOnlyError):
+        past.put(("u",), "color", {})
+    assert ours.get(("u",), "color") is None
+    assert ours.list_namespaces() == [("u", "more")]
+
+
+def test_items_expire(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read puts it off; what expired is left out where that is asked for, and a sweep deletes it."""
+    minute, now = 60_000_000, [0]
+    monkeypatch.setattr(RefoldStore, "_now", lambda _: now[0])
+    ours = RefoldStore(memory, ttl={"default_ttl": 10, "omit_expired": True})
+    lax = RefoldStore(memory)
+    ours.put(("u",), "short", {}, ttl=5)
+    ours.put(("u",), "usual", {})
+    ours.put(("u",), "always", {}, ttl=None)
+    now[0] = 4 * minute
+    assert ours.get(("u",), "short") is not None
+    assert ours.get(("u",), "usual", refresh_ttl=False) is not None
+
+    # Put off until minute 9, and not; an hour later all have expired that can.
+    now[0] = 8 * minute
+    assert {item.key for item in ours.search(("u",), refresh_ttl=False)} == {"short", "usual", "always"}
+    now[0] = 9 * minute
+    assert ours.get(("u",), "short") is None
+    assert lax.get(("u",), "short", refresh_ttl=False) is not None
+    now[0] = 60 * minute
+    assert ours.list_namespaces() == [("u",)]
+    assert ours.sweep_ttl() == 2
+    assert ours.sweep_ttl() == 0
+    assert [item.key for item in lax.search(("u",))] == ["always"]
+    assert [one.how for one in ours.history(("u",), "short")] == ["remembered", "forgotten"]
+
+
+def test_a_read_seldom_writes(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time to live is put off when a tenth of it is over; items without one are never written by a read."""
+    now = [0]
+    monkeypatch.setattr(RefoldStore, "_now", lambda _: now[0])
+    ours = RefoldStore(memory)
+    ours.put(("u",), "plain", {})
+    ours.put(("u",), "short", {}, ttl=1)
+    count = sum(map(memory.log.head, memory.log.streams()))
+    for second in range(60):
+        now[0] = second * 1_000_000
+        ours.search(("u",))
+
+    assert sum(map(memory.log.head, memory.log.streams())) == count + 60 // 7
+    ours.put(("u",), "plain", {"n": 1})
+    assert sum(map(memory.log.head, memory.log.streams())) == count + 60 // 7 + 1
+
+
+@pytest.mark.parametrize("namespace", [(), ("a.b",), ("",), ("langgraph", "x")])
+def test_what_is_no_namespace_is_refused(memory: Store, namespace: tuple[str, ...]) -> None:
+    """Nothing is recorded."""
+    with pytest.raises(InvalidNamespaceError):
+        RefoldStore(memory).put(namespace, "k", {})
+    assert memory.log.streams() == []
+
+
+def test_what_cannot_be_stored_changes_nothing(memory: Store) -> None:
+    """All changes of a batch are made, or none."""
+    ours = RefoldStore(memory)
+    for bad in (PutOp(("u",), "k", {"n": object()}), PutOp(("u",), "", {}), PutOp(("u" * 300,), "k", {})):
+        with pytest.raises(InvalidInputError):
+            ours.batch([PutOp(("u",), "good", {}), bad])
+    assert ours.search(()) == []
+    with pytest.raises(InvalidInputError, match="ends with a slash"):
+        RefoldStore(memory, prefix="mine")
+    with pytest.raises(InvalidInputError, match="no operation"):
+        ours.batch(["put"])  # type: ignore[list-item]
+
+
+async def test_a_running_loop_and_its_threads(store: Store) -> None:
+    """Texts are embedded by the loop, many puts come at once, and none is lost."""
+
+    async def aembed(texts: Any) -> list[list[float]]:
+        return embed(texts)
+
+    index: Any = {**INDEX, "embed": aembed}
+    ours = RefoldStore(store, index=index)
+    await asyncio.gather(*(ours.aput(("u", str(n % 3)), f"k{n}", {"text": "a" * n, "n": n}) for n in range(12)))
+
+    found = await ours.asearch(("u",), query="aaaa", limit=3)
+    assert len(found) == 3
+    assert found[0].score == pytest.approx(found[0].score or 0)
+    assert len(await ours.asearch(("u",), limit=50)) == 12
+    assert await ours.abatch([GetOp(("u", "0"), "k0"), SearchOp(("u",), filter={"n": {"$gte": 10}})]) != [None, []]
+    other = RefoldStore(store, index=index)
+    await asyncio.gather(*(one.aput(("shared",), "k", {"n": n}) for n, one in enumerate([ours, other] * 4)))
+    assert len(ours.history(("shared",), "k")) == 8
+
+
+def test_a_graph_remembers(memory: Store) -> None:
+    """A node gets the store of its graph."""
+
+    def note(state: State, store: BaseStore) -> dict[str, Any]:
+        store.put(("users", "mia"), "last", {"text": state["messages"][-1].content})
+        return {"notes": ["noted"]}
+
+    builder = StateGraph(State)
+    builder.add_node("note", note)
+    builder.add_edge(START, "note")
+    graph = builder.compile(store=RefoldStore(memory))
+    graph.invoke(said("my color is red", "h1"))
+
+    record = memory.memory().scope("langgraph/users/mia").get("last")
+    assert record is not None
+    assert record.value == {"text": "my color is red"}

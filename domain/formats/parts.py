@@ -94,6 +94,15 @@ def parts_of(items: Sequence[ChatItemEvent]) -> Iterator[str | Picture | Call | 
                 yield part if isinstance(part, str) else _picture(part)
 
 
+def plain_arguments(text: str) -> Any:
+    """Return the arguments of a call as the object that gives the same text again; else the text."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) and as_text(value, "arguments") == text else text
+
+
 def role_of(items: Sequence[ChatItemEvent]) -> str:
     """Return system, user, assistant, or tool for outputs."""
     first = items[0]

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 import msgspec
 
+from ...domain.chat.view import ChatView
 from ...domain.context.address import Reference
 from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
@@ -20,8 +22,10 @@ from ..databases import location_of
 from ..exchange import TakenIn, copy_store, export_events, take_in_events
 from ..exchange.copying import LAG_SECONDS
 from ..exchange.parquet import export_parquet
+from ..exchange.transcripts import TRANSCRIPT_FORMS, export_transcripts
 from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, import_as_runs, import_runs, read_runs
 from ..store import Store
+from ..views.contexts import SeenChat, view_of
 from .args import (
     argument,
     as_json,
@@ -124,8 +128,9 @@ def import_files(
     (task_id of a tau run, id of another one, sessionId of a session), or its number.
 
     openai and anthropic are a list of messages, an object with "messages", or JSON Lines of either; tau is a list of
-    runs with "traj"; claude-code is the file of a session, whose branches become forks. Everything is checked before
-    anything is written. Importing a file again adds nothing, or what has been appended to it since.
+    runs with "traj"; claude-code is the file of a session, whose branches become forks; atif, otel, sharegpt, responses
+    and gemini are what `refold export --as` writes, and other programs do. Everything is checked before anything is
+    written. Importing a file again adds nothing, or what has been appended to it since.
 
     With --as-runs a conversation becomes a session: each message of its user begins a run, a graph of the calls,
     results and answers that follow.
@@ -193,14 +198,28 @@ Export = Callable[[LiveLog, Path, list[str] | None, Progress | None], str]
     is_flag=True,
     help="The log as a Parquet table instead, for DuckDB, Polars, Spark and others; it needs the extra `parquet`.",
 )
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(TRANSCRIPT_FORMS),
+    help="Chats as documents of other programs instead: each as it is, or as it was at CTX@V, and without its past.",
+)
 @database
-def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, location: str) -> None:
+def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str | None, location: str) -> None:
     """
     Write contexts with their whole past, or all there are, into a file that `refold import` takes in.
 
     What they were forked from, and what was merged into them, comes along. The file is JSON Lines, and is replaced as
     a whole: where the export fails, it stays as it was. Its folder must be there.
+
+    With --as each chat is a document on a line of its own: a trajectory (atif), GenAI messages of OpenTelemetry (otel),
+    turns of ShareGPT (sharegpt), items of the Responses API (responses), or Gemini contents (gemini). What such a
+    document has no place for is named on stderr.
     """
+    if form is not None:
+        _check_form(contexts, parquet)
+        _export_as(form, contexts, path, location)
+        return
     if any(reference.moments for reference in contexts):
         raise click.UsageError("the whole past is written: leave out @V", click.get_current_context())
     with reading(location) as store:
@@ -209,6 +228,36 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, location:
         with _file_for(path) as file, progress_bar("exporting") as progress:
             written = write(store.log, file, streams, progress)
     click.echo(f"{one_line(str(path))}: {written}", err=path == STDOUT)
+
+
+def _check_form(contexts: tuple[Reference, ...], parquet: bool) -> None:
+    fault = None
+    if parquet:
+        fault = "--parquet writes a table, --as documents: name one of them"
+    elif any(reference.is_range for reference in contexts):
+        fault = "a document shows one version: write CTX@V, not a range"
+    if fault:
+        raise click.UsageError(fault, click.get_current_context())
+
+
+def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path, location: str) -> None:
+    with reading(location) as store:
+        chats = [_chat_at(store, reference) for reference in contexts]
+        if not contexts:
+            chats = [store.chat(row.id, create=False) for row in store.contexts() if row.kind == "chat"]
+        with _file_for(path) as file:
+            lost = export_transcripts(store.log, file, chats, form)
+    for context, names in lost.items():
+        if names:
+            note(f"{one_line(context)}: {form} has no place for {joined(names)}")
+    click.echo(f"{one_line(str(path))}: {counted(len(lost), 'chat')}", err=path == STDOUT)
+
+
+def _chat_at(store: Store, reference: Reference) -> ChatView[Any]:
+    stream = stream_of(store, reference.context, ("chat",))
+    view = view_of(store, stream, reference.moments[0] if reference.moments else None)
+    assert isinstance(view, SeenChat), "the stream is that of a chat"
+    return view.chat
 
 
 @contextmanager

@@ -8,7 +8,7 @@ items that one framework recorded can be read by another one: it gets them in it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -75,8 +75,9 @@ class Group(NamedTuple):
 class Conversation:
     """A chat, read and written in the form of a framework."""
 
-    def __init__(self, form: Form) -> None:
-        self._form = form
+    def __init__(self, form: Form, grouped: Callable[[Sequence[ChatItemEvent]], list[list[int]]] = grouped) -> None:
+        """Read and write in `form`; `grouped` returns the indexes of the items of each message by others."""
+        self._form, self._grouped = form, grouped
         # Most messages are one item without a patch; a long chat has many of them.
         self._simple = _stored(form.name, {"items": 1})
 
@@ -178,13 +179,17 @@ class Conversation:
             end = start + 1
             if count:
                 if foreign < start:
-                    yield from _foreign_groups(items, foreign, start)
+                    yield from self._foreign_groups(items, foreign, start)
                 while end < min(len(items), start + count) and _goes_on(items[end]):
                     end += 1
                 yield Group(list(items[start:end]), end, beside)
                 foreign = end
             start = end
-        yield from _foreign_groups(items, foreign, start)
+        yield from self._foreign_groups(items, foreign, start)
+
+    def _foreign_groups(self, items: Sequence[ChatItemEvent], start: int, end: int) -> Iterator[Group]:
+        for group in self._grouped(items[start:end]):
+            yield Group([items[start + index] for index in group], start + group[-1] + 1, {})
 
     def _written(self, group: Group) -> Message | None:
         plain = self._form.write(group.items)
@@ -204,11 +209,6 @@ class Conversation:
 
 def _stored(form: str, beside: dict[str, Any]) -> bytes:
     return canonical_json({form: beside}, what=f"a message of {form}")
-
-
-def _foreign_groups(items: Sequence[ChatItemEvent], start: int, end: int) -> Iterator[Group]:
-    for group in grouped(items[start:end]):
-        yield Group([items[start + index] for index in group], start + group[-1] + 1, {})
 
 
 def _goes_on(item: ChatItemEvent) -> bool:

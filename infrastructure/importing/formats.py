@@ -5,6 +5,8 @@ The conversations of a file: one JSON document, or JSON Lines. The format is fou
                        line; an object of Anthropic's has "system" beside them
     tau                runs with "traj" beside "task_id", "trial" and more: a list, one object, or JSON Lines
     claude-code        the lines of a session: JSON Lines of objects with "parentUuid" (see `claude_sessions`)
+    atif, otel, sharegpt, responses, gemini
+                       documents of other programs, or (but for atif) messages of one: see `exchange.transcripts`
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ from ...domain.errors import InvalidInputError
 from ...domain.formats.messages import dialect_of
 from ...domain.formats.receive import kind_of
 from ...domain.log.admission import JSON_DEPTH_MAX
+from ..exchange.transcripts import TRANSCRIPT_FORMS, TranscriptForm, document_form, form_of
 from ..files import parse_foreign, read_bounded
 
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
-Dialect = Literal["openai", "anthropic"]
-Format = Literal["auto", "openai", "anthropic", "tau", "claude-code"]
-FORMATS: tuple[Format, ...] = ("auto", "openai", "anthropic", "tau", "claude-code")
+Dialect = Literal["openai", "anthropic", "atif", "otel", "sharegpt", "responses", "gemini"]
+Format = Literal["auto", "openai", "anthropic", "tau", "claude-code", "atif", "otel", "sharegpt", "responses", "gemini"]
+FORMATS: tuple[Format, ...] = ("auto", "openai", "anthropic", "tau", "claude-code", *TRANSCRIPT_FORMS)
 MESSAGES_FIELD = {"conversations": "messages", "tau": "traj"}
 # The formats that each kind of entries can have.
 FORMATS_OF = {
@@ -47,6 +50,8 @@ EXPECTED = {
     "tau": "runs: objects with traj",
 }
 KEYS_SHOWN_MAX = 5
+# The fields that may name a document, the first one that is there.
+KEYS = ("id", "trajectory_id", "session_id", "gen_ai.conversation.id")
 REPLACEMENT = "\ufffd"
 UNSAFE = re.compile(r"[^\w.:+-]+")
 
@@ -213,9 +218,13 @@ def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
         InvalidInputError: the file holds something else; the error names the place and what was found there.
     """
     entries = entries_of(document)
+    form = form_of(entries)
+    if form is not None and wanted in ("auto", form):
+        return _documents(entries, form)
     kind = _kind_of_entries(entries)
     if kind is None or wanted not in FORMATS_OF[kind]:
-        raise InvalidInputError(f"expected {EXPECTED[wanted]}, found {_described(entries, document)}")
+        expected = EXPECTED.get(wanted, f"a document of {wanted}")
+        raise InvalidInputError(f"expected {expected}, found {_described(entries, document)}")
     if kind == "messages":
         runs: list[tuple[list[Any], dict[str, Any]]] = [(entries, {})]
     else:
@@ -258,6 +267,26 @@ def _kind_of_entries(entries: Sequence[Any]) -> str | None:
     if any(MESSAGE_FIELDS & entry.keys() for entry in objects):
         return "messages"
     return "conversations" if entries and all(isinstance(entry, list) for entry in entries) else None
+
+
+def _documents(entries: Sequence[Any], name: TranscriptForm) -> list[Conversation]:
+    """Return the conversations of documents; messages without a document are one conversation."""
+    form = document_form(name)
+    documents = entries if any(isinstance(entry, dict) and form.is_document(entry) for entry in entries) else None
+    made = []
+    for number, document in enumerate(documents or [{form.fields[0]: list(entries)}], 1):
+        if not isinstance(document, dict) or (documents and not form.is_document(document)):
+            raise InvalidInputError(f"run {number}: found {kind_of(document)}, expected a document of {name}")
+        beside = {field: value for field, value in document.items() if field not in form.fields}
+        made.append((form.messages_in(document), beside))
+    own = [_own_key(next((beside[field] for field in KEYS if beside.get(field)), None)) for _, beside in made]
+    is_complete = None not in own and len(set(own)) == len(own)
+    return [
+        Conversation(
+            number=number, key=str((is_complete and key) or number), messages=one, attributes=beside, dialect=name
+        )
+        for number, (key, (one, beside)) in enumerate(zip(own, made, strict=True), 1)
+    ]
 
 
 def _described(entries: Sequence[Any], document: Document) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,7 @@ from ...domain.formats.openai.send import openai_messages
 from ...domain.formats.source_json import is_same
 from ...domain.ids import stream_id
 from ...domain.log.envelope import acting
+from ..exchange.transcripts import TRANSCRIPT_FORMS, messages_of
 from ..store import Store
 from .claude_sessions import Branch, fork_names, named_forks, new_branches
 from .formats import Format
@@ -119,7 +121,7 @@ def _planned(store: Store, run: Run, user: str | None) -> _Plan:
         raise _occupied(run, f"is a fork of {recorded[0].parent}")
     # Items that were evicted since count. Inserted, merged or summarised items do not: they have other events.
     appended = [event for event in recorded if isinstance(event, ITEM_EVENTS)]
-    present = source_messages(appended) if run.form == "anthropic" else openai_messages(appended, exact=True)
+    present = _present(run, appended)
     for index, (kept, message) in enumerate(zip(present, run.messages, strict=False)):
         if not is_same(kept, message):
             raise _changed(run, f"{_place(run, index)} differs from that of")
@@ -129,6 +131,13 @@ def _planned(store: Store, run: Run, user: str | None) -> _Plan:
         raise _changed(run, f"{_place(run, len(run.messages))} is missing, unlike in")
     start = min(len(present), len(run.messages))
     return _Plan(run=run, version=chat.version, start=start, notes=_notes(recorded[0], run))
+
+
+def _present(run: Run, appended: Sequence[ChatItemEvent]) -> list[Any]:
+    """Return the messages that were imported, as they came."""
+    if run.form in TRANSCRIPT_FORMS:
+        return [kept.message for kept in messages_of(run.form, appended)]
+    return source_messages(appended) if run.form == "anthropic" else openai_messages(appended, exact=True)
 
 
 def _is_there(store: Store, context_id: str) -> bool:

@@ -20,6 +20,7 @@ from ...domain.formats.openai.send import openai_messages
 from ...domain.formats.receive import at_field
 from ...domain.ids import stream_id
 from ...domain.log.admission import admitted
+from ..exchange.transcripts import TRANSCRIPT_FORMS, groups_of
 from .claude_sessions import PlacedLine, Session, fork_names, named_forks, new_branches, sessions_in
 from .formats import (
     REPLACEMENT,
@@ -120,7 +121,7 @@ def replace_surrogates(value: Any) -> Any:
     return value
 
 
-Form = Literal["openai", "anthropic", "claude-code"]
+Form = Literal["openai", "anthropic", "claude-code", "atif", "otel", "sharegpt", "responses", "gemini"]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,9 +189,7 @@ def _run(path: Path, conversation: Conversation, context_id: str) -> Run:
     try:
         stream_id("chat", context_id)
         canonical_json(attributes, what="what lies beside the messages")
-        shape = shape_anthropic_messages if conversation.dialect == "anthropic" else shape_messages
-        given = {} if system is None else {"system": system}
-        groups = shape(messages, **given, context_id=context_id, created_at=REAL_SYSTEM.now())
+        groups = _groups_of(conversation, context_id)
         _require_admitted(groups, context_id)
     except InvalidInputError as error:
         raise InvalidInputError(f"{where}, {error}") from error
@@ -204,6 +203,15 @@ def _run(path: Path, conversation: Conversation, context_id: str) -> Run:
         form=conversation.dialect,
         has_system=system is not None,
     )
+
+
+def _groups_of(conversation: Conversation, context_id: str) -> list[list[ChatItemEvent]]:
+    messages, system, form = conversation.messages, conversation.system, conversation.dialect
+    if form in TRANSCRIPT_FORMS:
+        return groups_of(form, messages, context_id)
+    shape = shape_anthropic_messages if form == "anthropic" else shape_messages
+    given = {} if system is None else {"system": system}
+    return shape(messages, **given, context_id=context_id, created_at=REAL_SYSTEM.now())
 
 
 def _require_admitted(groups: Sequence[Sequence[ChatItemEvent]], context_id: str) -> None:
@@ -349,6 +357,8 @@ def as_transcripts(runs: Iterable[Run]) -> list[Run]:
 def _transcripts(run: Run) -> Iterator[Run]:
     if run.form == "openai":
         yield run
+    elif run.form in TRANSCRIPT_FORMS:
+        yield _transcript(run, run.context_id, run.groups, run.attributes)
     elif run.form == "anthropic":
         tools = run.attributes.get("tools")
         attributes = {**run.attributes, "tools": list(map(_tool, tools))} if isinstance(tools, list) else run.attributes

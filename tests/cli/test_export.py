@@ -147,3 +147,33 @@ def test_a_full_disk(database: Path) -> None:
     assert ended.code == 1
     assert Path("all.jsonl").read_text() == "as it was"
     assert [path.name for path in Path().glob("all.jsonl*")] == ["all.jsonl"]
+
+
+def test_documents_of_other_programs(edited: Path, tmp_path: Path) -> None:
+    """A chat as it is, or as it was; what has no place is named on stderr, and the document comes back."""
+    ended = refold("export", "support@3", "--as", "sharegpt", "-o", tmp_path / "one.json", db=edited)
+    every = refold("export", "--as", "otel", "-o", tmp_path / "all.jsonl", db=edited)
+    back = refold("import", tmp_path / "one.json", db=tmp_path / "other.db")
+
+    assert ended.out == f"{tmp_path / 'one.json'}: 1 chat\n"
+    assert ended.err.startswith("note: support: sharegpt has no place for created_at of 2 items, id of 2 items")
+    assert [turn["from"] for turn in json.loads((tmp_path / "one.json").read_text())["conversations"]] == [
+        "system",
+        "human",
+    ]
+    assert every.out.endswith(": 2 chats\n")
+    assert len((tmp_path / "all.jsonl").read_text().splitlines()) == 2
+    assert "1 added; 2 messages as 2 items" in back.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [(["--parquet"], "name one of them"), (["support@1..3"], "write CTX@V, not a range")],
+)
+def test_what_does_not_go_with_a_document(edited: Path, tmp_path: Path, arguments: list[str], fault: str) -> None:
+    """It is refused before anything is written."""
+    ended = refold("export", *arguments, "--as", "atif", "-o", tmp_path / "one.json", db=edited)
+
+    assert ended.code == 2
+    assert fault in ended.err
+    assert not (tmp_path / "one.json").exists()

@@ -39,7 +39,7 @@ def items_from_google(
     Raises:
         InvalidInputError: an entry is not a content or part; the error says where and what was expected.
     """
-    reader = _Reader(system_clock)
+    reader = GoogleReader(Receiver(system_clock))
     if isinstance(system_instruction, str):
         reader.say("system", system_instruction)
     elif system_instruction is not None:
@@ -62,16 +62,21 @@ def _get(value: Part, name: str) -> Any:
     return value.get(name, value.get(CAMEL[name]))
 
 
-class _Reader:
+class GoogleReader:
     """Reads contents one after the other, and remembers which calls wait for an output."""
 
-    def __init__(self, system: System) -> None:
-        self._receiver = Receiver(system)
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
         self._waiting: list[tuple[str, str]] = []
 
     @property
     def items(self) -> list[ChatItemEvent]:
         return self._receiver.items
+
+    def read_into(self, receiver: Receiver, content: Mapping[str, Any], where: str) -> None:
+        """Add the items of one content elsewhere than those of the content before."""
+        self._receiver = receiver
+        self.read(content, where)
 
     def say(self, role: str, text: str) -> None:
         """Add a message with one text."""

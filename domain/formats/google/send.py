@@ -101,7 +101,7 @@ class _Thread:
 
     def say(self, message: MessageAdded) -> None:
         """Add a message of a user or the model, if it has content."""
-        if parts := _parts_of(message):
+        if parts := parts_of_message(message):
             self._add("user" if message.role == "user" else "model", parts)
 
     def ask(self, batch: Batch) -> None:
@@ -111,7 +111,7 @@ class _Thread:
         for call, answer in batch:
             call_id, name = self._ids.take(call.call_id), function_name(call.name)
             part = {"function_call": {"id": call_id, "name": name, "args": arguments_of(call.arguments)}}
-            if call.metadata and (signature := _own_signature(call)):
+            if call.metadata and (signature := signature_of_call(call)):
                 part[SIGNATURE] = signature  # type: ignore[assignment]  # a part is open JSON
             if call.name not in named:
                 named.add(call.name)
@@ -146,7 +146,7 @@ def function_name(name: str) -> str:
     return f"_{cleaned}"[:NAME_LENGTH_MAX]
 
 
-def _parts_of(message: MessageAdded) -> list[dict[str, Any]]:
+def parts_of_message(message: MessageAdded) -> list[dict[str, Any]]:
     """Return the parts in their order, without empty texts, which the provider refuses."""
     content = message.content
     whole = (content,) if isinstance(content, str) else content
@@ -179,7 +179,7 @@ def media_type_of(url: str) -> str:
     return MEDIA_TYPES.get(url.partition("?")[0].rpartition(".")[2].lower(), "image/jpeg")
 
 
-def _own_signature(call: FunctionCalled) -> str | None:
+def signature_of_call(call: FunctionCalled) -> str | None:
     return signature_of(parse_json(call.metadata).get(SIGNATURE)) if b'"thought_signature"' in call.metadata else None
 
 

@@ -1,0 +1,297 @@
+"""
+Documents that other programs write conversations in: GenAI messages of OpenTelemetry, Gemini contents, and ShareGPT.
+
+A form says how it knows a document, which messages are in it, and how each of them is read and written. The forms of a
+conversation remember what came before, so each conversation has one of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ..canonical import parse_json
+from ..chat.events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded
+from ..clock import REAL_SYSTEM
+from .google.receive import GoogleReader
+from .google.send import SIGNATURE, parts_of_message, signature_of_call
+from .openai.receive import Fields
+from .openai.source_shape import grouped
+from .parts import (
+    Call,
+    Part,
+    Picture,
+    Result,
+    parts_of,
+    picture_at,
+    picture_of,
+    plain_arguments,
+    read_parts,
+    role_of,
+)
+from .receive import Receiver
+from .send import arguments_of
+
+Message = dict[str, Any]
+SENT, ANSWERED = "gen_ai.input.messages", "gen_ai.output.messages"
+INSTRUCTIONS, CONVERSATION = "gen_ai.system_instructions", "gen_ai.conversation.id"
+OTEL_ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user"}
+SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
+SPEAKER_OF = {"user": "human", "assistant": "gpt", "system": "system", "developer": "system"}
+CALLING, ANSWERING = "function_call", ("observation", "tool")
+
+
+class DocumentForm(Protocol):
+    """A form of documents, each with the messages of one conversation."""
+
+    @property
+    def name(self) -> str:
+        """The name of the form."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a document that become messages, first the one of a list; other fields stay beside them."""
+
+    def is_document(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value is a document of this form."""
+
+    def is_message(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value is a message of this form, and of no other."""
+
+    def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
+        """
+        Return the messages of a document.
+
+        Raises:
+            InvalidInputError: it is none of this form.
+        """
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """Add the items of a message."""
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return the message that consists of these items."""
+
+    def grouped(self, items: Sequence[ChatItemEvent]) -> list[list[int]]:
+        """Return the indexes of the items of each message that others recorded."""
+
+    def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the document with these messages; `attributes` are the other fields that it had at its import."""
+
+
+class OtelForm:
+    """A message of the GenAI conventions: a role, and parts with types."""
+
+    name = "otel"
+    fields = (SENT, ANSWERED, INSTRUCTIONS)
+
+    def is_document(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value has the attributes of a span."""
+        return SENT in entry or ANSWERED in entry
+
+    def is_message(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value has a role, and parts with types."""
+        parts = entry.get("parts")
+        typed = isinstance(parts, list) and all(isinstance(part, dict) and "type" in part for part in parts)
+        return typed and bool(parts) and entry.get("role") in OTEL_ROLES
+
+    def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
+        """Return the instructions, the messages that were sent, and those that came back; attributes may be texts."""
+        said, sent, answered = (_decoded(document.get(name)) for name in (INSTRUCTIONS, SENT, ANSWERED))
+        return [*([{"role": "system", "parts": said}] if said else []), *sent, *answered]
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """Add the items of a message."""
+        fields = Fields("a message", message)
+        role, parts = message.get("role"), message.get("parts")
+        if role not in OTEL_ROLES or not isinstance(parts, list):
+            raise fields.unexpected_value("role", role, f"one of {', '.join(OTEL_ROLES)}, and parts as a list")
+        read_parts(OTEL_ROLES[role], (_otel_part(Fields("a part", part)) for part in parts), into, "a message")
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return the message that consists of these items."""
+        return {"role": role_of(items), "parts": [_as_otel(part) for part in parts_of(items)]}
+
+    grouped = staticmethod(grouped)
+
+    def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the attributes of a span."""
+        return {CONVERSATION: context_id, **attributes, SENT: list(messages)}
+
+
+class ShareGptForm:
+    """A turn of ShareGPT: who said it, and a text. It has no ids of calls: an output answers the oldest open call."""
+
+    name = "sharegpt"
+    fields = ("conversations", "system")
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str, str]] = []
+        self._calls = 0
+
+    def is_document(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value has turns."""
+        turns = entry.get(self.fields[0])
+        return isinstance(turns, list) and any(isinstance(turn, dict) and "from" in turn for turn in turns)
+
+    def is_message(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value says who said what."""
+        return "from" in entry and "value" in entry
+
+    def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
+        """Return the turns, behind the system text if there is one."""
+        system = document.get("system")
+        front = [{"from": "system", "value": system}] if isinstance(system, str) and system else []
+        return [*front, *document[self.fields[0]]]
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """Add the item of a turn."""
+        fields = Fields("a turn", message)
+        who, text = fields.text("from"), fields.text("value")
+        call = _sharegpt_call(text) if who == CALLING else None
+        if call is not None:
+            self._calls += 1
+            call_id = f"call_{self._calls}"
+            self._open.append((call_id, call[0]))
+            read_parts("assistant", [Call(*call, call_id)], into, "a turn")
+        elif who in ANSWERING:
+            call_id, name = self._open.pop(0) if self._open else ("", "")
+            read_parts("user", [Result(name, text, call_id)], into, "a turn")
+        elif who in SPEAKERS or who == CALLING:
+            read_parts(SPEAKERS.get(who, "assistant"), [text], into, "a turn")
+        else:
+            raise fields.unexpected_value("from", who, "one of " + ", ".join([*SPEAKERS, CALLING, *ANSWERING]))
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return the turn of an item."""
+        first = items[0]
+        if isinstance(first, FunctionCalled):
+            called = {"name": first.name, "arguments": plain_arguments(first.arguments)}
+            return {"from": CALLING, "value": json.dumps(called, ensure_ascii=False)}
+        if isinstance(first, FunctionReturned):
+            return {"from": ANSWERING[0], "value": first.output}
+        texts = [part if isinstance(part, str) else "[An image is left out]" for part in _told(items)]
+        return {"from": SPEAKER_OF[role_of(items)], "value": "\n".join(texts)}
+
+    def grouped(self, items: Sequence[ChatItemEvent]) -> list[list[int]]:
+        """Return each item by itself."""
+        return [[index] for index, item in enumerate(items) if not isinstance(item, HandedOff | ConfigUpdated)]
+
+    def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a conversation."""
+        return {"id": context_id, **attributes, self.fields[0]: list(messages)}
+
+
+class GeminiForm:
+    """A content: a role, and parts that are known by their fields."""
+
+    name = "gemini"
+    fields = ("contents", "system_instruction", "systemInstruction")
+
+    def __init__(self) -> None:
+        self._reader = GoogleReader(Receiver(REAL_SYSTEM))
+
+    def is_document(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value has contents."""
+        return isinstance(entry.get(self.fields[0]), list)
+
+    def is_message(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value has parts, and none with a type."""
+        parts = entry.get("parts")
+        return isinstance(parts, list) and not any(isinstance(part, dict) and "type" in part for part in parts)
+
+    def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
+        """Return the contents, behind the system instruction if there is one."""
+        given = document.get("system_instruction", document.get("systemInstruction"))
+        system = {"parts": [{"text": given}]} if isinstance(given, str) else given
+        return [*([{**system, "role": "system"}] if system else []), *document[self.fields[0]]]
+
+    def read(self, message: Message, into: Receiver) -> None:
+        """Add the items of a content."""
+        self._reader.read_into(into, Fields("a content", message).value, "a content")
+
+    def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
+        """Return the content that consists of these items."""
+        role = role_of(items)
+        parts = [part for item in items for part in _gemini_parts(item)]
+        return {"role": {"assistant": "model", "tool": "user"}.get(role, role), "parts": parts}
+
+    def grouped(self, items: Sequence[ChatItemEvent]) -> list[list[int]]:
+        """Return the messages of items; outputs that follow each other are one content."""
+        groups: list[list[int]] = []
+        for group in grouped(items):
+            both = groups and all(isinstance(items[one[0]], FunctionReturned) for one in (groups[-1], group))
+            if both:
+                groups[-1] += group
+            else:
+                groups.append(group)
+        return groups
+
+    def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the contents of a request; instructions further on are a user's."""
+        has_system = bool(messages) and messages[0].get("role") == "system"
+        system = {"system_instruction": {"parts": messages[0]["parts"]}} if has_system else {}
+        contents = [{**one, "role": "user"} if one.get("role") == "system" else one for one in messages[has_system:]]
+        return {"id": context_id, **attributes, **system, self.fields[0]: contents}
+
+
+def _decoded(value: Any) -> list[Any]:
+    found = json.loads(value) if isinstance(value, str) else value
+    return found if isinstance(found, list) else []
+
+
+def _otel_part(part: Fields) -> Part:
+    kind, given = part.value.get("type"), part.value
+    if kind == "text":
+        return part.text("content")
+    if kind == "tool_call":
+        return Call(part.text("name"), given.get("arguments") or "", given.get("id"))
+    if kind == "tool_call_response":
+        return Result("", given.get("response", given.get("result", "")), given.get("id"))
+    if given.get("modality") != "image":
+        return None
+    return picture_at(given.get("uri")) or picture_of(given.get("content"), given.get("mime_type"))
+
+
+def _as_otel(part: str | Picture | Call | Result) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "content": part}
+    if isinstance(part, Call):
+        arguments = plain_arguments(part.arguments)
+        return {"type": "tool_call", "id": part.call_id, "name": part.name, "arguments": arguments}
+    if isinstance(part, Result):
+        return {"type": "tool_call_response", "id": part.call_id, "response": part.output}
+    media = {"modality": "image", "mime_type": part.media_type}
+    return (
+        {"type": "uri", **media, "uri": part.url}
+        if part.data is None
+        else {"type": "blob", **media, "content": part.data}
+    )
+
+
+def _sharegpt_call(text: str) -> tuple[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_call = isinstance(found, dict) and isinstance(found.get("name"), str) and found.keys() <= {"name", "arguments"}
+    return (found["name"], found.get("arguments") or {}) if is_call else None
+
+
+def _told(items: Sequence[ChatItemEvent]) -> list[str | Picture]:
+    return [part for part in parts_of(items) if isinstance(part, str | Picture)]
+
+
+def _gemini_parts(item: ChatItemEvent) -> list[dict[str, Any]]:
+    if isinstance(item, FunctionCalled):
+        called = {"id": item.call_id, "name": item.name, "args": arguments_of(item.arguments)}
+        signature = signature_of_call(item)
+        return [{"function_call": called, **({SIGNATURE: signature} if signature else {})}]
+    if isinstance(item, FunctionReturned):
+        said = {"error" if item.is_error else "output": item.output}
+        return [{"function_response": {"id": item.call_id, "name": item.name, "response": said}}]
+    assert isinstance(item, MessageAdded), "the groups of a conversation hold nothing else"
+    kept = (parse_json(item.extra) or {}).get("google") if item.extra else None
+    apart = kept.get("parts", []) if isinstance(kept, dict) else []
+    return [*apart, *parts_of_message(item)]

@@ -1,0 +1,1 @@
+"""Trajectories of Refold before the validator of Harbor, which the tests install."""

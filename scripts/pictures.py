@@ -66,6 +66,13 @@ def _choose_two(page: Any) -> None:
         rows.nth(number).click(position={"x": 40, "y": 12})
 
 
+def _merge(page: Any) -> None:
+    rows = page.locator("tbody tr").filter(has=page.get_by_text("head", exact=True))
+    for name in (("support-42-again", "support-42@"), ("refund-7Q2KLM-softer", "refund-7Q2KLM@"))[rows.count() > 3]:
+        rows.filter(has_text=name).first.locator("td").nth(2).click()
+    page.get_by_role("button", name="Merge").click()
+
+
 def _node(page: Any) -> None:
     page.locator("canvas.graph").focus()
     for _ in range(4):
@@ -98,6 +105,7 @@ SHOTS = (
         "two-chats", "diff", "/diff/support-42@7...support-42-again@2", "/diff/heron-report@30...heron-report-short@3"
     ),
     Shot("forks", "graph", "/graph", "/graph", _choose_two),
+    Shot("merge", "graph", "/graph", "/graph", _merge),
     Shot("node", "node", "/n/Table(orders)", "/n/Table(orders)?user=mia.frey&session=late-orders"),
     Shot("log", "log", "/log", "/log?row=12000"),
     Shot("log-by-actor", "log", "/log?actor=mia", "/log?actor=noor.vasquez"),

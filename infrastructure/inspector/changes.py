@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,9 +10,8 @@ from ...domain.ids import split_stream_id
 from ...domain.log.envelope import acting
 from ..opening import context_named
 from ..store import Store
+from .merges import ACTOR, CONFLICT, INSTRUCTIONS, merge
 from .wish import Wish
-
-ACTOR = "inspector"
 
 
 class Change(NamedTuple):
@@ -31,14 +29,6 @@ def _fork(store: Store, wish: Wish) -> dict[str, Any]:
     with acting(actor=wish.text("actor") or ACTOR):
         child = (chat if version == chat.version else chat.at(version)).fork(wish.required("name"))
     return {"context": child.stream_id, "version": child.version}
-
-
-def _merge(store: Store, wish: Wish) -> dict[str, Any]:
-    source = store.chat(_chat_id(store, wish.required("source")), create=False)
-    target = store.chat(_chat_id(store, wish.required("target")), create=False)
-    with acting(actor=wish.text("actor") or ACTOR):
-        asyncio.run(target.merge(source))
-    return {"context": target.stream_id, "version": target.version}
 
 
 def _decide(store: Store, wish: Wish) -> dict[str, Any]:
@@ -62,8 +52,10 @@ CHANGES: dict[str, Change] = {
          "actor": "who does it"},
     ),
     "merge": Change(
-        _merge, "Merge a chat into another one.", {"source": "the chat to take from", "target": "the chat to change",
-        "actor": "who does it"},
+        merge, "Merge a chat into another one.",
+        {"source": "the chat to take from, at a version as `chat:side@3`", "target": "the chat to change",
+         "on_conflict": CONFLICT, "instructions": INSTRUCTIONS, "actor": "who does it",
+         "version": "refuse it unless this is still the newest version of the target"},
     ),
     "decide": Change(
         _decide, "Approve or reject a call.",

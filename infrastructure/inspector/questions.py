@@ -22,6 +22,7 @@ from .comparisons import diff_answer, replay_answer
 from .item_answers import audit_answer, items_answer, left_answer, pieces_answer, pins_answer, view_answer, why_answer
 from .jobs import TASKS, Task
 from .log_answers import event_answer, histogram_answer, log_answer
+from .merges import CONFLICT, INSTRUCTIONS, preview_answer
 from .wish import Question
 
 CONTEXT, VERSION = "a context, as `chat:support-42`", "a version; the newest one if it is left out"
@@ -67,6 +68,11 @@ QUESTIONS: dict[str, Question] = {
         "The prompts of a chat under another policy, call by call; with `seen` both prompts of one, by origins.",
         {"context": "a chat", "policy": "all, tokens:N or items:N", "seen": "the version of a call"},
     ),
+    "preview": Question(
+        preview_answer, "What a merge of two chats would do; nothing is recorded.",
+        {"source": "the chat to take from, at a version as `chat:side@3`", "target": "the chat to change",
+         "on_conflict": CONFLICT, "instructions": INSTRUCTIONS},
+    ),
     "lineage": Question(
         lineage_answer, "Forks and merges in the order of drawing.", {"context": "only the family of this context",
         "limit": "how many points at most"},
@@ -107,7 +113,7 @@ REQUIRED = {
     "context": ("context", "view", "left", "why", "audit", "pins", "replay", "graph", "resolve"), "ref": ("items",),
     "before": ("diff",), "after": ("diff",), "item": ("why",), "name": ("node",), "event": ("event", "pieces"),
     "q": ("search",), "at": ("resolve",),
-    "policy": ("replay",),
+    "policy": ("replay",), "source": ("preview",), "target": ("preview",),
 }  # fmt: skip
 FAULT = {"description": "The request cannot be answered: {error, message}."}
 

@@ -46,6 +46,7 @@ def wishes(store: refold.Store, question: str) -> Iterator[dict[str, Any]]:
         "pieces": {"event": f"{chat.key}@2"},
         "search": {"q": "question"},
         "resolve": {"context": chat.key, "at": "-1"},
+        "preview": {"source": chat.key, "target": chat.key},
     }
     if question == "node":
         run = store.run("u", "s", create=False) if any(row.id == "u/s/0/0" for row in rows) else None

@@ -1,8 +1,7 @@
 /** Forks and merges of all contexts, a row for each, with the lanes of the contexts beside it; two can be compared. */
 import { contextAddress, go, short, withQuery } from "./address.js";
-import { about, ask, change } from "./api.js";
+import { ask } from "./api.js";
 import { fill, h, number, time } from "./dom.js";
-import { showDialog } from "./keys.js";
 
 const ROWS_MAX = 500;
 
@@ -14,7 +13,7 @@ export async function screen(place) {
     const [before, after] = chosen;
     go(withQuery(`/diff/${[before, after].map((one) => encodeURIComponent(`${one.stream}@${one.version}`)).join("...")}`));
   } }, "Compare");
-  const merge = h("button", { type: "button", disabled: true, onclick: () => mergeDialog(...chosen) }, "Merge");
+  const merge = h("button", { type: "button", disabled: true, onclick: async () => (await import("./merge.js")).mergeDialog(...chosen) }, "Merge");
   const choose = (point, row) => {
     chosen = chosen.includes(point) ? chosen.filter((one) => one !== point) : [...chosen.slice(-1), point];
     body.querySelectorAll("tr").forEach((one, at) => one.setAttribute("aria-selected", chosen.includes(points[at])));
@@ -62,21 +61,4 @@ function goesOn(upper, lower, at) {
   if (!upper || !lower || upper.family !== lower.family) return false;
   const isBeginning = lower.lanes[at] === "*" && lower.version === 1;
   return !isBeginning && [upper, lower].every((one) => /[*|+]/.test(one.lanes[at] ?? " "));
-}
-
-function mergeDialog(from, into) {
-  const fault = h("p", { role: "alert" });
-  const mayWrite = Boolean(about().token);
-  const run = h("button", { type: "button", class: "main", disabled: !mayWrite, onclick: async () => {
-    try {
-      const done = await change("merge", { source: from.stream, target: into.stream });
-      dialog.close();
-      go(contextAddress(done.context));
-    } catch (error) { fill(fault, error.message); }
-  } }, "Merge");
-  const dialog = showDialog(`Merge ${short(from.stream)} into ${short(into.stream)}`, [
-    h("p", {}, "The items that are new there since both had the same past come in, one event, however many they are."),
-    h("p", { class: "dim" }, "On the command line: ", h("code", {}, `refold merge '${short(from.stream)}' '${short(into.stream)}'`)), fault,
-    mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: start it with `refold ui --write`."),
-  ].filter(Boolean), [run]);
 }

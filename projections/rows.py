@@ -55,6 +55,11 @@ def place_in(key: str) -> tuple[str, int]:
     return ref.stream, ref.version
 
 
+def stream_in(key: str) -> str:
+    """Return the stream in the key of a vertex; a graph has tens of thousands of keys, so nothing else is read."""
+    return key.rpartition("@")[0]
+
+
 def reference_of(key: str) -> str:
     """Return `stream@version` of the event that registered the vertex with this key."""
     stream, version = place_in(key)

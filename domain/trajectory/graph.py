@@ -8,7 +8,7 @@ rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -438,8 +438,11 @@ class LazyAttributes(msgspec.Struct, gc=False, eq=False):
     def __repr__(self) -> str:
         return repr(self._values)
 
+    def items(self) -> ItemsView[str, Any]:
+        return self._values.items()
+
     # A Struct cannot have Mapping as a base, so its methods are taken one by one.
-    get, keys, items, values = Mapping.get, Mapping.keys, Mapping.items, Mapping.values
+    get, keys, values = Mapping.get, Mapping.keys, Mapping.values
     __contains__, __eq__ = Mapping.__contains__, Mapping.__eq__
     __hash__ = None  # type: ignore[assignment]  # as Mapping has it
 

@@ -18,6 +18,8 @@ from ...domain.ids import parse_address, split_stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
 from ...domain.trajectory.identity import run_id_of
+from ...domain.trajectory.run import Run
+from ...domain.trajectory.trajectory import Trajectory
 from ..log.codec import tag_of
 from ..opening import stream_named
 from ..queries.origins import event_at
@@ -172,8 +174,9 @@ def graph_answer(store: Store, wish: Wish) -> Shape:
     kind, context = split_stream_id(stream)
     if kind != "run":
         raise InvalidInputError(f"{stream} is no run: it has no graph")
-    run = run_id_of(context)
-    graph = store.run_graph(run.user_id, run.session_id, run.run_id, run.sub_id)
+    graph = _graph(store.run(*run_id_of(context), create=False), store, wish.text("version"))
+    named = wish.text("attributes")
+    wanted = None if named is None else named.split(",")
     places = laid_out(graph)
     return {
         "context": stream,
@@ -181,9 +184,16 @@ def graph_answer(store: Store, wish: Wish) -> Shape:
         "initial": graph.initial,
         "columns": max((place.column for place in places.values()), default=-1) + 1,
         "rows": max((place.row for place in places.values()), default=-1) + 1,
-        "nodes": [{**node_shape(node, graph), **places[node.name]._asdict()} for node in graph.nodes.values()],
+        "nodes": [{**node_shape(node, graph, wanted), **places[node.name]._asdict()} for node in graph.nodes.values()],
         "edges": [[edge.source, edge.target, edge.type, edge.leads_back] for edge in graph.edges],
     }
+
+
+def _graph(run: Run, store: Store, version: str | None) -> Trajectory:
+    """Return the graph of a run: the newest one from its tables, which takes no events; an earlier one from events."""
+    if version is None:
+        return store.run_graph(*run.identity)
+    return run.at(run.version_at(version)).graph()
 
 
 def node_answer(store: Store, wish: Wish) -> list[Shape]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from .changes import Change
 from .jobs import Jobs, Task
 from .live import news
 from .questions import ACTIONS, QUESTIONS, openapi
+from .twins import ENDING, question_of
 from .wish import Question, Wish
 
 STATIC = Path(__file__).parent / "static"
@@ -58,6 +59,7 @@ HEADERS = {
 }
 
 Redact = Callable[[str], str]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Settings(NamedTuple):
@@ -113,6 +115,7 @@ def inspector(
         Route("/api/tail", partial(news, jobs, settings.hide)),
         Route("/api/{anything:path}", _unknown),
         Mount(f"/static/{version}", _Files(directory=STATIC)),
+        Route(f"/{{address:path}}{ENDING}", partial(_twin, settings, partial(_page, version)), methods=["GET"]),
         Route("/{anything:path}", partial(_page, version)),
     ]
     # Answers of many items become a fifth as long; a stream of news is left as it is.
@@ -153,12 +156,28 @@ async def _meta(settings: Settings, request: Request) -> Response:
 
 
 async def _answer(settings: Settings, question: Question, request: Request) -> Response:
+    return await _answered(settings, question, Wish(dict(request.query_params), request.query_params.getlist("ref")))
+
+
+async def _answered(settings: Settings, question: Question, wish: Wish) -> Response:
     try:
-        wish = Wish(dict(request.query_params), request.query_params.getlist("ref"))
         answer = await run_in_threadpool(question.answer, settings.store, wish)
+        return _json(settings, answer, cached=question.is_lasting(wish))
     except RefoldError as error:
         return _fault(settings, error)
-    return _json(settings, answer, cached=question.is_lasting(wish))
+
+
+async def _twin(settings: Settings, page: Endpoint, request: Request) -> Response:
+    """Return what the page shows at an address, as data; an address that only looks so gets the page."""
+    path, given = request.path_params["address"] + ENDING, dict(request.query_params)
+    try:
+        asked = await run_in_threadpool(question_of, settings.store, path, given)
+    except RefoldError as error:
+        return _fault(settings, error)
+    if asked is None:
+        return await page(request)
+    name, parameters = asked
+    return await _answered(settings, QUESTIONS[name], Wish(parameters, []))
 
 
 async def _jobs(settings: Settings, request: Request) -> Response:

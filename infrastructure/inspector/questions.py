@@ -77,7 +77,10 @@ QUESTIONS: dict[str, Question] = {
         lineage_answer, "Forks and merges in the order of drawing.", {"context": "only the family of this context",
         "limit": "how many points at most"},
     ),
-    "graph": Question(graph_answer, "The graph of a run, with places for its nodes.", {"context": "a run"}),
+    "graph": Question(graph_answer, "The graph of a run, with places for its nodes.",
+        {"context": "a run", "version": VERSION, "attributes": "only these attributes of the nodes, with commas"},
+        ("version",),
+    ),
     "node": Question(
         node_answer, "Every change of the attributes of a node.",
         {"name": "as Table(orders)", "attribute": "only this one", "user": "of a session of this user",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...domain.errors import NotFoundError
-from ...domain.spans import OWN, Ref, Segment
+from ...domain.spans import Ref, Segment
 from ...domain.trajectory.events import (
     QUERY,
     EdgeAdded,
@@ -30,7 +30,7 @@ from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import own_fields
 from ...domain.trajectory.state import EMPTY, PastRound, RestoredRounds, fold, leaves_of
 from ...domain.trajectory.trajectory import Trajectory
-from ...projections.rows import place_in, runs_prefix
+from ...projections.rows import place_in, runs_prefix, stream_in
 from ...projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
@@ -65,15 +65,17 @@ def restored_graph(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> Trajec
 def _rounds(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> list[_Round]:
     rounds: dict[str, _Round] = {}
     for row in nodes:
-        stream, _ = place_in(row.key)
-        rounds.setdefault(stream, _Round(stream, [], [], [])).nodes.append(row)
+        stream = stream_in(row.key)
+        if stream not in rounds:
+            rounds[stream] = _Round(stream, [], [], [])
+        rounds[stream].nodes.append(row)
     for edge in edges:
-        rounds[place_in(edge.target)[0]].edges.append(edge)
+        rounds[stream_in(edge.target)].edges.append(edge)
     *_, last = rounds.values()
     for row in nodes:
         if row.removed_by:
             # The run that removed it may not be selected; then the last round removes it here.
-            rounds.get(place_in(row.removed_by)[0], last).removed.append(row)
+            rounds.get(stream_in(row.removed_by), last).removed.append(row)
     return list(rounds.values())
 
 
@@ -122,8 +124,8 @@ def _identity(of: _Round) -> RunId:
 
 def _seen(key: str, stream: str) -> Ref:
     """Return the reference of a vertex as a round writes it: without a stream if the vertex is the round's own."""
-    own, version = place_in(key)
-    return Ref(version, OWN if own == stream else own)
+    ref = Ref.parse(key)
+    return Ref(ref.version) if ref.stream == stream else ref
 
 
 def _pointed_in(row: NodeRow) -> list[str]:
@@ -183,9 +185,9 @@ def run_graph(runner: ProjectionRunner, runs: Selected) -> Trajectory:
 def _nodes(rows: Iterable[Any], runs: Selected) -> list[NodeRow]:
     """Return the nodes among rows, including removed ones, by round and in the order of registration."""
     nodes = (row for row in rows if isinstance(row, NodeRow) and runs.has(row))
-    return sorted(nodes, key=lambda row: (row.run_id, row.sub_id, place_in(row.key)[1]))
+    return sorted(nodes, key=lambda row: (row.run_id, row.sub_id, row.key))
 
 
 def _edges(rows: Iterable[Any], runs: Selected) -> list[EdgeRow]:
     edges = (row for row in rows if isinstance(row, EdgeRow) and runs.has(row))
-    return sorted(edges, key=lambda row: (row.run_id, row.sub_id, place_in(row.target), place_in(row.source)))
+    return sorted(edges, key=lambda row: (row.run_id, row.sub_id, row.target, place_in(row.source)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import msgspec
@@ -76,9 +77,14 @@ def usage_shape(row: UsageRow) -> Shape:
     return {**names, **{name: getattr(row, name) for name in counts}, "cost": float(row.cost)}
 
 
-def node_shape(node: TrajectoryNode, graph: Trajectory) -> Shape:
-    """Return a node of a graph for JSON: its names, the place where it was registered, and its attributes."""
+def node_shape(node: TrajectoryNode, graph: Trajectory, wanted: Container[str] | None = None) -> Shape:
+    """
+    Return a node of a graph for JSON: its names, the place where it was registered, and its attributes, all or those
+    that are wanted.
+    """
     born = Ref.parse(node.birth)
+    # By its items, because the attributes of a node are a mapping that is decoded at each access.
+    attributes = {name: value for name, value in node.attributes.items() if wanted is None or name in wanted}
     return {
         "name": node.name,
         "type": node.type,
@@ -89,7 +95,7 @@ def node_shape(node: TrajectoryNode, graph: Trajectory) -> Shape:
         "sub": node.sub_id,
         "created_at": node.created_at,
         "pointer": node.name in graph.pointers,
-        "attributes": dict(node.attributes),
+        "attributes": attributes,
     }
 
 

@@ -285,6 +285,17 @@ def test_what_cannot_be_answered_says_why(question: str, wish: dict[str, str], s
         assert store.now() == before
 
 
+def test_a_graph_may_come_with_some_attributes_only(asked: Asked) -> None:
+    """Nodes keep those of the names that they have; without names they have all."""
+    run = next(row.key for row in asked.store.contexts() if row.kind == "run" and row.items)
+    whole, some = asked("graph", context=run), asked("graph", context=run, attributes="description,success")
+
+    for one, other in zip(whole["nodes"], some["nodes"], strict=True):
+        kept = {name: value for name, value in one["attributes"].items() if name in ("description", "success")}
+        assert other == {**one, "attributes": kept}
+    assert any(set(one["attributes"]) - {"description", "success"} for one in whole["nodes"])
+
+
 def test_changes_need_the_token_of_this_start(asked: Asked) -> None:
     """Reading is free; a change without the page's token, as a form of another site would send it, is refused."""
     wish = {"context": "chat:a", "version": 3, "name": "copy"}

@@ -170,6 +170,22 @@ def test_alt_and_arrows_go_to_the_changes_of_what_is_chosen(watched: Watched, se
     expect(about).to_contain_text("6 of")
 
 
+def test_a_chosen_node_has_the_attributes_of_the_version(watched: Watched) -> None:
+    """They follow from its history, which is asked for once; what the version itself set is marked."""
+    page = watched.open("/c/run:mia%2Fs1%2F1%2F0@5?node=Table(orders)")
+    aside = page.locator("aside")
+    expect(aside).to_contain_text("the orders of 0")
+    expect(aside).not_to_contain_text("set here")
+    watched.asked.clear()
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    expect(aside).to_contain_text("the orders of 1")
+    expect(aside.locator("div.dim").filter(has_text="set here")).to_have_text("description set here")
+    page.keyboard.press("Home")
+    expect(aside).to_contain_text("It comes later, with @4.")
+    assert watched.asked == []
+
+
 def test_a_link_holds_all_that_is_seen(watched: Watched, served: Served) -> None:
     """A chosen node and the order of its graph, too; Y copies the address."""
     watched.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -98,7 +98,7 @@ def test_a_merge_of_an_earlier_version(asked: Asked) -> None:
     assert found["conflicts"] == []
     assert asked.change("merge", **earlier).status_code == 200
     merged = asked.store.log.read("chat:main")[-1].event
-    assert (merged.source, merged.version) == ("chat:side", 2)  # type: ignore[attr-defined]
+    assert (merged.source, merged.version) == ("chat:side", 2)
 
 
 def test_a_merge_of_another_state_than_was_seen_is_refused(asked: Asked) -> None:

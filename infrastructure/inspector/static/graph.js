@@ -15,11 +15,15 @@ const ORDERS = { version: (one, other) => one.version - other.version, type: (on
 const ROW = 30;
 
 export async function panel(context, tab, view, query) {
-  const graph = new Graph(context, view, await ask("graph", { context: context.stream }));
+  const graph = new Graph(context, view, await askGraph(context));
   graph.attach();
   graph.move(query);
   return graph;
 }
+
+// All attributes of all nodes may be many texts: those of the chosen node are asked for with their history.
+const CAPTIONS = "query,action,state,description,success";
+const askGraph = (context) => ask("graph", { context: context.stream, attributes: CAPTIONS });
 
 class Graph {
   constructor(context, view, found) {
@@ -99,10 +103,32 @@ class Graph {
   /** The versions of this run at which the chosen node changed. */
   async changesOfChosen() {
     if (!this.chosen) return [];
+    const { changes } = await this.historyOfChosen();
+    return changes.filter((one) => one.stream === this.context.stream).map((one) => one.version);
+  }
+
+  /** What happened to the chosen node, asked for once; and how its values at a version follow from that. */
+  historyOfChosen() {
     const { name, round, sub } = this.chosen;
-    const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(this.context.stream);
-    const found = await ask("node", { name, user: decodeURIComponent(user), session: decodeURIComponent(session), round, sub });
-    return found.map((one) => one.reference.split("@")).filter(([stream]) => stream === this.context.stream).map(([, version]) => Number(version));
+    if (this.history?.name === name) return this.history.found;
+    const [user, session] = /^run:([^/]*)\/([^/]*)/.exec(this.context.stream).slice(1).map(decodeURIComponent);
+    const found = import("./node.js").then(async (node) => ({ ...node, changes: await node.historyOf({ name, user, session, round, sub }) }));
+    this.history = { name, found };
+    return found;
+  }
+
+  /** Show the attributes that the chosen node had at this version. */
+  async showValues() {
+    const node = this.chosen;
+    const { laterThan, valuesAfter, changes } = await this.historyOfChosen();
+    if (node !== this.chosen) return;
+    const { version, context: { stream, index } } = this;
+    const isLater = laterThan(stream, version, index.versions.at[version - index.versions.first] ?? Infinity);
+    const isHere = (name) => changes.some((one) => one.attribute === name && one.stream === stream && one.version === version);
+    const values = valuesAfter(changes.filter((one) => !isLater(one))).filter(([, value]) => value !== "" && !(Array.isArray(value) && !value.length));
+    fill(this.values, this.isLater(node) ? h("p", { class: "dim" }, `It comes later, with @${node.version}.`) : values.map(([name, value]) => [
+      h("div", { class: "dim" }, name, isHere(name) ? [" ", h("span", { class: "tag good" }, "set here")] : null),
+      h("pre", { tabindex: 0 }, typeof value === "string" ? value : JSON.stringify(value, null, 1))]));
   }
 
   /** Fold what is not opened, and find the nodes and edges of each column. */
@@ -213,12 +239,12 @@ class Graph {
   details() {
     const node = this.chosen;
     if (!node) return fill(this.context.aside, h("p", { class: "dim" }, `${number(this.all.length)} nodes, ${number(this.links.length)} edges. Choose one to see what led to it.`), this.legend());
-    const rows = Object.entries(node.attributes).filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && !value.length));
+    this.values = h("div");
+    this.showValues().catch((error) => fill(this.values, h("p", { role: "alert" }, error.message)));
     return fill(this.context.aside, h("h2", {}, node.name), h("dl", {}, [["type", node.type], ["registered", `@${node.version}`], ["round", node.sub ? `${node.round}.${node.sub}` : node.round]]
       .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     h("p", { class: "buttons", style: { margin: "0 0 12px" } }, h("a", { class: "button", href: this.addressOf(node) }, "History of its attributes")),
-    node.group ? h("p", {}, h("button", { type: "button", onclick: () => this.open(node) }, `Open ${number(node.group.length)} nodes`)) : null,
-    rows.map(([name, value]) => [h("div", { class: "dim" }, name), h("pre", { tabindex: 0 }, typeof value === "string" ? value : JSON.stringify(value, null, 1))]));
+    node.group ? h("p", {}, h("button", { type: "button", onclick: () => this.open(node) }, `Open ${number(node.group.length)} nodes`)) : null, this.values);
   }
 
   legend() {
@@ -228,13 +254,16 @@ class Graph {
 
   show(version) {
     this.version = version;
-    if (!this.chosen) this.details();
+    if (this.chosen) this.showValues().catch(() => {});
+    else this.details();
     this.soon();
     this.drawTable();
   }
 
   async grown() {
-    this.take(await ask("graph", { context: this.context.stream }));
+    this.take(await askGraph(this.context));
+    this.history = null;
+    this.details();
     this.drawTable();
     this.soon();
   }

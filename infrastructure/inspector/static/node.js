@@ -6,17 +6,29 @@ import { counted, fill, h, time } from "./dom.js";
 
 const HEADS = ["Version", "When", "By", "Attribute", "What became of it", "Because of"];
 
+/** Every change of a node, the first one first; each has its run as `stream`, and its version there. */
+export async function historyOf(where) {
+  const found = await ask("node", where);
+  // Runs go on side by side, so that versions give no order.
+  return found.map((one) => ({ ...one, ...placeOf(one.reference) })).sort((one, other) => one.recorded_at < other.recorded_at ? -1 : Number(one.recorded_at > other.recorded_at));
+}
+
+/** Return whether a change is later than a version of a run; other rounds, which may share the node, are compared by time. */
+export const laterThan = (stream, version, at) => (one) => one.stream === stream ? one.version > version : Date.parse(one.recorded_at) > at;
+
+/** The attributes that changes leave, by name. */
+export function valuesAfter(changes) {
+  const values = new Map(changes.filter((one) => one.attribute).map((one) => [one.attribute, one.new]));
+  return [...values].filter(([, value]) => value !== null && value !== undefined);
+}
+
 export async function screen(place) {
   const { user, session, round, sub, context } = place.query;
   // A name ends with a bracket, so what follows an @ after it is the version of the run.
   const [, name, at] = /^(.*\))@(\d+)$/s.exec(place.node) ?? [null, place.node, undefined];
-  const version = at === undefined ? Infinity : Number(at);
-  // Runs go on side by side: what came first is first.
-  const changes = (await ask("node", { name, user, session, round, sub })).map((one) => ({ ...one, ...placeOf(one.reference) }))
-    .sort((one, other) => one.recorded_at < other.recorded_at ? -1 : Number(one.recorded_at > other.recorded_at));
-  const then = at && context ? (await ask("event", { event: `${context}@${at}` })).recorded_at : "9999";
-  // Versions count within a run; other rounds, which may share the node, are compared by time.
-  const isLater = (one) => one.stream === context ? one.version > version : one.recorded_at > then;
+  const changes = await historyOf({ name, user, session, round, sub });
+  const then = at && context ? Date.parse((await ask("event", { event: `${context}@${at}` })).recorded_at) : Infinity;
+  const isLater = laterThan(context, at === undefined ? Infinity : Number(at), then);
   const names = [...new Set(changes.map((one) => one.attribute).filter(Boolean))];
   const body = h("tbody");
   const said = h("span", { class: "dim" });
@@ -28,11 +40,11 @@ export async function screen(place) {
     fill(body, wanted.map((one) => row(one, name, isLater(one))));
     note(withQuery(`/n/${encodeURIComponent(place.node)}`, { ...place.query, attribute }));
   }
-  const now = new Map(changes.filter((one) => one.attribute && !isLater(one)).map((one) => [one.attribute, one.new]));
+  const now = valuesAfter(changes.filter((one) => !isLater(one)));
   const element = h("div", { class: "sheet" },
     h("header", {}, h("h1", {}, place.node), said, select, context ? h("a", { href: contextAddress(context, at, { node: name }) }, "its run") : null,
       at === undefined ? null : h("a", { href: nodeAddress(context, name, round, sub) }, "as it is now")),
-    h("dl", { class: "attributes" }, [...now].filter(([, value]) => value !== null).map(([one, value]) => [h("dt", {}, one), h("dd", {}, textOf(value))])),
+    h("dl", { class: "attributes" }, now.map(([one, value]) => [h("dt", {}, one), h("dd", {}, textOf(value))])),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, HEADS.map((head) => h("th", { scope: "col" }, head)))), body)));
   show(place.query.attribute ?? "");
   return { element, title: place.node };
@@ -53,5 +65,6 @@ function row(one, name, isLater) {
   return h("tr", { class: isLater ? "later" : undefined }, h("td", { class: "name" },
     h("a", { href: contextAddress(one.stream, one.version, { node: name }), title: "go to this version of its run" }, one.reference.replace(/^run:/, "")), isLater ? [" ", h("span", { class: "tag" }, "later")] : null),
   h("td", { class: "nowrap" }, time(one.recorded_at)), h("td", { class: "nowrap" }, one.actor ?? "-"), h("td", {}, one.attribute || one.kind),
-  h("td", { class: "said" }, changed), h("td", { class: "name" }, link(one.reference), one.cause && /@\d+$/.test(one.cause) ? [" from ", link(one.cause)] : one.cause ? ` from ${one.cause}` : null));
+  h("td", { class: "said" }, changed), h("td", { class: "name" }, h("a", { href: withQuery(`/e/${encodeURIComponent(one.reference)}`) }, one.kind === "registered" ? "its registration" : "a change"),
+    one.cause && /@\d+$/.test(one.cause) ? [" from ", link(one.cause)] : one.cause ? ` from ${one.cause}` : null));
 }

@@ -6,6 +6,14 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from ...domain.chat.events import (
+    ApprovalRequested,
+    CallApproved,
+    CallChanged,
+    CallRejected,
+    FunctionCalled,
+    FunctionReturned,
+)
 from ...domain.errors import DamagedError, NotFoundError
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.positions import BEGINNING, Moment
@@ -114,12 +122,26 @@ def _line(event: RecordedEvent | Lost) -> Shape:
         return {
             "position": event.position and str(event.position), "stream": event.stream, "version": event.version,
             "at": None, "actor": None, "type": "damaged", "text": event.reason, "because": None, "damaged": True,
+            "call_id": None, "call": None, "failed": False,
         }  # fmt: skip
     return {
         "position": str(event.position), "stream": event.stream, "version": event.version,
         "at": exact(event.recorded_at), "actor": event.meta.actor, "type": _tag(event), "text": _words(event)[:400],
         "because": event.meta.causation, "damaged": isinstance(event.event, Undecodable),
+        **_call_of(event), "failed": getattr(event.event, "is_error", False),
     }  # fmt: skip
+
+
+def _call_of(event: RecordedEvent) -> Shape:
+    """Return to which call an event belongs: its id, and its own event where that is what is recorded."""
+    match event.event:
+        case FunctionCalled(call_id=call_id):
+            return {"call_id": call_id, "call": event.reference}
+        case FunctionReturned(call_id=call_id) | CallChanged(item=FunctionCalled(call_id=call_id)):
+            return {"call_id": call_id, "call": None}
+        case ApprovalRequested(call=call) | CallApproved(call=call) | CallRejected(call=call):
+            return {"call_id": None, "call": str(call.within(event.stream))}
+    return {"call_id": None, "call": None}
 
 
 def _from(store: Store, wish: Wish) -> tuple[Moment, int]:

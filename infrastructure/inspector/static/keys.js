@@ -1,20 +1,32 @@
 /** The keys of the page: one table for what they do, what the buttons say, and the help. */
 import { h, fill } from "./dom.js";
 
-/** Keys by name; the screens say what each does while they are shown. */
-export const KEYS = [
-  ["ArrowLeft", "←", "one version back"], ["ArrowRight", "→", "one version on"],
-  ["Shift+ArrowLeft", "Shift ←", "to the last user turn"], ["Shift+ArrowRight", "Shift →", "to the next user turn"],
-  ["Alt+ArrowLeft", "Alt ←", "last change of what is chosen"], ["Alt+ArrowRight", "Alt →", "next change of what is chosen"],
-  ["Home", "Home", "to the beginning"], ["End", "End", "to the newest version"],
-  ["Space", "Space", "play, pause"], ["l", "L", "follow what is written"], ["d", "D", "compare from here"],
-  ["w", "W", "narrow: from here, to here, all again"], ["s", "S", "find an item here"],
-  ["[", "[", "wider details"], ["]", "]", "narrower details"],
-  ["n", "N", "next change"], ["p", "P", "change before"], ["f", "F", "fork here"], ["/", "/", "search"],
-  ["g c", "G C", "contexts"], ["g l", "G L", "log"], ["g g", "G G", "forks and merges"], ["g a", "G A", "approvals"],
-  ["g t", "G T", "tokens and costs"], ["g p", "G P", "projections"],
-  ["t", "T", "light or dark"], ["y", "Y", "copy the address"], ["?", "?", "this help"], ["Escape", "Esc", "close, clear"],
-];
+/** Keys by name, in the groups of the help; the screens say what each does while they are shown. */
+const GROUPS = {
+  "Versions": [
+    ["ArrowLeft", "←", "one version back"], ["ArrowRight", "→", "one version on"],
+    ["Shift+ArrowLeft", "Shift ←", "to the last user turn"], ["Shift+ArrowRight", "Shift →", "to the next user turn"],
+    ["Alt+ArrowLeft", "Alt ←", "last change of what is chosen"], ["Alt+ArrowRight", "Alt →", "next change of what is chosen"],
+    ["Home", "Home", "to the beginning"], ["End", "End", "to the newest version"],
+    ["Space", "Space", "play, pause"], ["l", "L", "follow what is written"],
+  ],
+  "What is shown": [
+    ["d", "D", "compare from here"], ["n", "N", "next change"], ["p", "P", "change before"],
+    ["w", "W", "narrow: from here, to here, all again"], ["s", "S", "find an item here"], ["f", "F", "fork here"],
+    ["[", "[", "wider details"], ["]", "]", "narrower details"], ["Escape", "Esc", "close, clear"],
+  ],
+  "Screens": [
+    ["g c", "G C", "contexts"], ["g l", "G L", "log"], ["g g", "G G", "forks and merges"], ["g a", "G A", "approvals"],
+    ["g t", "G T", "tokens and costs"], ["g p", "G P", "projections"], ["/", "/", "search"],
+    ["t", "T", "light or dark"], ["y", "Y", "copy the address"], ["j", "J", "this page as JSON"], ["?", "?", "this help"],
+  ],
+};
+export const KEYS = Object.values(GROUPS).flat();
+// A graph and the lines of a log have keys of their own while they have the focus.
+const LISTS = {
+  "In a graph": [["←  →", "along the edges"], ["↑  ↓", "in the same column"], ["Enter", "open the node"], ["+  −  0", "nearer, farther, all"]],
+  "In a log": [["↑  ↓", "one line"], ["Page ↑  ↓", "one screen"], ["Home  End", "first, last line"], ["Enter", "open the first line"]],
+};
 const OFF = "refold-keys-off";
 const actions = new Map();
 let prefix = "";
@@ -26,6 +38,9 @@ export function bind(keys) {
     for (const [name, run] of Object.entries(keys)) if (actions.get(name) === run) actions.delete(name);
   };
 }
+
+/** The names of the keys that do something now. */
+export const bound = () => [...actions.keys()];
 
 export const keyOf = (name) => KEYS.find(([key]) => key === name)?.[1] ?? "";
 
@@ -49,13 +64,18 @@ addEventListener("keydown", (event) => {
 
 /** Show the help, made from the table. */
 export function showHelp() {
-  const rows = KEYS.map(([, shown, what]) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, shown)), h("td", {}, what)));
+  const row = ([shown, what]) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, shown)), h("td", {}, what));
+  const group = ([title, rows]) => h("section", {}, h("h3", {}, title), h("table", { class: "keys" }, h("tbody", {}, rows.map(row))));
+  const all = [...Object.entries(GROUPS).map(([title, rows]) => [title, rows.map(([, ...shown]) => shown)]), ...Object.entries(LISTS)];
   const isOff = localStorage.getItem(OFF) === "1";
   const box = h("input", { type: "checkbox", checked: isOff, onchange: () => localStorage.setItem(OFF, box.checked ? "1" : "0") });
-  showDialog("Keys", [
-    h("table", { class: "keys" }, h("tbody", {}, rows)),
+  const dialog = showDialog("Keys", [
+    h("div", { class: "key-groups" }, all.map(group)),
     h("label", { class: "choice" }, box, " no single letters as keys"),
   ]);
+  dialog.classList.add("wide");
+  // The first field has the focus, and is at the end.
+  dialog.scrollTop = 0;
 }
 
 /** Show a dialog with a title; returns it, and closes by Esc, by its button, or by `close()`. */

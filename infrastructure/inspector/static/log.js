@@ -1,7 +1,7 @@
 /** The events of the store, or of one context, as lines: of millions only those on the screen exist. One event in full. */
 import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { about, ask } from "./api.js";
-import { cleared, colour, debounced, fill, h, merged, number, time } from "./dom.js";
+import { cleared, colour, debounced, fill, h, merged, number, say, span, time } from "./dom.js";
 import { bind } from "./keys.js";
 
 const LINE = 28;
@@ -12,11 +12,15 @@ const CHUNKS_MAX = 60;
 
 export async function screen(place) {
   if (place.screen === "event") return eventScreen(place);
-  const { type = "", actor = "", ctx = "", q = "" } = place.query;
-  const wish = { type, actor, ctx, q };
+  const { type = "", actor = "", ctx = "", q = "", group = "" } = place.query;
+  const wish = { type, actor, ctx, q, group };
   const view = h("div", { class: "context" });
   const rows = new Lines(null, wish, Number(place.query.row) || 0);
   const fault = h("span", { role: "alert" });
+  const grouping = groupButton(rows, (grouped) => {
+    wish.group = grouped;
+    note(withQuery("/log", wish));
+  });
   const histogram = new Histogram((row) => rows.jump(row));
   const field = (name, label, hint) => h("label", {}, label, h("input", { name, value: wish[name], placeholder: hint, autocomplete: "off",
     onchange: (event) => {
@@ -27,7 +31,7 @@ export async function screen(place) {
       rows.restart().catch((error) => { fault.textContent = error.message; });
     } }));
   fill(view, h("div", { class: "headline", style: { "padding-bottom": "8px" } }, h("h1", {}, "Log"), rows.said, histogram.legend, fault,
-    h("span", { class: "filters", style: { margin: "0 0 0 auto" } }, field("type", "Type", "chat, chat.named.v1"), field("actor", "Actor", ""), field("ctx", "Context", "support-42"), field("q", "Text", ""))),
+    h("span", { class: "filters", style: { margin: "0 0 0 auto" } }, field("type", "Type", "chat, chat.named.v1"), field("actor", "Actor", ""), field("ctx", "Context", "support-42"), field("q", "Text", ""), grouping)),
   h("div", { class: "timeline" }, histogram.canvas), rows.element, rows.drawer);
   await rows.restart();
   histogram.load().catch(() => {});
@@ -36,12 +40,26 @@ export async function screen(place) {
 }
 
 /** The events of one context, in its tab. */
-export async function panel(context, tab, view) {
+export async function panel(context, tab, view, query) {
   view.classList.add("context");
-  const rows = new Lines(context.stream, {}, 0);
-  fill(view, rows.element, rows.drawer);
+  const rows = new Lines(context.stream, { group: query.group ?? "" }, 0);
+  // Only chats have calls.
+  const bar = context.kind === "chat" ? h("div", { class: "log-bar" }, groupButton(rows, () => note(context.address())), rows.said) : null;
+  fill(view, bar, rows.element, rows.drawer);
   await rows.restart();
-  return { narrow: (win) => rows.narrow(win), show: (version) => { rows.chosen = version; rows.draw(); }, grown: () => rows.grown(), leave: () => rows.leave(), redraw: () => rows.draw() };
+  return { query: () => ({ group: rows.wish.group }), narrow: (win) => rows.narrow(win), show: (version) => { rows.chosen = version; rows.draw(); }, grown: () => rows.grown(), leave: () => rows.leave(), redraw: () => rows.draw() };
+}
+
+/** A button that makes one line of a call, of what was decided about it, and of its output. */
+function groupButton(rows, changed) {
+  const button = h("button", { type: "button", "aria-pressed": Boolean(rows.wish.group), title: "a call and its output as one line", onclick: () => {
+    rows.wish.group = rows.wish.group ? "" : "1";
+    button.setAttribute("aria-pressed", Boolean(rows.wish.group));
+    changed(rows.wish.group);
+    rows.first = 0;
+    rows.restart().catch((error) => say(error.message));
+  } }, "Group calls");
+  return button;
 }
 
 /** Lines with numbers from 0; filtered lines are a list that grows while one scrolls. */
@@ -73,8 +91,9 @@ class Lines {
 
   async restart() {
     this.chunks.clear();
-    this.list = this.isFiltered ? [] : null;
-    this.next = null;
+    this.list = this.isFiltered || this.wish.group ? [] : null;
+    this.groups = new Map();
+    this.next = this.stream ? this.skipped : null;
     this.isEnd = false;
     this.tally(await ask("log", this.question(0, 1)));
     if (this.list) await this.more();
@@ -111,7 +130,7 @@ class Lines {
     this.tall = Math.min(TALLEST, this.count * LINE);
     this.spacer.style.height = `${this.tall}px`;
     this.element.setAttribute("aria-rowcount", this.count);
-    this.said.textContent = this.list ? `${number(this.list.length)} fit${this.isEnd ? "" : ", more below"}` : `${number(this.total)} events`;
+    this.said.textContent = this.list ? `${number(this.list.length)} ${this.isFiltered ? "fit" : "lines"}${this.isEnd ? "" : ", more below"}` : `${number(this.total)} events`;
   }
 
   get isScaled() {
@@ -162,17 +181,18 @@ class Lines {
     this.drawer.hidden = !this.opened;
     this.draw();
     if (!this.opened) return;
+    const refs = [event, ...event.rest ?? []].map((one) => `${one.stream}@${one.version}`);
     let found;
     try {
-      found = await ask("event", { event: ref });
+      found = await Promise.all(refs.map((one) => ask("event", { event: one })));
     } catch (error) {
       if (this.opened === ref) fill(this.drawer, h("p", { role: "alert" }, error.message));
       return;
     }
     if (this.opened !== ref) return;
     const link = (one) => h("a", { href: withQuery(`/e/${encodeURIComponent(one)}`) }, one);
-    fill(this.drawer, h("p", {}, h("strong", {}, link(ref)), " ", h("a", { href: contextAddress(found.stream, found.version) }, "the context at this version")),
-      found.causes.length ? h("p", {}, "It follows from ", found.causes.map((one) => [link(one), " "])) : null, h("pre", {}, JSON.stringify(found.event, null, 2)));
+    fill(this.drawer, found.map((one, at) => [h("p", {}, h("strong", {}, link(refs[at])), " ", h("a", { href: contextAddress(one.stream, one.version) }, "the context at this version")),
+      one.causes.length ? h("p", {}, "It follows from ", one.causes.map((cause) => [link(cause), " "])) : null, h("pre", {}, JSON.stringify(one.event, null, 2))]));
     this.drawer.scrollTop = 0;
   }
 
@@ -204,11 +224,11 @@ class Lines {
     // Of an event that cannot be read its place may be all that is known.
     const ref = event.stream === null ? null : `${event.stream}@${event.version}`;
     const shown = event.position ?? `@${event.version}`;
-    return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": this.chosen === event.version || (ref && this.opened === ref) || undefined,
+    return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": [event, ...event.rest ?? []].some((one) => this.chosen === one.version) || (ref && this.opened === ref) || undefined,
       onclick: (pressed) => { if (ref && !pressed.target.closest("a")) this.open(event); } },
       cell(ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, `${event.at.slice(5, 10)} ${event.at.slice(11, 19)}`) : "-"),
       cell(ref ? h("a", { href: contextAddress(event.stream, event.version), title: ref }, short(ref)) : "-"), cell(event.actor ?? "-"),
-      cell(event.type.split(".")[1] ?? event.type), cell(event.text));
+      cell(sortOf(event)), cell(wordsOf(event)));
   }
 
   async fetch() {
@@ -224,21 +244,57 @@ class Lines {
 
   async more() {
     if (this.isEnd) return;
-    const found = await ask("log", { ...this.question(undefined, CHUNK), after: this.next ?? undefined });
-    this.list.push(...found.events);
-    this.isEnd = !found.scanned || found.next === this.next;
+    const { list } = this;
+    const found = await ask("log", { ...this.question(undefined, CHUNK), row: undefined, after: this.next ?? undefined });
+    // Meanwhile the reader may have asked for something else.
+    if (list !== this.list) return;
+    const events = this.stream ? found.events.filter((event) => event.version <= this.last) : found.events;
+    events.forEach((event) => this.add(event));
+    this.isEnd = !found.scanned || found.next === this.next || events.length < found.events.length;
     this.next = found.next;
+  }
+
+  /** Add an event to the list; with the calls grouped, what belongs to a call goes into its line. */
+  add(event) {
+    const keys = this.wish.group ? [event.call, event.call_id && `${event.stream} ${event.call_id}`].filter(Boolean) : [];
+    const call = keys.map((key) => this.groups.get(key)).find(Boolean);
+    if (call && !isCall(event)) { call.rest.push(event); return; }
+    const line = { ...event, rest: [] };
+    if (isCall(event)) for (const key of keys) this.groups.set(key, line);
+    this.list.push(line);
   }
 
   /** Take that there is more: what is shown stays where it is. */
   async takeNewer() {
-    if (this.list) return;
+    if (this.list) {
+      if (this.last === Infinity) this.isEnd = false;
+      return this.fetch();
+    }
     const found = await ask("log", this.question(0, 1));
     this.chunks.delete(Math.floor(Math.max(0, this.total - 1) / CHUNK));
     this.tally(found);
     this.measure();
-    this.draw();
+    return this.draw();
   }
+}
+
+const isCall = (event) => event.type.startsWith("chat.function_called.");
+const isOutput = (event) => event.type.startsWith("chat.function_returned.");
+
+/** The words of a line: of a group its call, and what became of it. */
+function wordsOf(event) {
+  const output = event.rest?.find(isOutput);
+  if (!event.rest || !isCall(event)) return event.text;
+  const name = `${event.text.split("(")[0]}: `;
+  return [event.text, h("span", { class: "dim" }, " → "), output ? h("span", { class: output.failed ? "bad" : undefined }, output.text.startsWith(name) ? output.text.slice(name.length) : output.text)
+    : h("span", { class: "dim" }, "no output yet")];
+}
+
+/** The sort of a line: of a group how long its call took. */
+function sortOf(event) {
+  const output = event.rest?.find(isOutput);
+  if (!output) return event.type.split(".")[1] ?? event.type;
+  return ["call ", h("span", { class: "dim" }, span(Date.parse(output.at) - Date.parse(event.at)))];
 }
 
 const KINDS = ["chat", "run", "queue", "pool", "window", "memory"];
@@ -286,8 +342,12 @@ class Histogram {
 async function eventScreen(place) {
   const found = await ask("event", { event: place.event });
   const ref = `${found.stream}@${found.version}`;
-  const cut = ref.lastIndexOf("@");
-  const step = (by) => () => go(withQuery(`/e/${encodeURIComponent(`${ref.slice(0, cut)}@${Math.max(1, found.version + by)}`)}`));
+  const step = (by) => async () => {
+    const to = Math.max(1, found.version + by);
+    const { total } = await ask("log", { context: found.stream, limit: 1 });
+    if (to <= total) go(withQuery(`/e/${encodeURIComponent(`${found.stream}@${to}`)}`));
+    else say("there is no later event yet");
+  };
   const rows = [["position", found.position], ["recorded", time(found.recorded_at)], ["actor", found.actor], ["correlation", found.correlation_id],
     ["key", found.idempotency_key], ["digest", h("span", { class: "mono" }, found.digest)]];
   const element = h("div", { class: "sheet" },

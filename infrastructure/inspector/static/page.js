@@ -35,6 +35,7 @@ function header() {
   fill(document.getElementById("header"),
     h("a", { class: "brand", href: withQuery("/") }, "Refold"),
     h("nav", { "aria-label": "Screens" }, links), form, state,
+    h("a", { class: "button plain twin", title: `this page as JSON (${keyOf("j")})`, "aria-label": "This page as JSON", href: "#main", target: "_blank", onclick: (event) => { event.preventDefault(); openTwin(); } }, "{ }"),
     h("button", { type: "button", class: "plain", title: "copy the address (Y)", "aria-label": "Copy the address", onclick: copyAddress }, icon("link")),
     h("button", { type: "button", class: "plain", title: "light or dark (T)", "aria-label": "Light or dark", onclick: nextTheme }, icon("sun")),
     h("button", { type: "button", class: "plain", title: "keys (?)", "aria-label": "Keys", onclick: showHelp }, "?"));
@@ -147,11 +148,16 @@ function copyAddress() {
   else showDialog("Address", [h("p", {}, text)]);
 }
 
+/** Show what the page shows as data, beside it. */
+function openTwin() {
+  open(`${location.pathname}.json${location.search}`, "_blank", "noopener");
+}
+
 setTheme();
 header();
 onAddress(show);
 bind({
-  "?": showHelp, t: nextTheme, y: copyAddress, "/": () => search.focus(),
+  "?": showHelp, t: nextTheme, y: copyAddress, j: openTwin, "/": () => search.focus(),
   ...Object.fromEntries(PLACES.map(([path, , key]) => [key, () => go(withQuery(path))])),
 });
 try {

@@ -14,6 +14,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CATALOGUE
 from ...projections.lineage import LINEAGE
+from ...projections.version_names import VERSION_NAMES
 from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.lineage import Family, Point, drawn, families, point_shape, said_of
@@ -191,8 +192,8 @@ def _misuse(reference: Reference | None, graph: bool, follow: bool, *, has_choic
 
 
 def _print_graph(location: str, reference: Reference | None, as_json: bool) -> None:
-    [contexts, edges], readable = rows_of(location, [CATALOGUE, LINEAGE])
-    shown = families(contexts, edges)
+    [contexts, edges, names], readable = rows_of(location, [CATALOGUE, LINEAGE, VERSION_NAMES])
+    shown = families(contexts, edges, names)
     if reference is not None:
         with reading(location) as store:
             stream = stream_of(store, reference.context)

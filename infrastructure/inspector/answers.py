@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.trajectory.identity import run_id_of
 from ...domain.trajectory.run import Run
 from ...domain.trajectory.trajectory import Trajectory
+from ...projections.version_names import VERSION_NAMES, VersionNameRow
 from ..log.codec import tag_of
 from ..opening import stream_named
 from ..queries.origins import event_at
@@ -157,7 +158,8 @@ def lineage_answer(store: Store, wish: Wish) -> list[Shape]:
     """Return the points of forks and merges in the order of drawing, each with its lanes."""
     context = wish.text("context")
     stream = None if context is None else stream_named(store.log, context)
-    found = families(store.contexts(), store.lineage())
+    names = cast("list[VersionNameRow]", store.rows(VERSION_NAMES.name))
+    found = families(store.contexts(), store.lineage(), names)
     most = wish.whole("limit", PAGE_MAX, 1, PAGE_MAX)
     points = (
         {**point_shape(point), "lanes": lanes, "family": number, "text": ", ".join(said_of(point))}

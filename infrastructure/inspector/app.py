@@ -34,8 +34,7 @@ from .answers import meta
 from .changes import Change
 from .jobs import Jobs, Task
 from .live import news
-from .questions import ACTIONS, QUESTIONS, openapi
-from .twins import ENDING, question_of
+from .questions import ACTIONS, ENDING, QUESTIONS, openapi, question_of
 from .wish import Question, Wish
 
 STATIC = Path(__file__).parent / "static"

@@ -16,6 +16,7 @@ from ...projections.trajectory_tables import RUN_TABLES
 from ...projections.transitions import TRANSITIONS
 from ...projections.usage import USAGE
 from ...projections.validity import VALIDITY
+from ...projections.version_names import VERSION_NAMES
 
 PROJECTIONS: tuple[Projection, ...] = (
     CATALOGUE,
@@ -30,5 +31,6 @@ PROJECTIONS: tuple[Projection, ...] = (
     USAGE,
     APPROVALS,
     SAVED_STATES,
+    VERSION_NAMES,
     *RUN_TABLES,
 )

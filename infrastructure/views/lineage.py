@@ -13,16 +13,17 @@ from ...domain.context.description import counted, source_of
 from ...domain.spans import Segment
 from ...projections.catalogue import CatalogueRow
 from ...projections.lineage import LineageRow
+from ...projections.version_names import VersionNameRow
 from ..times import exact
 from .shapes import Shape
 
 
 class Point(NamedTuple):
     """
-    A version of a context: `kind` is `opened`, `forked`, `branched`, `merged`, `restored` or `head`.
+    A version of a context: `kind` is `opened`, `forked`, `branched`, `merged`, `restored`, `named` or `head`.
 
     `sources` are the versions of other contexts from which it took items. `is_head` is True for the newest version,
-    whatever its `kind` is.
+    whatever its `kind` is; `names` are those of the version, which every kind may have.
     """
 
     stream: str
@@ -33,14 +34,21 @@ class Point(NamedTuple):
     sources: tuple[Segment, ...] = ()
     how: str = ""
     actor: str = ""
+    names: tuple[str, ...] = ()
 
 
 # The points of contexts that come from each other, by stream, the oldest stream first; the points are in order.
 Family = Mapping[str, Sequence[Point]]
 
 
-def families(contexts: Sequence[CatalogueRow], edges: Iterable[LineageRow]) -> list[Family]:
-    """Return the points of all contexts, grouped into families of contexts with a common origin, the oldest first."""
+def families(
+    contexts: Sequence[CatalogueRow], edges: Iterable[LineageRow], names: Iterable[VersionNameRow] = ()
+) -> list[Family]:
+    """
+    Return the points of all contexts, grouped into families of contexts with a common origin, the oldest first.
+
+    Named versions are points, too, in families of more than one context.
+    """
     rows = {row.key: row for row in sorted(contexts, key=lambda row: (row.opened_at, row.key))}
     # An edge to a missing context, or to the same context, cannot be drawn.
     whole = [one for one in edges if one.source in rows and one.target in rows and one.source != one.target]
@@ -48,12 +56,19 @@ def families(contexts: Sequence[CatalogueRow], edges: Iterable[LineageRow]) -> l
     for edge in sorted(whole, key=_place_in_target):
         into.setdefault(edge.target, []).append(edge)
     members: dict[str, list[str]] = {}
-    names = _family_names(rows, whole)
+    origins = _family_names(rows, whole)
     for stream in rows:
-        members.setdefault(names[stream], []).append(stream)
+        members.setdefault(origins[stream], []).append(stream)
     related = {edge.source for edge in whole} | into.keys()
+    named: dict[str, list[VersionNameRow]] = {}
+    for name in names:
+        if name.context in related:
+            named.setdefault(name.context, []).append(name)
     return [
-        {stream: list(_points(rows[stream], into.get(stream, ()), stream in related)) for stream in streams}
+        {
+            stream: _with_names(_points(rows[stream], into.get(stream, ()), stream in related), named.get(stream, ()))
+            for stream in streams
+        }
         for streams in members.values()
     ]
 
@@ -87,6 +102,15 @@ def _points(row: CatalogueRow, edges: Iterable[LineageRow], is_related: bool) ->
         points.append(Point(row.key, row.version, "head", row.changed_at))
     yield from points[:-1]
     yield points[-1]._replace(is_head=True)
+
+
+def _with_names(points: Iterable[Point], rows: Sequence[VersionNameRow]) -> list[Point]:
+    """Return the points of a context in order, and those of its named versions among them."""
+    found = {point.version: point for point in points}
+    for row in sorted(rows, key=lambda row: row.named_at):
+        point = found.get(row.version) or Point(row.context, row.version, "named", row.recorded_at, actor=row.actor)
+        found[row.version] = point._replace(names=(*point.names, row.name))
+    return [found[version] for version in sorted(found)]
 
 
 def _taken(edges: Sequence[LineageRow]) -> Point:
@@ -237,6 +261,8 @@ def said_of(point: Point) -> Iterator[str]:
                 yield f"{point.kind} from {source}{how}{by}"
     elif point.kind == "opened":
         yield "opened"
+    if point.names:
+        yield f"named {', '.join(point.names)}"
     if point.is_head:
         yield "head"
 
@@ -248,6 +274,7 @@ def point_shape(point: Point) -> Shape:
         "version": point.version,
         "kind": point.kind,
         "is_head": point.is_head,
+        "names": list(point.names),
         "how": point.how or None,
         "recorded_at": exact(point.recorded_at),
         "actor": point.actor or None,

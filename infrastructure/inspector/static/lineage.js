@@ -28,8 +28,9 @@ export async function screen(place) {
     return h("tr", { tabindex: 0, "aria-selected": false, style: isNew ? { "border-top": "2px solid var(--line)" } : {},
       onclick: (event) => { if (!event.target.closest("a")) choose(point); }, onkeydown: (event) => { if (event.key === "Enter") choose(point); } },
     h("td", { class: "lanes", "aria-hidden": "true", style: { "--lanes": widest } }, laneParts(points[at - 1], point, points[at + 1])),
-    h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, `${short(point.stream)}@${point.version}`), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null),
-    h("td", {}, point.is_head && point.text === "head" ? "" : point.actor ? point.text.replace(` by ${point.actor}`, "") : point.text), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)));
+    h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, `${short(point.stream)}@${point.version}`), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null,
+      point.names.map((name) => [" ", h("span", { class: "tag" }, name)])),
+    h("td", {}, wordsOf(point)), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)));
   }));
   const element = h("div", { class: "sheet" },
     h("header", {}, h("h1", {}, "Forks and merges"), h("span", { class: "dim" }, points.length >= ROWS_MAX ? `the first ${number(ROWS_MAX)}` : `${number(points.length)} points`),
@@ -37,6 +38,12 @@ export async function screen(place) {
     points.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "Context", "What happened", "By", "When"].map((name) => h("th", { scope: "col" }, name)))), body))
       : h("p", { class: "empty" }, "No context was forked or merged yet."));
   return { element, title: "Forks and merges" };
+}
+
+/** What happened at a point; head, names and actor have places of their own. */
+function wordsOf({ kind, text, actor }) {
+  const words = text.replace(/(^|, )head$/, "").replace(/(^|, )named .*$/, "");
+  return (kind === "named" ? "named" : words).replace(` by ${actor}`, "");
 }
 
 /** A row of lanes as lines and a dot: "*" is the point, "|" a lane that goes on, "-" and "+" lead to another one. */

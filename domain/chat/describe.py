@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..canonical import parse_json
@@ -57,6 +58,7 @@ from .events import (
     StateSaved,
     Summarized,
     SummaryUndone,
+    is_apart,
 )
 
 FORKS = {"full": "everything", "filtered": "the last turns", "brief": "nothing", "copy": "a copy"}
@@ -234,6 +236,8 @@ def body_of(item: ChatItemEvent) -> str:
         case MessageAdded(content=content, incomplete=reason):
             parts = (content,) if isinstance(content, str) else content
             texts = [part if isinstance(part, str) else _image(part) for part in parts]
+            sort = apart_sort(item)
+            texts[:0] = [] if sort is None else [f"[{sort}, for its source only]"]
             return "\n".join(texts if reason is None else [*texts, f"[incomplete: {reason}]"])
         case FunctionCalled(name=name, arguments=arguments):
             return f"{name}({arguments})"
@@ -247,6 +251,28 @@ def body_of(item: ChatItemEvent) -> str:
             texts += [f"tool schemas: {item.tool_schemas.decode()}"] if item.tool_schemas else []
             settings = parse_json(item.settings) if item.settings else {}
             return "\n".join([*texts, *(f"{name}: {_value(value)}" for name, value in settings.items())])
+
+
+def apart_sort(item: ChatItemEvent) -> str | None:
+    """Return what an entry that only its source understands is called there, as `reasoning`; None for other items."""
+    if not is_apart(item):
+        return None
+    sorts = [found for one in _objects(_rest_of(item)) if isinstance(found := one.get("type"), str)]
+    return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else "entry")
+
+
+def _rest_of(item: ChatItemEvent) -> dict[str, Any]:
+    return _object(parse_json(item.origin.rest)) if item.origin else {}
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects in plain JSON, the outer ones first."""
+    waiting = deque([value])
+    while waiting:
+        one = waiting.popleft()
+        if isinstance(one, dict):
+            yield one
+        waiting.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
 
 
 def _value(setting: object) -> str:
@@ -267,12 +293,14 @@ def thoughts_of(item: ChatItemEvent) -> list[str]:
             kept = _object(parse_json(beside))
         case _:
             return []
-    rest = _object(parse_json(item.origin.rest)) if item.origin else {}
+    rest = _rest_of(item)
     reasoned = [
         *_list(_object(rest.get("responses")).get("before")),
         *_list(_object(rest.get("responses")).get("after")),
     ]
     blocks = [*_list(_object(kept.get("anthropic")).get("blocks")), *reasoned]
+    # What only its source understands is kept in a form of its own.
+    blocks += _objects(rest) if is_apart(item) else ()
     parts = _list(_object(kept.get("google")).get("parts"))
     given = _object(rest.get("whole") or _object(rest.get("message")).get("set"))
     said: list[Any] = [_thought(block) for block in blocks if isinstance(block, dict) and block.get("type") in THOUGHTS]

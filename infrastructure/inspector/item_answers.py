@@ -98,9 +98,10 @@ def body_shape(recorded: RecordedEvent, most: int | None) -> Shape:
         return {**about, "speaker": "event", "body": text, "cut": 0}
     text = item_text(item)
     speaker = getattr(item, "description", None) or id_of(item) or ""
-    happened, thoughts = None, ""
+    happened, thoughts, apart = None, "", None
     if isinstance(item, ChatItemEvent):
         speaker, happened, thoughts = chats.speaker_of(item), item.created_at, "\n".join(chats.thoughts_of(item))
+        apart = chats.apart_sort(item)
     return {
         **about,
         "id": id_of(item),
@@ -108,6 +109,8 @@ def body_shape(recorded: RecordedEvent, most: int | None) -> Shape:
         "body": text[:most],
         "cut": max(0, len(text) - most) if most else 0,
         "thoughts": thoughts[:most],
+        # An entry that only its source understands: what it is called there.
+        "apart": apart,
         "call_id": getattr(item, "call_id", None),
         "name": getattr(item, "name", None),
         "happened_at": happened,

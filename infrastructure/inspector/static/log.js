@@ -243,15 +243,21 @@ class Lines {
   }
 
   async more() {
-    if (this.isEnd) return;
     const { list } = this;
-    const found = await ask("log", { ...this.question(undefined, CHUNK), row: undefined, after: this.next ?? undefined });
-    // Meanwhile the reader may have asked for something else.
-    if (list !== this.list) return;
-    const events = this.stream ? found.events.filter((event) => event.version <= this.last) : found.events;
-    events.forEach((event) => this.add(event));
-    this.isEnd = !found.scanned || found.next === this.next || events.length < found.events.length;
-    this.next = found.next;
+    // The same part is asked for once, though both a scroll and a new list want it.
+    if (this.isEnd || this.asked === list) return;
+    this.asked = list;
+    try {
+      const found = await ask("log", { ...this.question(undefined, CHUNK), row: undefined, after: this.next ?? undefined });
+      // Meanwhile the reader may have asked for something else.
+      if (list !== this.list) return;
+      const events = this.stream ? found.events.filter((event) => event.version <= this.last) : found.events;
+      events.forEach((event) => this.add(event));
+      this.isEnd = !found.scanned || found.next === this.next || events.length < found.events.length;
+      this.next = found.next;
+    } finally {
+      if (this.asked === list) this.asked = null;
+    }
   }
 
   /** Add an event to the list; with the calls grouped, what belongs to a call goes into its line. */

@@ -6,7 +6,7 @@ const SPEEDS = [["1", "1 ×", 400], ["4", "4 ×", 100], ["real", "as recorded", 
 const LONGEST_PAUSE = 2_000;
 const BAR = 9;
 const MARK = 11;
-const MARKS = { forked: "◆", branched: "◆", merged: "◎", summary: "▼", named: "●" };
+const MARKS = { forked: "◆", branched: "◆", merged: "◎", summary: "▼", named: "●", saved: "○" };
 
 /** Return the first and the last version of a window, as the address has it; null if it is none. */
 export function windowOf(text, head) {
@@ -227,7 +227,7 @@ function marksOf(index) {
   const marks = lineage.map((edge) => edge.target === context ? { version: edge.target_version, kind: edge.kind }
     : { version: edge.source_version, kind: edge.kind });
   versions.type.forEach((type, place) => {
-    const kind = { summarized: "summary", named: "named" }[versions.types[type].split(".")[1]];
+    const kind = { summarized: "summary", named: "named", state_saved: "saved" }[versions.types[type].split(".")[1]];
     if (kind) marks.push({ version: versions.first + place, kind });
   });
   return marks.filter((mark) => mark.version > 0 && mark.version <= index.head).sort((one, other) => one.version - other.version);

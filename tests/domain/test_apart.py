@@ -1,0 +1,55 @@
+"""Entries that only their source understands, as people see them: their sort, their thinking, and their text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from refold.domain.chat.describe import apart_sort, body_of, said_by, thoughts_of
+from refold.domain.chat.events import MessageAdded, Origin
+
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "They ask why."}]}
+THINKING = {"type": "assistant", "message": {"content": [{"type": "thinking", "thinking": "Why, indeed."}]}}
+CLICK = {"type": "computer_call", "action": {"type": "click", "x": 3}}
+
+
+def entry(rest: Any = None, content: tuple[str, ...] = (), *, apart: bool = True) -> MessageAdded:
+    """Return an item as an adapter makes it: what the item does not hold is kept as JSON."""
+    kept = b"" if rest is None else json.dumps({"framework": {"items": 1, "patch": {"is": rest}}}).encode()
+    return MessageAdded(
+        id="m1", created_at=0.0, role="assistant", content=content, origin=Origin(rest=kept, apart=apart)
+    )
+
+
+@pytest.mark.parametrize(
+    ("rest", "sort", "thoughts"),
+    [
+        (REASONING, "reasoning", ["They ask why."]),
+        (THINKING, "thinking", ["Why, indeed."]),
+        (CLICK, "computer_call", []),
+        ({"type": "summary", "summary": "Orders"}, "summary", []),
+        ({"type": 7}, "entry", []),
+        (None, "entry", []),
+    ],
+)
+def test_an_entry_of_its_source_says_what_it_is(rest: Any, sort: str, thoughts: list[str]) -> None:
+    """The source's word for it, and thinking where there is some."""
+    item = entry(rest)
+
+    assert (apart_sort(item), thoughts_of(item)) == (sort, thoughts)
+    assert body_of(item) == f"[{sort}, for its source only]"
+
+
+def test_its_text_follows() -> None:
+    """An entry with a text keeps it."""
+    assert body_of(entry(CLICK, ("a text",))) == "[computer_call, for its source only]\na text"
+    assert said_by(entry(REASONING)) == "assistant: [reasoning, for its source only] (thinking: They ask why.)"
+
+
+def test_other_items_are_as_they_were() -> None:
+    """What is kept beside an item that everybody understands is no part of its text."""
+    item = entry(REASONING, ("a text",), apart=False)
+
+    assert (apart_sort(item), thoughts_of(item), body_of(item)) == (None, [], "a text")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MISFITS = (*MISSHAPEN, ArithmeticError, AssertionError, RecursionError)
 
 State = TypeVar("State")
+# So many events of a long stream are held at a time.
+PAGE_EVENTS = 2_048
 
 
 def _as_it_is(event: Any) -> Any:
@@ -37,7 +39,8 @@ class Decider(NamedTuple, Generic[State]):
     The logic of one kind of stream; `fold(state, events)` applies many events in one pass.
 
     Where events name items in other streams, `complete(log, events)` looks these items up before the fold, and
-    `recorded(decided)` removes them again from what `decide` returned.
+    `recorded(decided)` removes them again from what `decide` returned. `pages(log, stream, until, at_once)`
+    yields the first `until` events of a stream in this form, some at a time, each with the stream that recorded it.
     """
 
     decide: Callable[[Any, State], Sequence[Any]]
@@ -49,6 +52,26 @@ class Decider(NamedTuple, Generic[State]):
     packing: Packing[State] | None = None
     # Whether an event of its own opens a stream; without that event, no other may be recorded there.
     is_opened: bool = True
+    pages: Callable[[Seen, str, int, int], Iterator[tuple[str, Sequence[Any]]]] | None = None
+
+    def state_at(self, log: Seen, stream: str, version: int, *, at_once: int = PAGE_EVENTS) -> State:
+        """
+        Return the state of a stream at a version; no more is held of it than a snapshot has, and `at_once` events.
+
+        Raises:
+            DamagedError: the events do not fit each other.
+        """
+        state = self.initial_state
+        with trusted(stream):
+            for recorded_by, events in (self.pages or self._own_pages)(log, stream, version, at_once):
+                state = self.fold(state, events)
+                state = state if self.packing is None else self.packing.unread(log, recorded_by, state)
+        return state
+
+    def _own_pages(self, log: Seen, stream: str, until: int, at_once: int) -> Iterator[tuple[str, Sequence[Any]]]:
+        for after in range(0, until, at_once):
+            events = log.read_events(stream, after=after, until=min(after + at_once, until))
+            yield stream, self.complete(log, events)
 
 
 @contextmanager

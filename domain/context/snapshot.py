@@ -82,13 +82,18 @@ class Packing(Generic[State]):
 
     `pack(state)` may return None: of such a state there is no snapshot. `unpack(log, stream, body)` reads the events
     that the body names, now or when the state is used. `modules` have the code on which a state depends,
-    besides that of this module: a snapshot that other code made does not count.
+    besides that of this module: a snapshot that other code made does not count. `unread(log, stream, state)` returns a
+    state in the middle of a long fold, up to an event of the stream, without what can be read from the log again.
     """
 
     def __init__(
-        self, pack: Callable[[State], bytes | None], unpack: Callable[[Seen, str, bytes], State], *modules: str
+        self,
+        pack: Callable[[State], bytes | None],
+        unpack: Callable[[Seen, str, bytes], State],
+        *modules: str,
+        unread: Callable[[Seen, str, State], State] = lambda _log, _stream, state: state,
     ) -> None:
-        self._pack, self._unpack = pack, unpack
+        self._pack, self._unpack, self.unread = pack, unpack, unread
         # Now and not at the first use: the files may be those of a newer version by then.
         self._code = _code_digest((*COMMON, *modules))
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from ...domain.chat.rules.decide import CHAT
-from ...domain.context.decider import Decider, trusted
+from ...domain.context.decider import Decider
 from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
 from ...domain.log.ports import LiveLog
 from ...domain.memory.rules import MEMORIES
@@ -21,7 +21,7 @@ from ..projecting.rebuild import rebuild
 from ..projecting.runner import ProjectionRunner, contradictions, keep_trace, traces
 from ..projecting.shadow import Progress, Stop
 from ..projecting.store import ProjectionStore, kept_by
-from .event_check import PAGE_EVENTS, EventCheck, Problem, Report, damage_of
+from .event_check import EventCheck, Problem, Report, damage_of
 from .shares import SharedComparison
 
 T = TypeVar("T")
@@ -198,7 +198,7 @@ def _wrong_snapshots(log: LiveLog, *, repair: bool) -> Iterator[Problem]:
             found = packing.fitting(log, stream)
             if found is None:
                 continue
-            state = _state_at(log, stream, decider, found.version)
+            state = decider.state_at(log, stream, found.version)
             if packing.is_of(found, state):
                 continue
             if repair:
@@ -208,16 +208,6 @@ def _wrong_snapshots(log: LiveLog, *, repair: bool) -> Iterator[Problem]:
             yield Problem("snapshot", stream, f"{damage.what}: {damage.reason}")
         else:
             yield Problem("snapshot", stream, "it is not what the events give", repairable=True, is_repaired=repair)
-
-
-def _state_at(log: LiveLog, stream: str, decider: Decider[Any], version: int) -> Any:
-    """Fold a stream page by page: it may be longer than the memory."""
-    state = decider.initial_state
-    with trusted(stream):
-        for after in range(0, version, PAGE_EVENTS):
-            events = log.read_events(stream, after=after, until=min(after + PAGE_EVENTS, version))
-            state = decider.fold(state, decider.complete(log, events))
-    return state
 
 
 class _Fault(NamedTuple):

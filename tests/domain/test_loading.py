@@ -1,15 +1,22 @@
 """What is read of other streams so that a context can be folded: in few questions, and little that is not needed."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.events import Forked
+from refold.domain.chat.rules.decide import CHAT
+from refold.domain.chat.state.fold import ChatState, fold
+from refold.domain.chat.state.loading import complete
+from refold.domain.chat.state.packed import packed
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Event
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import Range
+from refold.domain.spans import Segment
 
 from .chat_events import OPENED, said
 from .fakes import handle_on, record, texts
@@ -100,3 +107,48 @@ def test_many_merges_are_one_question() -> None:
 
     assert read_again(log, chat) == ["text 0", *(f"answer {number}" for number in range(10))]
     assert len(log.questions) == 1
+
+
+def test_a_fold_in_pages_holds_a_page_of_items() -> None:
+    """However long the chat, its fork, and what left them: no item is read twice, and the snapshot is the same."""
+    log, held = WatchedLog(), list[int]()
+    chat = rooted(log, 200)
+    with chat.stream() as out:
+        for number in range(30):
+            out.write(f"word {number} ")
+    for item in chat.items[::5]:
+        chat.evict(item.id)
+    child = chat.fork()
+    child.add_message("user", "more")
+    child.clear()
+    child.restore([one.id for one in chat.items[:70]])
+
+    def noted(state: ChatState, events: Iterable[Any]) -> ChatState:
+        state = fold(state, events)
+        held.append(sum(item is not None for item in list.__iter__(state.items.raw.items)))
+        return state
+
+    watched = CHAT._replace(fold=noted)
+    for one in (chat, child):
+        stream, whole = f"chat:{one.id}", handle_on(log, f"chat:{one.id}")._journal.state
+        log.questions.clear()
+        state = watched.state_at(log, stream, whole.version, at_once=16)
+
+        assert (packed(state), state.items.totals) == (packed(whole), whole.items.totals)
+        assert log.questions == []
+        assert list(state.items) == list(whole.items)
+    assert max(held) <= 16
+
+
+def test_a_fold_in_pages_meets_what_a_fold_at_once_meets() -> None:
+    """A fork of nothing, and one whose parent is not in its lineage."""
+    log = MemoryLog()
+    rooted(log, 5)
+    for stream, lineage in (("chat:b", [Segment("chat:a", 9)]), ("chat:c", [])):
+        record(log, Forked(root="chat:a", parent="chat:a", version=9, lineage=tuple(lineage)), stream=stream)
+        for read in (
+            lambda: CHAT.state_at(log, stream, 1, at_once=4),  # noqa: B023
+            lambda: complete(log, log.read_events(stream)),  # noqa: B023
+        ):
+            with pytest.raises(DamagedError, match=r"version does not exist|not in its lineage"):
+                read()

@@ -24,7 +24,8 @@ ALONE = {"__init__", "_after_fork", "_fork_is_over", "__del__"}
 # under the lock, or are used by one thread alone. Whoever adds one here has thought about it.
 WITHOUT = {
     # The items and ids of an arena only grow, and are read up to a length that the caller knows.
-    "domain.chat.state.arena.Arena": "_stored_names find has_totals reformed with_call_id",
+    "domain.chat.state.arena.Arena": "_copy_items _put _stored_names find has_totals reformed"
+    " total_of unread with_call_id",
     # A state and a version are replaced as a whole; reading them must not wait for a writer that waits for the disk.
     "domain.context.journal.Journal": "_completed _folded _from_snapshot is_ahead is_loaded is_void queued"
     " recorded_past require_known state unflushed version",

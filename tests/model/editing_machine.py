@@ -334,13 +334,20 @@ class EditingMachine(EditingLife):
                 check_view(past, known[chosen])
             assert past.tail(2) == past.items[-2:]
 
-    @rule(number=NUMBER, version=NUMBER)
-    def keep_a_snapshot(self, number: int, version: int) -> None:
-        """Keep a snapshot as of any version: who opens the context, or looks at its past, begins there."""
+    @rule(number=NUMBER, version=NUMBER, at_once=st.integers(1, 9))
+    def keep_a_snapshot(self, number: int, version: int, at_once: int) -> None:
+        """
+        Keep a snapshot as of any version: who opens the context, or looks at its past, begins there.
+
+        A fold that leaves the items in the log gives the same one.
+        """
         stream = self.pick(number)
         chosen = version % self.log.head(stream) + 1
         recorded = self.log.read(stream, until=chosen)
         folded = CHAT.fold(CHAT.initial_state, complete(self.log, [one.event for one in recorded]))
+        paged = CHAT.state_at(self.log, stream, chosen, at_once=at_once)
+        assert packed(paged) == packed(folded)
+        assert list(paged.items) == list(folded.items)
         PACKING.keep(self.log, stream, folded, StreamEnd(chosen, recorded[-1].digest))
 
     @rule(number=NUMBER)

@@ -10,7 +10,7 @@ from ...errors import InvalidInputError
 from ...ids import require_name
 from ..events import ChatEvent, Named
 from ..state.fold import EMPTY, ChatState, Resolved, fold, recorded_event
-from ..state.loading import complete, with_tail
+from ..state.loading import complete, pages, with_tail
 from ..state.packed import PACKING
 from .calls import answer_call, decide_call
 from .commands import (
@@ -131,4 +131,4 @@ def _name(name: str, version: int, state: ChatState) -> list[ChatEvent]:
     return [Named(name=name, version=version)]
 
 
-CHAT: Decider[ChatState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING)
+CHAT: Decider[ChatState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING, pages=pages)

@@ -9,8 +9,9 @@ In an arena that was opened from a snapshot, the first items are read from the l
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
 
@@ -39,7 +40,6 @@ class Arena:
         "_starts",
         "_taken",
         "_totals",
-        "_totals_from",
         "_where",
         "is_closed",
         "items",
@@ -67,9 +67,7 @@ class Arena:
         self.until: dict[int, int] = {}
         # The hashes of names: of the stored items always, of later ones as far as a snapshot was made.
         self._names: ItemNames | None = None
-        # Running totals of the first items, from this count on.
-        self._totals = [(0, 0)]
-        self._totals_from = 0
+        self._totals = RunningTotals()
         # The greatest time up to each item. It never decreases, and first exceeds a given time at the first younger
         # item.
         self._newest: list[float] = []
@@ -89,7 +87,7 @@ class Arena:
         for start, place, version in runs:
             arena._add_run(start, place, version)
         arena._taken = list(taken)
-        arena._totals, arena._totals_from = [totals], items.stored
+        arena._totals = RunningTotals(items.stored, *totals)
         return arena
 
     def extend(self, items: Sequence[ChatItemEvent], place: Birthplace, version: int) -> None:
@@ -152,15 +150,36 @@ class Arena:
         copy._starts, copy._where, copy._by_place = self._starts, self._where, self._by_place
         copy._taken, copy._newest = self._taken, self._newest
         copy._lock, copy._ids, copy._calls, copy._names = self._lock, self._ids, self._calls, self._names
-        kept = min(changed) + 1 - self._totals_from
-        if kept > 0:
-            copy._totals, copy._totals_from = self._totals[:kept], self._totals_from
         copy._put(changed)
         return copy
 
+    def unread(self, read: Callable[[Sequence[int]], Sequence[ChatItemEvent]], own: int) -> Arena:
+        """
+        Return an arena of which only the names and totals of items are held; `read` reads items at their first use.
+
+        It continues this one. `own` is the origin of the items of the context that it belongs to.
+        """
+        count = len(self.items)
+        self.totals(count)
+        self.names(count)
+        copy = Arena()
+        copy.items = StoredItems(count, read)
+        for ordinal in [one for one, until in self.until.items() if not until]:
+            item = self.items[ordinal]
+            if self.birth(ordinal)[0] == own:
+                self.until[ordinal] = getattr(item, "until", 0)
+            else:
+                # The fold alone knows which pieces of a message of another stream belong to it.
+                copy.items[ordinal] = item
+        copy.until, copy._indexed, copy._names, copy._totals = self.until, count, self._names, self._totals
+        copy._starts, copy._where, copy._by_place, copy._taken = self._starts, self._where, self._by_place, self._taken
+        self.is_closed = True
+        return copy
+
     def _copy_items(self, copy: Arena, count: int) -> None:
-        """Give another arena the first `count` items."""
+        """Give another arena the first `count` items, and as many of their totals as are known."""
         items = self.items
+        copy._totals = self._totals.until(count)
         copy.until = {ordinal: until for ordinal, until in self.until.items() if ordinal < count}
         if isinstance(items, StoredItems):
             copy.items = kept = items.upto(count)
@@ -171,6 +190,7 @@ class Arena:
             copy.items = items[:count]
 
     def _put(self, changed: Mapping[int, ChatItemEvent]) -> None:
+        self._totals = self._totals.until(min(changed, default=len(self.items)))
         for ordinal, item in changed.items():
             self.items[ordinal] = item
             self.until[ordinal] = 0
@@ -208,6 +228,11 @@ class Arena:
     def runs(self, count: int) -> list[tuple[int, Birthplace, int]]:
         """Return the runs of the first `count` items: the first ordinal of each, and its origin and first version."""
         return [(start, *where) for start, where in zip(self._starts, self._where, strict=True) if start < count]
+
+    @property
+    def places(self) -> tuple[Sequence[int], Sequence[tuple[Birthplace, int]]]:
+        """The first ordinals of runs, and their origins and first versions: two lists that grow with this arena."""
+        return self._starts, self._where
 
     def taken(self, count: int) -> list[tuple[int, int, int]]:
         """Return where the first `count` items have some from other streams: ordinal, depth and version."""
@@ -296,20 +321,21 @@ class Arena:
     @property
     def has_totals(self) -> bool:
         """Whether totals were requested before."""
-        return len(self._totals) > 1 or self._totals_from > 0
+        return self._totals.end > 0
 
     @synchronized
     def totals(self, count: int) -> Totals:
         """Return the totals of the first `count` items: running totals, in which each item is counted once."""
-        if count < self._totals_from:
-            self._totals, self._totals_from = [(0, 0)], 0
-        tokens, turns = self._totals[-1]
-        for item in self.items[self._totals_from + len(self._totals) - 1 : count]:
-            tokens += estimate_tokens(item)
-            turns += is_user(item)
-            self._totals.append((tokens, turns))
-        tokens, turns = self._totals[count - self._totals_from]
-        return Totals(count, turns, tokens)
+        if count < self._totals.start:
+            self._totals = RunningTotals()
+        totals = self._totals
+        for item in self.items[totals.end : count]:
+            totals.add(item)
+        return totals.of(count)
+
+    def total_of(self, ordinal: int) -> Totals:
+        """Return the totals of one item; where running totals say them, the item is not read."""
+        return self._totals.difference(ordinal) or totals_of(self.items[ordinal])
 
     @synchronized
     def first_younger(self, time: float, count: int) -> int:
@@ -318,6 +344,52 @@ class Arena:
         times = [item.created_at for item in self.items[len(newest) : count]]
         newest += accumulate([max(newest[-1], times[0]), *times[1:]] if newest and times else times, max)
         return bisect_right(newest, time, hi=count)
+
+
+class RunningTotals:
+    """
+    The tokens and turns of the first `start` items, of the first `start` + 1, and so on up to the first `end`.
+
+    Each takes two numbers of 8 bytes, one pair behind the other.
+    """
+
+    __slots__ = ("_pairs", "start")
+
+    def __init__(self, start: int = 0, tokens: int = 0, turns: int = 0) -> None:
+        self.start, self._pairs = start, array("q", (tokens, turns))
+
+    @property
+    def end(self) -> int:
+        """The greatest number of items whose totals are known."""
+        return self.start + len(self._pairs) // 2 - 1
+
+    def of(self, count: int) -> Totals:
+        """Return the totals of the first `count` items."""
+        place = 2 * (count - self.start)
+        tokens, turns = self._pairs[place : place + 2]
+        return Totals(count, turns, tokens)
+
+    def difference(self, ordinal: int) -> Totals | None:
+        """Return the totals of the item with this ordinal; None if they are not known."""
+        place = 2 * (ordinal - self.start)
+        if not 0 <= place < len(self._pairs) - 2:
+            return None
+        tokens, turns, tokens_behind, turns_behind = self._pairs[place : place + 4]
+        return Totals(1, turns_behind - turns, tokens_behind - tokens)
+
+    def add(self, item: ChatItemEvent) -> None:
+        """Add the item that comes next."""
+        tokens, turns = self._pairs[-2:]
+        # Both in one step: an interrupt may come between two.
+        self._pairs.extend(array("q", (tokens + estimate_tokens(item), turns + is_user(item))))
+
+    def until(self, count: int) -> RunningTotals:
+        """Return a copy of those of at most the first `count` items; an empty one if there is none."""
+        if count < self.start:
+            return RunningTotals()
+        copy = RunningTotals(self.start)
+        copy._pairs = self._pairs[: 2 * (count - self.start + 1)]
+        return copy
 
 
 def _call_id_of(item: ChatItemEvent) -> str | None:

@@ -63,12 +63,45 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]
     while isinstance(first, Forked) and first.carried is None:
         segment, part = next(ancestors, (None, ()))
         if segment is None or segment.stream != first.parent:
-            raise DamagedError(f"the fork of {first.parent}@{first.version}", "its parent is not in its lineage")
+            raise _parentless(first)
         if len(part) != segment.version:
             raise DamagedError(f"the fork of {segment.stream}@{segment.version}", "that version does not exist")
         parts.append(part)
         first = part[0]
     return list(chain.from_iterable(_resolved(log, part) for part in reversed(parts)))
+
+
+def pages(log: Seen, stream: str, until: int, at_once: int) -> Iterator[tuple[str, Sequence[ChatEvent | Resolved]]]:
+    """
+    Yield what `complete` returns for the first `until` events of a chat, some at a time, each page with its stream.
+
+    Raises:
+        DamagedError: a stream does not hold an event that another event names.
+    """
+    segments = [Segment(stream, until)]
+    first, lineage = _first_event(log, stream), list[Segment]()
+    while isinstance(first, Forked) and first.carried is None:
+        lineage = lineage or list(first.lineage)
+        segment = lineage.pop() if lineage else None
+        if segment is None or segment.stream != first.parent:
+            raise _parentless(first)
+        segments.append(segment)
+        first = _first_event(log, segment.stream)
+    for segment in reversed(segments):
+        for after in range(0, segment.version, at_once):
+            behind = min(after + at_once, segment.version)
+            events = log.read_events(segment.stream, after=after, until=behind)
+            if len(events) != behind - after:
+                raise DamagedError(f"{segment.stream}@{behind}", "that version does not exist")
+            yield segment.stream, _resolved(log, events)
+
+
+def _first_event(log: Seen, stream: str) -> Any:
+    return next(iter(log.read_events(stream, until=1)), None)
+
+
+def _parentless(fork: Forked) -> DamagedError:
+    return DamagedError(f"the fork of {fork.parent}@{fork.version}", "its parent is not in its lineage")
 
 
 def _ancestors(log: Seen, lineage: Sequence[Segment], read: int) -> Iterator[tuple[Segment, Sequence[Any]]]:

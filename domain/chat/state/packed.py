@@ -156,8 +156,9 @@ def unpacked(log: Seen, stream: str, data: bytes) -> ChatState:
     source = _Source(
         log,
         [start for start, _, _ in short.runs],
-        [(_stream_of(place, short.lineage, stream), version) for _, place, version in short.runs],
+        [(place, version) for _, place, version in short.runs],
         dict(short.written),
+        (*short.lineage, stream),
     )
     stored = StoredItems(short.reach, source.read)
     arena = Arena.stored(stored, ItemNames(*short.names_of_items), short.runs, short.taken, short.whole)
@@ -174,10 +175,15 @@ def unpacked(log: Seen, stream: str, data: bytes) -> ChatState:
     )
 
 
-def _stream_of(place: Birthplace, lineage: Sequence[str], own: str) -> str:
-    if isinstance(place, str):
-        return place
-    return lineage[place] if place < len(lineage) else own
+def unread(log: Seen, stream: str, state: ChatState) -> ChatState:
+    """
+    Return a state without its items, which are read from the log at their first use; it continues the given one.
+
+    `stream` recorded its last event.
+    """
+    items = state.items
+    source = _Source(log, *items.raw.places, items.raw.until, (*items.lineage, stream))
+    return msgspec.structs.replace(state, items=items.unread(source.read))
 
 
 def _unpacked_edits(short: _Edited) -> Edits:
@@ -196,12 +202,15 @@ def _unpacked_edits(short: _Edited) -> Edits:
 
 
 class _Source(NamedTuple):
-    """Where the items of a snapshot are in the log: runs by ordinal, and how far pieces of messages go."""
+    """
+    Where items are in the log: runs by ordinal, how far pieces of messages go, and the streams of origin, its own last.
+    """
 
     log: Seen
     starts: Sequence[int]
-    where: Sequence[tuple[str, int]]
+    where: Sequence[tuple[Birthplace, int]]
     written: Mapping[int, int]
+    streams: Sequence[str]
 
     def read(self, ordinals: Sequence[int]) -> list[ChatItemEvent]:
         """
@@ -225,7 +234,8 @@ class _Source(NamedTuple):
 
     def _place(self, ordinal: int) -> tuple[str, int]:
         run = bisect_right(self.starts, ordinal) - 1
-        stream, version = self.where[run]
+        place, version = self.where[run]
+        stream = place if isinstance(place, str) else self.streams[place]
         return stream, version + ordinal - self.starts[run]
 
     def _runs(self, start: int, stop: int) -> Iterator[tuple[str, range]]:
@@ -249,6 +259,7 @@ PACKING = Packing(
     "refold.domain.chat.state.fold",
     "refold.domain.chat.tokens",
     "refold.domain.chat.events",
+    unread=unread,
 )
 
 

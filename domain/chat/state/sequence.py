@@ -9,7 +9,7 @@ resulting order is computed in one pass when it is needed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import overload
 
@@ -84,6 +84,11 @@ class Items(Sequence[ChatItemEvent]):
         iter(self.arena.items)
         return self
 
+    def unread(self, read: Callable[[Sequence[int]], Sequence[ChatItemEvent]]) -> Items:
+        """Return the same items, which `read` reads at their first use; it continues these."""
+        arena = self._raw.unread(read, len(self.lineage))
+        return Items(arena, self.reach, self.edits, lineage=self.lineage, basis=self._basis, grown=self._grown)
+
     def item(self, ordinal: int) -> ChatItemEvent:
         """Return one item in its present form."""
         grown = self._grown
@@ -152,7 +157,7 @@ class Items(Sequence[ChatItemEvent]):
         """Return the totals of all items, evicted or not."""
         total = self._raw.totals(self.reach)
         for ordinal, message in (self._grown or {}).items():
-            total = total + totals_of(message) + -totals_of(self._raw.items[ordinal])
+            total = total + totals_of(message) + -self._raw.total_of(ordinal)
         return total
 
     def known_totals(self) -> Totals | None:
@@ -174,7 +179,9 @@ class Items(Sequence[ChatItemEvent]):
 
     def total_of(self, ordinals: Iterable[int]) -> Totals:
         """Return the totals of these items, evicted or not."""
-        return sum((totals_of(self.item(ordinal)) for ordinal in ordinals), Totals())
+        grown = self._grown or {}
+        each = (totals_of(grown[one]) if one in grown else self._raw.total_of(one) for one in ordinals)
+        return sum(each, Totals())
 
     @property
     def tokens(self) -> int:

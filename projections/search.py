@@ -12,7 +12,6 @@ Rows hold words only. The text is in the log, where `passage_of` reads it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -29,10 +28,6 @@ from ..domain.window import events as window
 from ..domain.words import WORDS_BYTES_MAX, words_of
 from .contract import SearchedRow
 from .json_texts import RUN_EVENTS, texts_of_run_event
-
-# The escapes of JSON, but those of a backslash, of a quotation mark and of a character by its number.
-_ESCAPED = (("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ("\\/", "/"), ("\\b", "\b"), ("\\f", "\f"))
-_CODE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,14 +117,15 @@ def _readable(text: str) -> str:
     r"""Return a text, without its escapes if it is JSON: `"first\nsecond"` as JSON would give the word `nsecond`."""
     if "\\" not in text or not _is_json(text):
         return text
-    # JSON holds no control characters, so these two can stand for signs that are escaped, until all others are read.
-    text = text.replace(r"\\", "\1").replace(r"\"", "\2")
-    for escaped, sign in _ESCAPED:
-        text = text.replace(escaped, sign)
-    if r"\u" in text:
-        # JSON can hold a lone surrogate, which UTF-8 cannot encode.
-        text = _CODE.sub(_character, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text.replace("\1", "\\").replace("\2", '"')
+    # One pass of Python's decoder reads all escapes of JSON but that of a slash. JSON holds no control characters, so
+    # this one can stand for an escaped backslash.
+    if r"\/" in text:
+        text = text.replace(r"\\", "\1").replace(r"\/", "/").replace("\1", r"\\")
+    plain = text.encode("raw_unicode_escape").decode("unicode_escape")
+    if r"\ud" in text or r"\uD" in text:
+        # Pairs of surrogates are one character. JSON can hold a lone one, which UTF-8 cannot encode.
+        plain = plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return plain
 
 
 def _is_json(text: str) -> bool:
@@ -145,10 +141,6 @@ def _is_json(text: str) -> bool:
         except (ValueError, RecursionError):
             return False
     return True
-
-
-def _character(escaped: re.Match[str]) -> str:
-    return chr(int(escaped[1], 16))
 
 
 def _itself(event: Event) -> Event:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from refold.domain.errors import InvalidInputError, LimitExceededError
 from refold.domain.words import (
@@ -15,6 +19,7 @@ from refold.domain.words import (
     snippet_of,
     words_of,
 )
+from refold.projections.search import _readable
 
 TEXTS = {
     "Where is my order?": "where is my order",
@@ -48,6 +53,14 @@ def test_a_long_word_is_cut_off() -> None:
 
     assert words == "x" * WORD_LENGTH_MAX + " end"
     assert parse_query("x" * 5_000) == (Term("x" * WORD_LENGTH_MAX),)
+
+
+@given(st.lists(st.integers(1, 3 * WORD_LENGTH_MAX // 2), max_size=12))
+def test_words_of_any_length(lengths: list[int]) -> None:
+    """Wherever a long word stands, it is cut, and no other."""
+    words = ["x" * length for length in lengths]
+
+    assert words_of(" ".join(words)) == " ".join(word[:WORD_LENGTH_MAX] for word in words)
 
 
 def test_too_many_different_words() -> None:
@@ -132,3 +145,20 @@ def test_a_snippet_shows_the_place(filler: str, before: int) -> None:
 
     assert "Löst-word" in snippet
     assert len(snippet) <= SNIPPET_LENGTH + 2
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.booleans(), st.booleans())
+@example('C:\\new\\/ud83d "\1\0\n"\N{GRINNING FACE}', True, True)
+@example("\\\\/\N{OHM SIGN}", False, True)
+def test_json_is_read_without_its_escapes(text: str, is_ascii: bool, has_slashes: bool) -> None:
+    """However it was written."""
+    written = json.dumps({"text": text}, ensure_ascii=is_ascii)
+
+    assert _readable(written.replace("/", r"\/") if has_slashes else written) == f'{{"text": "{text}"}}' or (
+        "\\" not in written
+    )
+
+
+def test_half_a_character_in_json() -> None:
+    """It cannot be encoded, and takes nothing else with it."""
+    assert _readable(r'"one \ud83d two \uD83D\uDE00"') == '"one \N{REPLACEMENT CHARACTER} two \N{GRINNING FACE}"'

@@ -8,18 +8,21 @@ too, under names made from the context's new name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
 from ..clock import System
 from ..ids import split_stream_id, stream_id
+from ..log.admission import parts_of
 from ..log.envelope import Event, Meta
 from ..log.memory_log import MemoryLog
 from ..log.ports import Log, NewEvents
 from ..spans import Ref, Segment, Span
 
 Names = Mapping[str, str]
+NAMES = frozenset({Ref, Segment, Span})
 
 
 def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_names: bool = False) -> list[NewEvents]:
@@ -98,7 +101,7 @@ def streams_said(event: Event) -> Iterator[str]:
 
 def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
     """Yield the items and streams that an event names, also those of its own stream."""
-    waiting = _holding(getattr(event, field) for field in event.__struct_fields__)
+    waiting = _holding(getattr(event, field) for field in _naming_fields(type(event)))
     while waiting:
         value = waiting.pop()
         if isinstance(value, Ref | Segment | Span):
@@ -107,6 +110,14 @@ def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
             waiting += _holding(value)
         else:
             waiting += _holding(getattr(value, field) for field in value.__struct_fields__)
+
+
+# Most events are items, which have a dozen fields and name nothing.
+@cache
+def _naming_fields(event_type: type[Event]) -> tuple[str, ...]:
+    """Return the fields that may name items or streams, by their types."""
+    hints = get_type_hints(event_type, include_extras=True)
+    return tuple(name for name in event_type.__struct_fields__ if not NAMES.isdisjoint(parts_of(hints[name])))
 
 
 def _holding(values: Iterable[object]) -> list[tuple[object, ...] | msgspec.Struct]:

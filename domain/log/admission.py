@@ -148,7 +148,7 @@ def require_few_named(event: Any) -> None:
 
 def _check_of(event_type: type[msgspec.Struct]) -> _Check:
     hints = get_type_hints(event_type, include_extras=True)
-    naming = tuple(name for name in event_type.__struct_fields__ if any(map(_is_span, _parts_of(hints[name]))))
+    naming = tuple(name for name in event_type.__struct_fields__ if any(map(_is_span, parts_of(hints[name]))))
     return _CHECKS.setdefault(event_type, _Check(msgspec.msgpack.Decoder(_double_of(event_type)).decode, naming))
 
 
@@ -203,12 +203,12 @@ def _look_of(hint: Any) -> Callable[[Any], object] | None:
     return next((note.look for note in getattr(hint, "__metadata__", ()) if isinstance(note, _Looked)), None)
 
 
-def _parts_of(hint: Any) -> Iterator[Any]:
+def parts_of(hint: Any) -> Iterator[Any]:
     """Yield the types that a type consists of, also those of the fields of Structs."""
     yield hint
     inner = get_type_hints(hint, include_extras=True).values() if _is_struct(hint) else get_args(hint)
     for part in inner:
-        yield from _parts_of(part)
+        yield from parts_of(part)
 
 
 def _is_struct(hint: Any) -> bool:

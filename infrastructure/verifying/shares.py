@@ -35,13 +35,13 @@ from ..projecting.store import ProjectionStore, SetAside, kept_by
 
 # Of fewer events, starting a process is not worth it.
 SHARED_EVENTS_MIN = 100_000
-# One projection is folded by one process, and `search` takes a third of all work.
+# One projection is folded by one process, and `search` takes a third of all work without its index.
 PROCESSES_MAX = 3
 # The time that a projection takes, in hundredths of the whole; others take OTHER.
-WEIGHTS = {"search": 34, "validity": 11, "usage": 5, "steps": 5, "rollup": 4, "growth": 3, "entries": 4, "catalogue": 2}
+WEIGHTS = {"search": 32, "validity": 9, "usage": 6, "steps": 5, "rollup": 4, "growth": 3, "entries": 2, "catalogue": 2}
 OTHER = 1
-# What reading the log takes, and what the checks of events take besides.
-READING, CHECKING = 8, 14
+# What reading the log takes, and what the checks of events and the index of searched rows take besides.
+READING, CHECKING, INDEX = 8, 7, 21
 LOOK_SECONDS = 0.2
 # A program that is not Python after all, and does not end, is not waited for.
 BEGIN_SECONDS = 30
@@ -54,14 +54,17 @@ help_out()
 log = logging.getLogger("refold.verify")
 
 
-def shares_of(projections: Collection[Projection], processes: int) -> list[list[Projection]]:
+def shares_of(
+    projections: Collection[Projection], processes: int, *, has_indexes: bool = True
+) -> list[list[Projection]]:
     """
-    Return which projections each process compares; the first is this one, which also checks the events.
+    Return which projections each process compares; the first is this one, which also checks the events and the indexes.
 
     It keeps those that are not Refold's own: another process may be unable to import them.
     """
     shares: list[list[Projection]] = [[] for _ in range(processes)]
-    loads = [READING + CHECKING, *[READING] * (processes - 1)]
+    indexes = INDEX * sum(map(_is_searched, projections)) * has_indexes
+    loads = [READING + CHECKING + indexes, *[READING] * (processes - 1)]
     ordered = sorted(projections, key=lambda one: (_is_own(one), -WEIGHTS.get(one.name, OTHER)))
     for projection in ordered:
         number = loads.index(min(loads)) if _is_own(projection) else 0
@@ -94,6 +97,10 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _is_searched(projection: Projection) -> bool:
+    return issubclass(projection.row, SearchedRow)
+
+
 class SharedComparison:
     """The comparison of projections by this process and helpers; they end with the `with` block."""
 
@@ -112,7 +119,11 @@ class SharedComparison:
         self._helpers: list[Helper] = []
         self._right: dict[str, list[SetAside]] | None = None
         self._again: Comparison | None = None
-        mine, *others = shares_of(projections, processes_for(self._end.events, processes))
+        # The faults of indexes whose rows a helper compares, or the errors of looking for them.
+        self._indexes: dict[str, str | Exception | None] = {}
+        # PostgreSQL makes the index of a row itself, so that nobody has to look.
+        has_indexes = any(events.files())
+        mine, *others = shares_of(projections, processes_for(self._end.events, processes), has_indexes=has_indexes)
         try:
             for share in others:
                 helper = _started(events, self._end, share)
@@ -166,7 +177,21 @@ class SharedComparison:
 
     def index_fault(self, projection: Projection) -> str | None:
         """Return how the index of searched rows differs from the rows; None if it does not."""
-        return None if self._by(projection) is None else self._store.index_fault(projection)
+        if projection.name not in self._indexes:
+            return self._store.index_fault(projection)
+        found = self._indexes[projection.name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _check_indexes(self) -> None:
+        """Check the indexes of the rows that helpers compare, which takes as long as a good part of their work."""
+        for projection in (one for helper in self._helpers for one in helper.share if _is_searched(one)):
+            try:
+                self._indexes[projection.name] = self._store.index_fault(projection)
+            except Exception as error:
+                # Wrong rows are reported first, and then nobody asks for this.
+                self._indexes[projection.name] = error
 
     def _by(self, projection: Projection) -> Comparison | None:
         """Return the comparison of this process that has a projection; None if a helper found its rows right."""
@@ -177,6 +202,7 @@ class SharedComparison:
     def _waited(self) -> dict[str, list[SetAside]]:
         """Return the projections whose rows are right, after waiting for all helpers, and compare the others here."""
         if self._right is None:
+            self._check_indexes()
             for helper in self._helpers:
                 while not helper.is_done(LOOK_SECONDS):
                     self._tell_of(self._end.events)
@@ -310,19 +336,16 @@ def help_out() -> None:
         kept = kept_by(store)
         with Comparison(events, kept, share, progress=lambda progress: _say(done=progress.done)) as comparison:
             comparison.read()
-            right = {one.name: comparison.set_aside(one) for one in _right_ones(comparison, kept, share)}
+            right = {one.name: comparison.set_aside(one) for one in _right_ones(comparison, share)}
     _say(right=right)
 
 
-def _right_ones(comparison: Comparison, store: ProjectionStore, share: Sequence[Projection]) -> Iterator[Projection]:
+def _right_ones(comparison: Comparison, share: Sequence[Projection]) -> Iterator[Projection]:
     for projection in share:
         # The process that started this one meets the error, too, and knows what to say.
         with suppress(Exception):
             found = comparison.compared(projection)
-            is_right = found.is_met and not found.differing
-            if is_right and issubclass(projection.row, SearchedRow):
-                is_right = store.index_fault(projection) is None
-            if is_right:
+            if found.is_met and not found.differing:
                 yield projection
 
 

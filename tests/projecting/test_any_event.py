@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +32,7 @@ from refold.domain.chat.events import (
     Origin,
 )
 from refold.domain.content import Content
+from refold.domain.context.adopt import names_in
 from refold.domain.errors import DamagedError, InvalidInputError, RefoldError
 from refold.domain.log import admission, memory_log
 from refold.domain.log.envelope import RecordedEvent, encode_payload
@@ -39,7 +40,7 @@ from refold.domain.memory.events import MemoryRemembered
 from refold.domain.moments import STREAM as MOMENTS
 from refold.domain.pool.events import QueueBranched
 from refold.domain.positions import BEGINNING
-from refold.domain.spans import Segment, Span
+from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 from refold.domain.trajectory.nodes import NODE_TYPES, own_fields
 from refold.infrastructure.exchange import export_events, take_in_events
@@ -160,6 +161,23 @@ EVENTS = st.one_of(*(built(one, ADMITTED) for one in KINDS_OF_EVENTS))
 ANY_EVENTS = st.one_of(*(built(one, UNCHECKED) for one in KINDS_OF_EVENTS))
 EXAMPLES = 1_000 if IS_DEEP else 20
 LIVES = settings(PROPERTY, max_examples=EXAMPLES)
+
+
+def held_names(value: Any) -> Iterator[Any]:
+    """Yield all names of items and streams in a value, whatever its fields are declared to be."""
+    if isinstance(value, Ref | Segment | Span):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from held_names(one)
+    elif isinstance(value, msgspec.Struct):
+        yield from held_names(msgspec.structs.astuple(value))
+
+
+@given(ANY_EVENTS)
+def test_all_names_in_an_event_are_found(event: Any) -> None:
+    """Only fields that may hold one are looked at."""
+    assert sorted(map(repr, names_in(event))) == sorted(map(repr, held_names(event)))
 
 
 def stream_of(event: Any) -> str:

@@ -14,8 +14,10 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.projecting.builtin import PROJECTIONS
+from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
 from refold.infrastructure.verifying import Report, shares
 from refold.infrastructure.verifying.shares import Helper, processes_for, shares_of
+from refold.projections.contract import Projection
 from refold.projections.search import SEARCH
 from tests.projecting.counts import Counts
 from tests.support.every_kind import fill
@@ -84,6 +86,30 @@ def test_the_report_is_that_of_one_process(place: str, helpers: list[Helper], ha
     assert together == alone
     assert bool(alone.problems) == (harm != "nothing")
     assert len(helpers) == 1
+
+
+def test_the_index_is_checked_while_a_helper_compares_its_rows(
+    tmp_path: Path, helpers: list[Helper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, and before the helper is waited for."""
+    place, order = str(tmp_path / "store.db"), list[str]()
+    written(place)
+    check, wait = SqliteProjectionStore.index_fault, Helper.is_done
+
+    def checked(store: SqliteProjectionStore, projection: Projection) -> str | None:
+        order.append("check")
+        return check(store, projection)
+
+    def waited(helper: Helper, seconds: float) -> bool:
+        order.append("wait")
+        return wait(helper, seconds)
+
+    monkeypatch.setattr(SqliteProjectionStore, "index_fault", checked)
+    monkeypatch.setattr(Helper, "is_done", waited)
+
+    assert verified(place, 2).problems == ()
+    assert SEARCH in helpers[0].share
+    assert (order[0], order.count("check"), set(order[1:])) == ("check", 1, {"wait"})
 
 
 @pytest.mark.parametrize("fault", ["killed", "another log", "no such projection", "not started"])

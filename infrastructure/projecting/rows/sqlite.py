@@ -395,8 +395,12 @@ def _wrong_in_index(connection: sqlite3.Connection, table: str, expand: Callable
 
     def size(stored: object) -> bytes:
         nonlocal words
-        found = [one for one in expand(stored).translate(BORDERS).split(" ") if one]
-        words += sum(map(hash, set(found)))
+        found = expand(stored).translate(BORDERS).split(" ")
+        different = set(found)
+        if "" in different:
+            different.discard("")
+            found = [one for one in found if one]
+        words += sum(map(hash, different))
         return _varint(len(found))
 
     connection.create_function("index_size", 1, size)

@@ -91,7 +91,7 @@ def _events_summary(done: TakenIn) -> str:
 
 
 @click.command("import")
-@argument("files", help="The files.", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@argument("files", help="The files.", metavar="[FILE...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "form",
@@ -113,6 +113,21 @@ def _events_summary(done: TakenIn) -> str:
     help="Make a session with runs from each conversation, a run for each message of its user.",
 )
 @click.option("--replace-surrogates", is_flag=True, help="Replace lone surrogates with U+FFFD, and continue.")
+@click.option(
+    "--from-langgraph",
+    "source",
+    metavar="URL",
+    callback=optional_text,
+    help="Copy all threads of a saver of LangGraph instead: its SQLite file, or postgresql://...",
+)
+@click.option(
+    "--allow",
+    "allowed",
+    metavar="M:NAME",
+    multiple=True,
+    help="With --from-langgraph: load values of this type, such as app.state:Plan.",
+)
+@click.option("--dry-run", is_flag=True, help="With --from-langgraph: say what would be copied, and copy nothing.")
 @database
 def import_files(
     files: tuple[Path, ...],
@@ -121,6 +136,9 @@ def import_files(
     user: str | None,
     as_runs: bool,
     replace_surrogates: bool,
+    source: str | None,
+    allowed: tuple[str, ...],
+    dry_run: bool,
     location: str,
 ) -> None:
     """
@@ -136,7 +154,20 @@ def import_files(
     results and answers that follow.
 
     refold is what `refold export` writes: contexts of all kinds with their past, which keep their names.
+
+    With --from-langgraph there are no files: each thread becomes a chat with its checkpoints. Threads that were copied
+    before get the checkpoints that came since. A thread with something that cannot be kept is left out, as a whole.
     """
+    if source is not None:
+        if files or user or as_runs or replace_surrogates or form != "auto":
+            fault = "with --from-langgraph only --prefix, --allow, --dry-run and --db are given"
+            raise click.UsageError(fault, click.get_current_context())
+        _import_threads(source, prefix or "", allowed, dry_run, location)
+        return
+    if allowed or dry_run:
+        raise click.UsageError("--allow and --dry-run go with --from-langgraph", click.get_current_context())
+    if not files:
+        raise click.UsageError("Missing argument 'FILE...'.", click.get_current_context())
     # Checked before the database is opened, because opening may make it.
     exports = exports_among(files, form)
     if exports and (prefix or user or as_runs or replace_surrogates):
@@ -149,6 +180,27 @@ def import_files(
             _import(store, runs, user, as_runs, location)
         for path in exports:
             take_in(store, path, shown(location))
+
+
+def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: bool, location: str) -> None:
+    try:
+        from ..frameworks.langgraph.migration import import_threads
+    except ImportError as error:
+        raise click.ClickException('it needs LangGraph: pip install "refold[langgraph]"') from error
+    # A dry run makes no database.
+    is_missing = dry_run and "://" not in location and not Path(location).exists()
+    with writing(":memory:" if is_missing else location) as store, progress_bar("importing") as progress:
+        reports = import_threads(store, source, prefix=prefix, allowed=allowed, dry_run=dry_run, progress=progress)
+    for report in reports:
+        if report.reason:
+            note(f"thread {one_line(report.thread)}: {one_line(report.reason)}")
+    outcomes = ("added", "extended", "unchanged", "refused")
+    counts = {outcome: sum(report.outcome == outcome for report in reports) for outcome in outcomes}
+    listed = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
+    saved = counted(sum(report.checkpoints for report in reports), "checkpoint")
+    click.echo(f"{shown(location)}: {counted(len(reports), 'thread')}: {listed}; {saved}")
+    if counts["refused"]:
+        raise click.exceptions.Exit(1)
 
 
 def _import(store: Store, runs: Sequence[Run], user: str | None, as_runs: bool, location: str) -> None:

@@ -200,7 +200,7 @@ class Reader:
         checkpoint = self._values.unpack(record["checkpoint"], what) | {"channel_values": channels}
         writes = [
             (one.task, one.channel, self._values.unpack(one.value, f"a write to {one.channel!r}"))
-            for one in self._writes(found)
+            for one in self.writes(found)
         ]
         return Loaded(found.id, record.get("parent"), checkpoint, self.metadata(found), writes)
 
@@ -212,7 +212,7 @@ class Reader:
     def _channel(self, found: Found, channel: str, ref: Ref) -> Any:
         return self._values.unpack(self._saved(found.branch, ref), f"the channel {channel!r}")
 
-    def _writes(self, found: Found) -> list[Write]:
+    def writes(self, found: Found) -> list[Write]:
         """Return the writes on a checkpoint, in the order in which a run applies them."""
         refs: list[Ref] = [*found.record.get("early", ())]
         refs += [version for version, _ in found.branch.writes.get(found.id, ())]

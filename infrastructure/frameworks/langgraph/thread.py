@@ -83,6 +83,11 @@ class Thread:
         """Return the metadata of a checkpoint."""
         return Reader(self._store, values).metadata(found)
 
+    @synchronized
+    def writes(self, found: Found, values: Values) -> list[Write]:
+        """Return the writes on a checkpoint, in the order in which a run applies them."""
+        return Reader(self._store, values).writes(found)
+
     def passed(self, found: Found, values: Values) -> Iterator[Loaded]:
         """Yield the checkpoints before one, its parent first; also those that were deleted."""
         parent: Found | None = found

@@ -101,12 +101,8 @@ class Values:
             typed = (packed["type"], b64decode(packed["base64"]))
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedError(what, f"it is no saved value ({error})") from error
-        with _blocked() as blocked:
-            value = self._serde.loads_typed(typed)
-        if blocked:
-            names = ", ".join(sorted({f"{event['module']}.{event['name']}" for event in blocked}))
-            raise InvalidInputError(f"{what} has a type that may not be loaded: add {names} to allowed_msgpack_modules")
-        return value
+        with refusing_blocked(what, "add {} to allowed_msgpack_modules"):
+            return self._serde.loads_typed(typed)
 
 
 def _is_unicode(text: str) -> bool:
@@ -130,17 +126,24 @@ def _is_strict(serde: SerializerProtocol) -> bool:
 
 
 @contextmanager
-def _blocked() -> Iterator[list[SerdeEvent]]:
-    """Collect what the serializer blocks in this thread: it only warns, and returns the plain data instead."""
-    blocked: list[SerdeEvent] = []
+def refusing_blocked(what: str, cure: str) -> Iterator[None]:
+    """
+    Refuse what the serializer blocks in this thread: it only warns, and returns the plain data instead.
+
+    Raises:
+        InvalidInputError: a type is not in its allowlist; `cure` says what to do about these.
+    """
+    blocked: set[str] = set()
     here = threading.get_ident()
 
     def hear(event: SerdeEvent) -> None:
         if event["kind"] in BLOCKED and threading.get_ident() == here:
-            blocked.append(event)
+            blocked.add(f"{event['module']}.{event['name']}")
 
     stop = register_serde_event_listener(hear)
     try:
-        yield blocked
+        yield
     finally:
         stop()
+    if blocked:
+        raise InvalidInputError(f"{what} has a type that may not be loaded: {cure.format(', '.join(sorted(blocked)))}")

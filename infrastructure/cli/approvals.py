@@ -19,14 +19,13 @@ from .args import (
     as_json,
     changing,
     database,
-    existing,
     opened,
     reason,
     required_text,
     summed_up,
 )
 from .changes import note, report
-from .completion import named_contexts, offered_items
+from .completion import context, offered_items
 from .render import one_line, print_json_list, print_table, relative
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,11 +91,11 @@ def _cells(waiting: PendingApproval, now: float) -> tuple[str, ...]:
 
 
 def _decide(
-    name: str, call_id: str, location: str, by: str, as_json: bool, decide: Callable[[Approvals], Approval]
+    context: str, call_id: str, location: str, by: str, as_json: bool, decide: Callable[[Approvals], Approval]
 ) -> None:
     """Make a decision, and print what it is now."""
     with changing(location, by) as store:
-        chat = opened(store, name)
+        chat = opened(store, context)
         before = chat.version
         approval = decide(chat.approvals)
         said = f"the call {call_id} is {approval.state} by {approval.by}"
@@ -107,31 +106,31 @@ def _decide(
 
 
 @approvals.command("approve", help="Allow a call of CTX to run as the model made it.\n" + SHAPE)
-@argument("name", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @call
 @by
 @reason
 @database
 @as_json
-def approve(name: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
+def approve(context: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
     """Approve a call."""
-    _decide(name, call, location, by, as_json, lambda made: made.approve(call, by=by, because=reason))
+    _decide(context, call, location, by, as_json, lambda made: made.approve(call, by=by, because=reason))
 
 
 @approvals.command("reject", help="Forbid a call of CTX to run; the model is sent by whom and why.\n" + SHAPE)
-@argument("name", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @call
 @by
 @reason
 @database
 @as_json
-def reject(name: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
+def reject(context: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
     """Reject a call."""
-    _decide(name, call, location, by, as_json, lambda made: made.reject(call, by=by, because=reason))
+    _decide(context, call, location, by, as_json, lambda made: made.reject(call, by=by, because=reason))
 
 
 @approvals.command("change", help="Allow a call of CTX to run with ARGUMENTS, a JSON object, instead.\n" + SHAPE)
-@argument("name", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @call
 @argument(
     "arguments", help="A JSON object, with which the call may run instead.", metavar="ARGUMENTS", callback=required_text
@@ -140,6 +139,6 @@ def reject(name: str, call: str, by: str, reason: str | None, location: str, as_
 @reason
 @database
 @as_json
-def change(name: str, call: str, arguments: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
+def change(context: str, call: str, arguments: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
     """Change a call."""
-    _decide(name, call, location, by, as_json, lambda made: made.change(call, arguments, by=by, because=reason))
+    _decide(context, call, location, by, as_json, lambda made: made.change(call, arguments, by=by, because=reason))

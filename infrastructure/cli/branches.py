@@ -37,7 +37,7 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .changes import note, report
-from .completion import named_contexts
+from .completion import context_and_moment, named_contexts
 from .containers import (
     changed,
     container_in,
@@ -56,13 +56,7 @@ MERGED = ("chat", "queue", "pool")
 
 
 @click.command("fork")
-@argument(
-    "reference",
-    help="The context, and a moment.",
-    metavar="CTX[@V]",
-    callback=parse_reference,
-    shell_complete=named_contexts,
-)
+@context_and_moment
 @argument("new", help="The id of the new one.", metavar="NEW", callback=new_id)
 @click.option(
     "--turns",

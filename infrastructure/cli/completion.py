@@ -23,7 +23,7 @@ from ...domain.kinds import KINDS
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
-from .args import DEFAULT_DATABASE, address, argument
+from .args import DEFAULT_DATABASE, address, argument, existing, reference
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -158,6 +158,16 @@ def completion(ctx: click.Context, shell: str) -> None:
     made = get_completion_class(shell)
     assert made is not None, "click has the three shells"
     click.echo(made(ctx.find_root().command, {}, "refold", VARIABLE).source())
+
+
+context = argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+context_and_moment = argument(
+    "reference",
+    help="The context, and a moment.",
+    metavar="CTX[@V]",
+    callback=reference,
+    shell_complete=named_contexts,
+)
 
 
 def at_moment(reference: str) -> Callable[[F], F]:

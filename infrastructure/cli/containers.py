@@ -40,7 +40,6 @@ from .args import (
     changing,
     content,
     database,
-    existing,
     group,
     is_json,
     optional_text,
@@ -50,9 +49,8 @@ from .args import (
     required_text,
     stream_of,
 )
-from .args import reference as parse_reference
 from .changes import items, report
-from .completion import at_moment, named_contexts, offered_items
+from .completion import at_moment, context, context_and_moment, offered_items
 from .item_list import items_seen, print_shown, shown_of
 from .render import one_line
 from .search import search_command
@@ -228,7 +226,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
     """
 
     @click.command("remove", help=help_text, short_help="Take items out.")
-    @argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+    @context
     @items(required=True, metavar=items_named)
     @reason
     @actor
@@ -277,7 +275,7 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
     """
 
     @click.command("restore", help=help_text, short_help="Put items back.")
-    @argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+    @context
     @items(required=True, metavar=items_named)
     @actor
     @database
@@ -306,13 +304,7 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
     """Return the command that shows contexts of a kind; `items_named` stands for an item in its help."""
 
     @click.command("show", help=help_text, short_help="Show what there is, now or at a moment of the past.")
-    @argument(
-        "reference",
-        help="The context, and a moment.",
-        metavar="CTX[@V]",
-        callback=parse_reference,
-        shell_complete=named_contexts,
-    )
+    @context_and_moment
     @items(required=False, metavar=items_named)
     @at_moment("CTX")
     @click.option(
@@ -347,7 +339,7 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
 
 
 @click.command("add", short_help="Put an item in.")
-@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @content("CONTENT")
 @is_json("CONTENT")
 @click.option(
@@ -396,7 +388,7 @@ queue = group(
 
 
 @click.command("add", short_help="Put an item in.")
-@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @argument(
     "item_id",
     help="The id; an item that has it already is replaced, and keeps its place.",

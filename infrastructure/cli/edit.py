@@ -10,13 +10,13 @@ from ...domain.chat.eviction import Eviction
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..views.changes import evicted_shape, named_items
-from .args import actor, argument, as_json, changing, database, existing, opened, reason
+from .args import actor, as_json, changing, database, opened, reason
 from .changes import items, note, report
-from .completion import named_contexts
+from .completion import context
 
 
 @click.command("evict")
-@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @items(required=True)
 @reason
 @actor
@@ -58,7 +58,7 @@ def _sentence(eviction: Eviction) -> str:
 
 
 @click.command("restore")
-@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @items(required=False)
 @reason
 @actor
@@ -107,7 +107,7 @@ def pinned_or_not(
 
 
 @click.command("pin")
-@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @items(required=True)
 @reason
 @actor
@@ -125,7 +125,7 @@ def pin(context: str, items: tuple[str, ...], reason: str | None, actor: str, lo
 
 
 @click.command("unpin")
-@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @items(required=True)
 @reason
 @actor

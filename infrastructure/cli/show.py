@@ -10,9 +10,8 @@ from ...domain.chat.context import ReadOnlyChatContext
 from ...domain.chat.pairing import PendingRule
 from ...domain.context.address import Reference
 from ..views.contexts import SeenChat, SeenRun
-from .args import argument, as_json, database, reading
-from .args import reference as parse_reference
-from .completion import at_moment, named_contexts
+from .args import as_json, database, reading
+from .completion import at_moment, context_and_moment
 from .item_list import print_shown, seen, shown_of
 from .render import paged, print_json, print_json_list
 
@@ -49,13 +48,7 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
 
 
 @click.command("show")
-@argument(
-    "reference",
-    help="The context, and a moment.",
-    metavar="CTX[@V]",
-    callback=parse_reference,
-    shell_complete=named_contexts,
-)
+@context_and_moment
 @at_moment("CTX")
 @click.option(
     "--as",

@@ -12,9 +12,9 @@ from ...domain.context.description import count_of, counted
 from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
 from ..views.changes import after
-from .args import actor, argument, as_json, changing, checked_text, database, existing, opened
+from .args import actor, as_json, changing, checked_text, database, opened
 from .changes import note, report
-from .completion import named_contexts
+from .completion import context
 from .lines import body_of
 from .render import one_line
 
@@ -61,7 +61,7 @@ def model_of(text: str) -> LLM:
 
 
 @click.command("summarize")
-@argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
+@context
 @click.option(
     "--with",
     "model",

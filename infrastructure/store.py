@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from datetime import date, datetime
 from types import TracebackType
@@ -28,30 +27,15 @@ from ..domain.log.ports import LiveLog
 from ..domain.moments import MomentNames
 from ..domain.positions import BEGINNING, Moment, Position
 from ..domain.trajectory.identity import run_id_of
-from ..projections.approvals import APPROVALS
-from ..projections.catalogue import CATALOGUE, CatalogueRow
-from ..projections.contract import Projection
-from ..projections.entries import ENTRIES
-from ..projections.lineage import LINEAGE, LineageRow
-from ..projections.rollup import ROLLUP, RollupRow
-from ..projections.saved_states import SAVED_STATES, SavedStateRow, states_prefix
-from ..projections.search import SearchHit
-from ..projections.trajectory_tables import EdgeRow, NodeRow
-from ..projections.usage import USAGE, UsageRow, summed_by
-from ..projections.validity import VALIDITY
 from .exits import flush_all, flush_at_exit, warn_of_unclosed
 from .opening import Opening, context_named, missing_streams, open_journal
-from .projecting.builtin import PROJECTIONS
-from .projecting.folding import note_fault
 from .projecting.runner import ProjectionRunner
-from .projecting.shadow import Progress, Stop
-from .projecting.status import ProjectionStatus, status_of
-from .projecting.store import ProjectionStore
-from .queries.at import ContextDifference, LogEnd, StoreAt, cut_at, store_difference
+from .queries.cuts import LogEnd, cut_at
 from .subscription import Cursor, Subscription, wanted
-from .times import day_named
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from eventsourcing.persistence import ApplicationRecorder
 
     from ..domain.chat.context import ChatContext
@@ -63,9 +47,21 @@ if TYPE_CHECKING:
     from ..domain.trajectory.run import Run
     from ..domain.trajectory.trajectory import Trajectory
     from ..domain.window.window import AdmissionPolicy, AgentContext, ContextWindow
+    from ..projections.catalogue import CatalogueRow
+    from ..projections.contract import Projection
+    from ..projections.lineage import LineageRow
+    from ..projections.rollup import RollupRow
+    from ..projections.saved_states import SavedStateRow
+    from ..projections.search import SearchHit
+    from ..projections.trajectory_tables import EdgeRow, NodeRow
+    from ..projections.usage import UsageRow
     from .projecting.rebuild import RebuildReport
+    from .projecting.shadow import Progress, Stop
+    from .projecting.status import ProjectionStatus
+    from .projecting.store import ProjectionStore
     from .projecting.worker import ProjectionWorker, WorkingThread
     from .queries.approvals import PendingApproval
+    from .queries.at import ContextDifference, StoreAt
     from .queries.audit import AuditEntry, Transition
     from .queries.entries import EntryStay
     from .queries.intervals import Interval
@@ -75,8 +71,8 @@ if TYPE_CHECKING:
     from .queries.why_gone import WhyGone
     from .verifying import Report
 
-# Contexts and queries are imported by the calls that need them. So a program with chats only never loads pools,
-# windows, memory and runs, which would double the time to open a store.
+# Contexts, projections and queries are imported by the calls that need them. So a program with chats only never loads
+# pools, windows, memory and runs, which would double the time to open a store.
 Adopted = TypeVar(
     "Adopted", "ChatContext", "ContextQueue[Any]", "ContextPool[Any]", "ContextWindow", "MemoryScope", "Run"
 )
@@ -102,7 +98,7 @@ class Store:
         self._system = system
         self._durability = durability
         self._projections = projections
-        self._runner = ProjectionRunner(log, projections, PROJECTIONS)
+        self._runner = ProjectionRunner(log, projections)
         self._unflushed: set[Journal[Any]] = set()
         self._moments = MomentNames(self._attachment("commit"))
         self._end = LogEnd(log)
@@ -463,6 +459,7 @@ class Store:
             InvalidInputError: it is none of these; a version belongs to one context.
             NotFoundError: no moment has this name.
         """
+        from .queries.at import StoreAt
 
         self.flush()
         return StoreAt(self, cut_at(moment, self._moments, self._end))
@@ -476,6 +473,7 @@ class Store:
         Raises:
             InvalidInputError, NotFoundError: as for `at`.
         """
+        from .queries.at import store_difference
 
         return store_difference(self.at(before), self.at(self.log.now() if after is None else after))
 
@@ -500,7 +498,6 @@ class Store:
             InvalidInputError: the name is invalid, or the moment is a time: name a position.
             NotFoundError: `moment` is a name that no moment has.
         """
-
         require_name(name)
         self.flush()
         cut = self._end.now() if moment is None else cut_at(moment, self._moments, self._end)
@@ -517,6 +514,8 @@ class Store:
 
     def contexts(self) -> list[CatalogueRow]:
         """Return the catalogue row of every context, ordered by kind and id."""
+        from ..projections.catalogue import CATALOGUE
+
         return self._runner.rows(CATALOGUE)
 
     def find_contexts(
@@ -557,8 +556,7 @@ class Store:
         from .queries.intervals import intervals
 
         stream = context_named(self.log, context_id, ("chat",))
-        self._runner.catch_up(VALIDITY)
-        return intervals(self._projections, stream)
+        return intervals(self._runner, stream)
 
     def entries(
         self, context: str, at: int | str | datetime | Moment | None = None, *, with_gone: bool = False
@@ -574,15 +572,10 @@ class Store:
             NotFoundError: there is no such queue or pool, or no such version or name.
             InvalidInputError: both a queue and a pool match, or `at` is none of these.
         """
-        from .queries.entries import entry_stays, version_meant
-        from .queries.intervals import holds
+        from .queries.entries import entries_at
 
         stream = context_named(self.log, context, ("queue", "pool"))
-        head = self.log.head(stream)
-        self._runner.catch_up(ENTRIES)
-        version = version_meant(self.log, self._projections, stream, at, head=head)
-        stays = (stay for stay in entry_stays(self._projections, stream) if stay.v0 <= version)
-        return [stay for stay in stays if with_gone or holds(stay, version)]
+        return entries_at(self.log, self._runner, stream, at, with_gone=with_gone)
 
     def lineage(self, context: str | None = None) -> list[LineageRow]:
         """
@@ -592,10 +585,11 @@ class Store:
             NotFoundError: there is no such context.
             InvalidInputError: several contexts match: write its kind in front.
         """
+        from ..projections.lineage import LINEAGE
+
         stream = None if context is None else context_named(self.log, context)
-        rows: list[LineageRow] = self._runner.rows(LINEAGE)
-        chosen = (row for row in rows if stream in (None, row.source, row.target))
-        return sorted(chosen, key=lambda row: (row.recorded_at, row.key))
+        rows = [row for row in self._runner.rows(LINEAGE) if stream in (None, row.source, row.target)]
+        return sorted(rows, key=lambda row: (row.recorded_at, row.key))
 
     def usage(
         self,
@@ -611,8 +605,10 @@ class Store:
         Raises:
             InvalidInputError: `since` or `until` is not a day, or `by` has another name.
         """
-        first = None if since is None else day_named(since)
-        last = None if until is None else day_named(until)
+        from ..projections.usage import USAGE, summed_by
+        from .times import day_named
+
+        first, last = (None if day is None else day_named(day) for day in (since, until))
         return summed_by(self._runner.rows(USAGE), by, since=first, until=last)
 
     def pending_approvals(self) -> list[PendingApproval]:
@@ -621,6 +617,7 @@ class Store:
 
         A request is listed in the chat where it was made, and not in forks of that chat. Each listed chat is loaded.
         """
+        from ..projections.approvals import APPROVALS
         from .queries.approvals import pending_approvals
 
         return pending_approvals(self._runner.rows(APPROVALS), lambda context_id: self.chat(context_id, create=False))
@@ -631,6 +628,8 @@ class Store:
 
         Rows are sorted by chat and version. `chat.saved_states.at(row.version)` returns the data itself.
         """
+        from ..projections.saved_states import SAVED_STATES, states_prefix
+
         require_unicode(framework, "the framework")
         stream = None if context is None else stream_id("chat", context)
         found = self._runner.rows_under([SAVED_STATES], [states_prefix(framework, stream)])
@@ -639,6 +638,8 @@ class Store:
 
     def rollup(self) -> list[RollupRow]:
         """Return the summary of the log, one row for every 1,024 positions of a slice."""
+        from ..projections.rollup import ROLLUP
+
         return self._runner.rows(ROLLUP)
 
     def search(
@@ -691,8 +692,8 @@ class Store:
         if is_node_name(subject):
             if item is not None:
                 raise InvalidInputError(f"{subject} is a node, and items are in contexts: leave out item={item!r}")
-            told = self.audit_node(subject, attribute, **where)  # type: ignore[arg-type]  # each has its own type
-            return transitions_of(self.log, node_changes(self.log, subject, told))
+            changed = self.audit_node(subject, attribute, **where)  # type: ignore[arg-type]  # each has its own type
+            return transitions_of(self.log, node_changes(self.log, subject, changed))
         if any(value is not None for value in where.values()):
             raise InvalidInputError(f"{subject} is a context: user, session, round and agent say which node is meant")
         stream = context_named(self.log, subject)
@@ -721,8 +722,7 @@ class Store:
         require_unicode(item, "the item")
         if split_stream_id(stream)[0] not in ITEM_KINDS:
             raise InvalidInputError(f"{stream} holds no items: `audit` tells what became of its nodes")
-        self._runner.catch_up(VALIDITY)
-        return why_gone(self.log, self._projections, stream, item)
+        return why_gone(self.log, self._runner, stream, item)
 
     def _changes(self, stream: str) -> list[AuditEntry]:
         from .queries.audit import config_changes, context_changes, run_changes
@@ -735,8 +735,7 @@ class Store:
         changes = list(context_changes(self.log, stream, head))
         if kind != "chat":
             return changes
-        self._runner.catch_up(VALIDITY)
-        changes += config_changes(self.log, stream, intervals(self._projections, stream))
+        changes += config_changes(self.log, stream, intervals(self._runner, stream))
         return sorted(changes, key=lambda change: change.recorded.version)
 
     # Tables of runs
@@ -843,6 +842,8 @@ class Store:
         Return the status of each projection: how far behind it is, who works on it, what stopped it, and its set-aside
         events.
         """
+        from .projecting.status import status_of
+
         return [status_of(self.log, self._projections, one) for one in self._runner.projections.values()]
 
     def events_missed(self) -> int:
@@ -893,13 +894,10 @@ class Store:
 
         projection = self._runner.named(name)
         workers = None if executor is None else Workers.of(executor, partitions)
-        report = rebuild(
+        return rebuild(
             self.log, self._projections, projection, restart=restart, progress=progress, stop=stop, workers=workers,
             swap=swap,
         )  # fmt: skip
-        if report.is_done and swap:
-            note_fault(self._projections, projection, None)
-        return report
 
     def check(self, name: str, *, progress: Progress | None = None, stop: Stop = lambda: False) -> RebuildReport:
         """

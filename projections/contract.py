@@ -8,12 +8,14 @@ rows and the checkpoint in one transaction. So a projection does not deal with d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from ..domain.log.envelope import Event, RecordedEvent
-from ..domain.words import Term
+
+if TYPE_CHECKING:
+    from ..domain.words import Term
 
 Row = msgspec.Struct
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from shlex import quote
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -26,11 +26,13 @@ from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import acting
 from ...domain.positions import Moment
-from ...projections.contract import Projection
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
 from .render import JSON_LINES, one_line
+
+if TYPE_CHECKING:
+    from ...projections.contract import Projection
 
 T = TypeVar("T")
 DEFAULT_DATABASE = "refold.db"

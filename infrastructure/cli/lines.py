@@ -17,9 +17,8 @@ from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
 from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
-from ..queries.audit import describe
 from ..queries.origins import Item, id_of
-from ..views.shapes import Entry
+from ..views.shapes import Entry, describe
 from .render import (
     TEXT_WIDTH_MIN,
     absolute,

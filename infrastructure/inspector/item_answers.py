@@ -30,13 +30,12 @@ from ...domain.spans import Ref, refs_of
 from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
 from ..opening import stream_named
-from ..queries.audit import describe
 from ..queries.origins import Item, first_events, id_of, pieces_of
 from ..store import Store
 from ..times import exact
 from ..views.answers import gone_shape
 from ..views.contexts import entry_shapes
-from ..views.shapes import Shape, item_shape
+from ..views.shapes import Shape, describe, item_shape
 from .answers import PAGE_MAX, as_json, seen
 from .damage import Lost, events_of
 from .wish import Wish

@@ -20,11 +20,10 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.rollup import ROLLUP_EVENTS, RollupRow, counts_by_type
 from ..log.codec import tag_of
 from ..opening import stream_named
-from ..queries.audit import describe
 from ..queries.origins import causes_of, event_at, first_events, reference_in
 from ..store import Store
 from ..times import exact
-from ..views.shapes import Shape, event_shape
+from ..views.shapes import Shape, describe, event_shape
 from .answers import PAGE_MAX, as_json
 from .damage import MISSING, Lost, events_from, events_of
 from .item_answers import item_ref

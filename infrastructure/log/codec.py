@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
-from operator import or_
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ...domain.chat.events import ChatEvent
 from ...domain.errors import DamagedError
-from ...domain.kinds import EVERY_KIND
+from ...domain.kinds import every_event
 from ...domain.log.envelope import NO_META, Event, Meta, Undecodable, require_meta_size
 from ...domain.moments import StoreEvent
 
@@ -45,16 +44,39 @@ class Codec:
     Decodes payloads into a union of event types; `upcasters` maps an old tag to its step.
 
     `mended` holds functions that repair a single event, by its `stream@version`. Each takes the payload, tag included,
-    and returns another one.
+    and returns another one. `others` returns further types: it is called for the first event that is none of `events`,
+    so that programs with chats alone do not import the events of all contexts.
     """
 
     def __init__(
-        self, events: Any, upcasters: Mapping[str, Upcaster] | None = None, mended: Mapping[str, Mend] | None = None
+        self,
+        events: Any,
+        upcasters: Mapping[str, Upcaster] | None = None,
+        mended: Mapping[str, Mend] | None = None,
+        others: Callable[[], Any] | None = None,
     ) -> None:
-        self.events = events
+        self._events = events
         self._upcasters = dict(upcasters or {})
         self._mended = dict(mended or {})
+        self._others = others
         self._decoder = msgspec.msgpack.Decoder(events)
+
+    @property
+    def events(self) -> Any:
+        """The union of all event types."""
+        self._take_others()
+        return self._events
+
+    def _take_others(self) -> bool:
+        """Decode the other types from now on, too; return whether this is new."""
+        others = self._others
+        if others is None:
+            return False
+        # In this order, a thread that comes between takes them as well: the union does not change by that.
+        self._events |= others()
+        self._decoder = msgspec.msgpack.Decoder(self._events)
+        self._others = None
+        return True
 
     def mends(self, stream: str, first_version: int, count: int) -> bool:
         """Return whether at least one of `count` events of a stream is mended when it is read."""
@@ -62,7 +84,7 @@ class Codec:
 
     def marking(self) -> Codec:
         """Return a codec that returns an `Undecodable` for a payload it cannot decode."""
-        return _MarkingCodec(self.events, self._upcasters, self._mended)
+        return _MarkingCodec(self._events, self._upcasters, self._mended, self._others)
 
     def decode(self, payload: bytes, what: str) -> Event:
         """
@@ -76,7 +98,7 @@ class Codec:
                 return self._decode_old(payload, what)
             event: Event = self._decoder.decode(payload)
         except msgspec.ValidationError:
-            return self._decode_old(payload, what)
+            return self.decode(payload, what) if self._take_others() else self._decode_old(payload, what)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise DamagedError(what, str(error)) from error
         return event
@@ -181,4 +203,4 @@ def decode_meta(stored: bytes | None, what: str = "an event") -> Meta:
         raise DamagedError(what, f"its envelope cannot be read ({error})") from error
 
 
-CODEC = Codec(reduce(or_, (kind.events for kind in EVERY_KIND), StoreEvent))
+CODEC = Codec(ChatEvent | StoreEvent, others=every_event)

@@ -20,6 +20,7 @@ from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
 from .comparison import Compared, Comparison, Difference, compared_with
+from .folding import note_fault
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
 from .runner import ProjectionRunner
 from .shadow import Build, Progress, Stop, shadow_of
@@ -119,6 +120,8 @@ def rebuild(
         if not is_done or found is None:
             return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
         made = projection if swap else build.shadow
+        if swap:
+            note_fault(store, projection, None)
         return RebuildReport(
             projection=projection.name,
             is_done=True,

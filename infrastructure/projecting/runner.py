@@ -118,18 +118,35 @@ class _Pages:
 
 
 class ProjectionRunner:
-    """Runs projections of one log in this process, on demand."""
+    """
+    Runs projections of one log in this process, on demand.
 
-    def __init__(self, log: PagedLog, store: ProjectionStore, projections: Sequence[Projection]) -> None:
+    If none are given, it runs those that every store keeps. They are imported with the first question: a program that
+    asks none does not load the events of all kinds of contexts, which they fold.
+    """
+
+    def __init__(self, log: PagedLog, store: ProjectionStore, projections: Iterable[Projection] | None = None) -> None:
         self._log = log
         self._store = store
-        self.projections = {projection.name: projection for projection in projections}
+        self._lacks_builtin = projections is None
+        self._by_name = {projection.name: projection for projection in projections or ()}
         # Projections whose marks were compared with the log; each process does this once.
         self._looked_back: set[str] = set()
         # Called after each page that a question folds: with the events that are folded, and those of the whole log.
         self.on_page: Callable[[int, int], object] | None = None
         # Projections that answered questions; their rows may lack events that were set aside.
         self.asked: dict[str, Projection] = {}
+
+    @property
+    def projections(self) -> dict[str, Projection]:
+        """All projections, by name."""
+        if self._lacks_builtin:
+            from .builtin import PROJECTIONS
+
+            # Two threads may both do this: the second one changes nothing.
+            self._by_name.update((one.name, one) for one in PROJECTIONS)
+            self._lacks_builtin = False
+        return self._by_name
 
     def add(self, projection: Projection) -> None:
         """
@@ -173,6 +190,11 @@ class ProjectionRunner:
                 self.on_page(moment.events, total)
         for error in failed.values():
             raise error
+
+    def caught_up(self, projection: Projection) -> ProjectionStore:
+        """Bring a projection up to date, and return the store that has its rows."""
+        self.catch_up(projection)
+        return self._store
 
     def pages(
         self,
@@ -326,15 +348,13 @@ class ProjectionRunner:
 
     def rows(self, projection: Projection) -> list[Any]:
         """Bring a projection up to date, and return all its rows."""
-        self.catch_up(projection)
-        return self._store.rows(projection)
+        return self.caught_up(projection).rows(projection)
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
         """Bring a projection up to date, and return some of its rows, ordered by key."""
-        self.catch_up(projection)
-        return self._store.page(projection, after=after, limit=limit, where=where)
+        return self.caught_up(projection).page(projection, after=after, limit=limit, where=where)
 
     def rows_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
         """
@@ -361,8 +381,7 @@ class ProjectionRunner:
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """Bring a projection up to date, and return its rows that match a query, the best first."""
-        self.catch_up(projection)
-        return self._store.search(projection, query)
+        return self.caught_up(projection).search(projection, query)
 
 
 @contextmanager

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
-from ...domain.ids import Address, microseconds, parse_address
+from ...domain.errors import DamagedError, NotFoundError
 from ...domain.log.ports import LiveLog
-from ...domain.moments import MomentNames
-from ...domain.positions import BEGINNING, Moment, Position
+from ...domain.positions import Moment
 from ...domain.totals import Totals
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
 from ...projections.steps import STEPS, last_step
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
-from ..times import time_of
+from .cuts import Cut, cut_of
 
 if TYPE_CHECKING:
     from ...domain.chat.context import ChatContext, ReadOnlyChatContext
@@ -31,32 +29,6 @@ if TYPE_CHECKING:
     from ...domain.window.window import ContextWindow, ReadOnlyContextWindow
 
 
-class LogEnd:
-    """The end of a log. It is read again only if needed, because PostgreSQL must then read the end of every slice."""
-
-    def __init__(self, log: LiveLog) -> None:
-        self._log = log
-        self._seen = BEGINNING
-
-    @property
-    def has_slices(self) -> bool:
-        """Whether positions count within slices."""
-        return self._log.has_slices
-
-    def now(self) -> Moment:
-        self._seen = self._log.now()
-        return self._seen
-
-    def cut(self, moment: Moment) -> Moment:
-        """Return a moment, cut to the end of the log if some of it is still to come."""
-        if self._seen.includes(moment):
-            return moment
-        ends = dict(self.now().heads)
-        return Moment.of({lane: min(number, ends.get(lane, 0)) for lane, number in moment.heads})
-
-
-# A cut of the log, or microseconds since 1970.
-Cut = Moment | int
 # Takes the slice, the position in it and the time of an event; returns whether a cut includes it.
 Inclusion = Callable[[int, int, int], bool]
 # Rows of the catalogue by key, in the order of keys.
@@ -65,45 +37,6 @@ Rows = dict[str, CatalogueRow]
 CONTEXTS = (CATALOGUE, GROWTH, STEPS)
 # Up to this many events are read to learn which contexts changed; more cost as much as the rows of all contexts.
 CHANGES_READ_MAX = 4_096
-
-
-def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames, end: LogEnd) -> Cut:
-    """
-    Return the moment of an address: a position of the log, an aware time or a name; at most the end of the log.
-
-    Raises:
-        InvalidInputError: the address is malformed, or a version, which a store does not have.
-        NotFoundError: no moment has this name.
-    """
-    if isinstance(address, Position):
-        return end.cut(Moment.parse(str(address)))
-    parsed: Address = parse_address(address)
-    if isinstance(parsed, int):
-        raise InvalidInputError(f"{address!r} is a version, which one context has: for a store write pos:{parsed}")
-    if isinstance(parsed, Moment):
-        return end.cut(_moment_here(parsed, names, end))
-    if isinstance(parsed, datetime):
-        # A time in the future means the present end: events that are still to be recorded do not belong to it.
-        return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)
-    if not isinstance(parsed, str):
-        raise InvalidInputError(f"{address!r} is of one context: for a store give a time, pos:P or a name")
-    named = names.moments().get(parsed)
-    if named is None:
-        known = ", ".join(sorted(names.moments())) or "none yet"
-        raise NotFoundError(f"no moment of this store is named {parsed!r} (names: {known})")
-    return named
-
-
-def _moment_here(moment: Moment, names: MomentNames, end: LogEnd) -> Moment:
-    """Return a moment; one of the store that this one was copied from, with one sequence, becomes one of this."""
-    if not end.has_slices or len(moment.heads) != 1 or moment.heads[0][0] >= 0:
-        return moment
-    return names.before_copy(moment.heads[0][1]) or moment
-
-
-def cut_of(cut: Cut) -> datetime | Moment:
-    """Return a cut in the form that `at()` of a context takes."""
-    return cut if isinstance(cut, Moment) else time_of(cut)
 
 
 @opening("the table of growth", remedy=REBUILD)

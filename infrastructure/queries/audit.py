@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -23,8 +23,7 @@ from ...domain.context.decider import trusted
 from ...domain.context.description import ITSELF, Change
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
-from ...domain.kinds import EVERY_KIND
-from ...domain.log.envelope import Event, RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.pool.state import EMPTY as EMPTY_CONTAINER
 from ...domain.pool.state import complete as container_events
@@ -46,7 +45,7 @@ from ...domain.trajectory.events import (
 from ...domain.trajectory.nodes import DESCRIPTION
 from ...projections.intervals import STILL_THERE
 from ..log.codec import tag_of
-from ..views.shapes import plain_fields, plain_item
+from ..views.shapes import describe, plain_item
 from .intervals import Interval
 from .origins import Item, causes_of, first_events, id_of, named_so
 
@@ -56,9 +55,6 @@ if TYPE_CHECKING:
 CONFIG = "agent_config_update"
 # An error names at most so many actors.
 ACTORS_SHOWN_MAX = 10
-_DESCRIBE: dict[type[Event], Callable[[Any], Change]] = {
-    event_type: kind.describe for kind in EVERY_KIND for event_type in get_args(kind.events)
-}
 
 
 class AuditEntry(NamedTuple):
@@ -88,12 +84,6 @@ class AuditEntry(NamedTuple):
 
 Entries = Iterator[AuditEntry]
 Reader = Callable[[Sequence[Ref]], Mapping[Ref, Item]]
-
-
-def describe(event: Event) -> Change:
-    """Return the change that an event made to its context; an event of no known kind is described by its fields."""
-    of_kind = _DESCRIBE.get(type(event))
-    return Change(lambda write: write(plain_fields(event))) if of_kind is None else of_kind(event)
 
 
 class _Attributes:

@@ -35,8 +35,9 @@ from ...projections.entries import (
 )
 from ...projections.intervals import STILL_THERE, intervals_of
 from ..log.row_faults import REBUILD, opening
+from ..projecting.runner import ProjectionRunner
 from ..projecting.store import ProjectionStore
-from .intervals import AncestorRows, born_rows, levels_of
+from .intervals import AncestorRows, born_rows, holds, levels_of
 
 
 class EntryStay(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,23 +65,26 @@ class EntryStay(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def version_meant(
-    log: Log, store: ProjectionStore, stream: str, at: int | str | datetime | Moment | None, *, head: int
-) -> int:
+def entries_at(
+    log: Log, runner: ProjectionRunner, stream: str, at: int | str | datetime | Moment | None, *, with_gone: bool
+) -> list[EntryStay]:
     """
-    Return the version of a container that `at` means, by rows that are up to date; `head` if `at` is None.
+    Return the entries that a container holds at a version, now if `at` is None; with `with_gone` all up to it.
 
     Raises:
         NotFoundError, InvalidInputError: as for a container's own `version_at`.
     """
-    if at is None:
-        return head
-    names = {row.item: row.v0 for row in store.rows_under(ENTRIES, names_prefix(stream))}
-    return resolve_version(log, stream, at, head=head, names=names)
+    version = log.head(stream)
+    store = runner.caught_up(ENTRIES)
+    if at is not None:
+        names = {row.item: row.v0 for row in store.rows_under(ENTRIES, names_prefix(stream))}
+        version = resolve_version(log, stream, at, head=version, names=names)
+    stays = (stay for stay in _entry_stays(store, stream) if stay.v0 <= version)
+    return [stay for stay in stays if with_gone or holds(stay, version)]
 
 
 @opening("the table of entries", remedy=REBUILD)
-def entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
+def _entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
     """
     Return the intervals of all entries of a container, given its stream, from rows that are up to date.
 
@@ -93,15 +97,15 @@ def entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
         levels = levels_of(partial(_AncestorRows, store), context)
         steps = [list(level.steps(end)) for level, end in levels]
         births = [step.birth for part in steps for step in part if step.birth]
-        told = born_rows(store, ENTRIES, births, (row for level, _ in levels for row in level.rows.values()))
-        held = _Held(told, is_pool=split_stream_id(context)[0] == "pool")
+        added = born_rows(store, ENTRIES, births, (row for level, _ in levels for row in level.rows.values()))
+        held = _Held(added, is_pool=split_stream_id(context)[0] == "pool")
         for part in steps:
             for step in part:
                 held.take(step)
-        return [_told(context, stay, told[stay.birth]) for stay in sorted(held.stays, key=lambda stay: stay.place)]
+        return [_public(context, stay, added[stay.birth]) for stay in sorted(held.stays, key=lambda stay: stay.place)]
 
 
-def _told(context: str, stay: _Stay, about: EntryRow) -> EntryStay:
+def _public(context: str, stay: _Stay, about: EntryRow) -> EntryStay:
     return EntryStay(
         context=context,
         place=stay.place,

@@ -30,6 +30,7 @@ from ...projections.intervals import (
 )
 from ...projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
 from ..log.row_faults import REBUILD, opening
+from ..projecting.runner import ProjectionRunner
 from ..projecting.store import ProjectionStore
 
 R = TypeVar("R", bound=IntervalRow)
@@ -155,30 +156,35 @@ def ids_seen(stays: Iterable[Interval], version: int) -> list[str]:
     return [stay.item for stay in stays if holds(stay, version)]
 
 
-@opening("the table of validity", remedy=REBUILD)
-def intervals(store: ProjectionStore, context: str) -> list[Interval]:
+def intervals(runner: ProjectionRunner, context: str) -> list[Interval]:
     """
-    Return the intervals of all items in the view of a chat, given its stream, from rows that are up to date.
+    Return the intervals of all items in the view of a chat, given its stream.
 
     The items come in the order of the view, the intervals of one item in the order of time.
 
     Raises:
         DamagedError: an event names something as an item that is not an item.
     """
+    return intervals_stored(runner.caught_up(VALIDITY), context)
+
+
+@opening("the table of validity", remedy=REBUILD)
+def intervals_stored(store: ProjectionStore, context: str) -> list[Interval]:
+    """Return the result of `intervals` from rows that are up to date."""
     with trusted(context):
         levels = levels_of(partial(_AncestorRows, store), context)
         view = _View()
         for level, end in levels:
             view.go_on(level, end)
-        return _told(view, described(store, view.births, (row for level, _ in levels for row in level.rows.values())))
+        return _public(view, described(store, view.births, (row for level, _ in levels for row in level.rows.values())))
 
 
-def _told(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
-    told = []
+def _public(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
+    found = []
     for place, ordinal in enumerate(view.edits.order(len(view.births))):
         birth = view.births[ordinal]
         about = descriptions[birth]
-        told += [
+        found += [
             Interval(
                 context=view.level.context,
                 place=place,
@@ -195,7 +201,7 @@ def _told(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
             )
             for stay in view.stays(ordinal)
         ]
-    return told
+    return found
 
 
 class _AncestorRows(AncestorRows[ValidityRow]):

@@ -18,7 +18,7 @@ from ...domain.log.ports import LiveLog
 from ...domain.pool.pool import ContextPool
 from ...domain.pool.queue import ContextQueue
 from ..opening import first_event, root_of
-from .at import Cut
+from .cuts import Cut
 
 
 class WhatIf:

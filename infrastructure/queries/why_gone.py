@@ -12,10 +12,13 @@ from ...domain.ids import split_stream_id
 from ...domain.log.ports import Log
 from ...domain.pool.events import BranchedEvent
 from ...domain.positions import Position
+from ...projections.validity import VALIDITY
 from ..opening import first_event
+from ..projecting.runner import ProjectionRunner
 from ..projecting.store import ProjectionStore
-from .audit import began_with, chat_items, context_changes, describe
-from .intervals import holds, intervals
+from ..views.shapes import describe
+from .audit import began_with, chat_items, context_changes
+from .intervals import holds, intervals_stored
 from .origins import causes_of, event_at, id_of, named_so
 
 THERE, GONE, NEVER = "there", "gone", "never"
@@ -58,8 +61,9 @@ class _Asked(NamedTuple):
     births: frozenset[str]
 
 
-def why_gone(log: Log, store: ProjectionStore, stream: str, item: str) -> WhyGone:
-    """Return the result of `Store.why_gone`; the rows of the projection `validity` must be up to date."""
+def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyGone:
+    """Return the result of `Store.why_gone`, given the stream of the context."""
+    store = runner.caught_up(VALIDITY)
     with trusted(stream):
         found = _found(log, store, stream, _Asked(item, named_so(item, stream)), log.head(stream))
     if not isinstance(found, _Left):
@@ -96,7 +100,7 @@ def _found(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: 
 
 
 def _in_chat(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
-    known = [stay for stay in intervals(store, stream) if stay.v0 <= until]
+    known = [stay for stay in intervals_stored(store, stream) if stay.v0 <= until]
     stays = [stay for stay in known if stay.item == asked.name or stay.birth in asked.births]
     if not stays:
         # The rows have no call ids, so the chat itself is read.

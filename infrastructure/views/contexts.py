@@ -22,7 +22,6 @@ from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
-from ...domain.pool import state as containers
 from ...domain.pool.events import BranchedEvent
 from ...domain.spans import Ref
 from ...domain.totals import Totals
@@ -35,6 +34,7 @@ from .shapes import Entry, Shape, item_shape
 
 if TYPE_CHECKING:
     from ...domain.memory import state as memories
+    from ...domain.pool import state as containers
     from ...domain.trajectory.run import Run
     from ...domain.window import state as windows
 
@@ -195,6 +195,8 @@ class SeenContainer(SeenFolded):
     @cached_property
     def state(self) -> containers.ContainerState:
         """The folded state."""
+        from ...domain.pool import state as containers
+
         return containers.fold(containers.EMPTY, containers.complete(self.log, self._events()))
 
     @property
@@ -216,6 +218,8 @@ class SeenContainer(SeenFolded):
         return [(held.ref, held.event) for held in self.state.items.values()]
 
     def _gone(self) -> list[Gone]:
+        from ...domain.pool import state as containers
+
         departures = containers.Departures(self.stream)
         departures.go_on(containers.complete(self.log, self._events()))
         return [Gone(ref, one.held.event, one) for ref, one in departures.gone().items()]

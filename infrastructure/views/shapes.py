@@ -1,5 +1,6 @@
 """
-Items, events and contexts in the shapes of JSON, as the command line prints them and the page gets them.
+Items, events and contexts in the shapes of JSON, as the command line prints them and the page gets them; events also
+in words.
 
 The shapes are stable. A field may be added; none changes its meaning or is removed. Times are UTC with microseconds.
 Positions are text, which may only be compared for equality. An unknown value is null.
@@ -7,8 +8,9 @@ Positions are text, which may only be compared for equality. An unknown value is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
@@ -18,16 +20,19 @@ from ...domain.chat.items import items_to_dict
 from ...domain.chat.pairing import Approval
 from ...domain.chat.views import item_of
 from ...domain.content import Content, plain_content
-from ...domain.context.description import place_of
-from ...domain.log.envelope import RecordedEvent
+from ...domain.context.description import Change, place_of
+from ...domain.kinds import EVERY_KIND
+from ...domain.log.envelope import Event, RecordedEvent
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref, Span
 from ...domain.window.events import WindowItemEvent
-from ...projections.catalogue import CatalogueRow
 from ..log.codec import tag_of
 from ..queries.origins import Item
 from ..times import exact
+
+if TYPE_CHECKING:
+    from ...projections.catalogue import CatalogueRow
 
 # In microseconds: an item that is older than its record by more than this has two times.
 OLDER = 60 * 1_000_000
@@ -157,6 +162,19 @@ def plain_fields(event: Any, stream: str = "") -> dict[str, Any]:
         for name, value, default, is_binary in named
         if value != default
     }
+
+
+def describe(event: Event) -> Change:
+    """Return the change that an event made to its context; an event of no known kind is described by its fields."""
+    of_kind = _describing().get(type(event))
+    return Change(lambda write: write(plain_fields(event))) if of_kind is None else of_kind(event)
+
+
+@cache
+def _describing() -> dict[type[Event], Callable[[Any], Change]]:
+    """Return by type of event the function that describes it."""
+    folders = [kind.folder() for kind in EVERY_KIND]
+    return {event_type: folder.describe for folder in folders for event_type in get_args(folder.events)}
 
 
 @cache

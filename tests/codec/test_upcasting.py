@@ -178,3 +178,27 @@ def test_an_upcaster_sees_no_tag() -> None:
     event = Codec(Closed, {"old": Upcaster("test.closed.v1", step)}).decode_plain(plain, "it")
 
     assert (seen, event, plain) == ([{"reason": "x"}], Closed(reason="y"), {"t": "old", "reason": "x"})
+
+
+def test_other_events_are_imported_with_the_first_of_them() -> None:
+    """Not before, once only, and for every way to decode; an old shape of theirs is upcast as well."""
+    asked: list[str] = []
+
+    def others() -> Any:
+        asked.append("others")
+        return Note
+
+    note, old = Note(author="Ann", words=("hello",)), NoteV1(text="Ann: hello")
+    first, second = encode_payload(Closed(reason="x")), encode_payload(note)
+    codec = Codec(Closed, NEWEST._upcasters, others=others)
+    assert codec.decode_many([first] * 3, str) == [Closed(reason="x")] * 3
+    assert asked == []
+    assert codec.decode_many([first, second, first], str) == [Closed(reason="x"), note, Closed(reason="x")]
+    assert (codec.decode(second, "it"), asked) == (note, ["others"])
+
+    upcast = Codec(Closed, NEWEST._upcasters, others=others).decode(encode_payload(old), "it")
+    assert upcast == Note(author="Ann", words=("hello",), source=b"upcast")
+    marking = Codec(Closed, others=others).marking()
+    assert (marking.decode(second, "it"), len(asked)) == (note, 3)
+    assert isinstance(marking.decode(encode_payload(old), "it"), Undecodable)
+    assert Codec(Closed, others=others).events == Closed | Note

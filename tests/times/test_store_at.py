@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError, RefusedError
 from refold.domain.positions import Moment
-from refold.infrastructure.queries.at import LogEnd, cut_at
+from refold.infrastructure.queries.cuts import LogEnd, cut_at
 from tests.support.every_kind import fill, opened, seen, told
 
 from .cuts import cuts, folded, store_of

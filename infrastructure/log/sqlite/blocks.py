@@ -245,6 +245,11 @@ class _Opened(NamedTuple):
     is_raw: bool = False
 
 
+def _shape_of(event: Any) -> Any:
+    """Return the type of the columns of a block with such events."""
+    return tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[event]]
+
+
 class BlockReader:
     """Opens the blocks of one log; may be used by any number of threads."""
 
@@ -254,10 +259,9 @@ class BlockReader:
         # The blocks that were read last, the newest first; replaced as a whole because several threads read at once.
         self._opened: tuple[tuple[Block, _Opened], ...] = ()
         self._known = CheckedBefore()
-        shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[codec.events]]  # type: ignore[name-defined]
-        raw_shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[msgspec.Raw]]
-        self._decoder = msgspec.msgpack.Decoder(shape)
-        self._raw_decoder = msgspec.msgpack.Decoder(raw_shape)
+        self._raw_decoder = msgspec.msgpack.Decoder(_shape_of(msgspec.Raw))
+        # Made for the first block that is read a second time: it needs the events of all kinds of contexts.
+        self._decoder: msgspec.msgpack.Decoder[Any] | None = None
 
     def events(
         self, connection: sqlite3.Connection, block: Block, bounds: slice, chained: Place | DigestsBefore
@@ -348,9 +352,10 @@ class BlockReader:
         # The check needs the bytes of each event, so then events are decoded one by one.
         if not is_whole or block.checksum not in self._known:
             return self._raw(block)
+        decoder = self._decoder = self._decoder or msgspec.msgpack.Decoder(_shape_of(self._codec.events))
         # Some may be of an older shape, or refer to large texts.
         with suppress(msgspec.ValidationError):
-            opened = _of_one_size(block, _Opened(*self._decoder.decode(checked_body(self._compression, block))))
+            opened = _of_one_size(block, _Opened(*decoder.decode(checked_body(self._compression, block))))
             if not any(self._codec.mends(*part) for part in opened.parts):
                 return opened
         return self._raw(block)

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cache, partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from ....domain.errors import DamagedError, StorageError, StorageUnavailableError
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
-from ....domain.words import Term
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ...log.compression import Compression
 from ...log.row_faults import REBUILD, opening
@@ -39,6 +38,9 @@ from .database import (
     columns,
     without_nul,
 )
+
+if TYPE_CHECKING:
+    from ....domain.words import Term
 
 T = TypeVar("T")
 ROWS_AT_ONCE, MATCHES_AT_ONCE = 10_000, 64

@@ -1,0 +1,78 @@
+"""Cuts of a log: everything up to a moment, a position or a time, or a name of one of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.ids import Address, microseconds, parse_address
+from ...domain.log.ports import LiveLog
+from ...domain.moments import MomentNames
+from ...domain.positions import BEGINNING, Moment, Position
+from ..times import time_of
+
+# A cut of the log, or microseconds since 1970.
+Cut = Moment | int
+
+
+class LogEnd:
+    """The end of a log. It is read again only if needed, because PostgreSQL must then read the end of every slice."""
+
+    def __init__(self, log: LiveLog) -> None:
+        self._log = log
+        self._seen = BEGINNING
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether positions count within slices."""
+        return self._log.has_slices
+
+    def now(self) -> Moment:
+        self._seen = self._log.now()
+        return self._seen
+
+    def cut(self, moment: Moment) -> Moment:
+        """Return a moment, cut to the end of the log if some of it is still to come."""
+        if self._seen.includes(moment):
+            return moment
+        ends = dict(self.now().heads)
+        return Moment.of({lane: min(number, ends.get(lane, 0)) for lane, number in moment.heads})
+
+
+def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames, end: LogEnd) -> Cut:
+    """
+    Return the moment of an address: a position of the log, an aware time or a name; at most the end of the log.
+
+    Raises:
+        InvalidInputError: the address is malformed, or a version, which a store does not have.
+        NotFoundError: no moment has this name.
+    """
+    if isinstance(address, Position):
+        return end.cut(Moment.parse(str(address)))
+    parsed: Address = parse_address(address)
+    if isinstance(parsed, int):
+        raise InvalidInputError(f"{address!r} is a version, which one context has: for a store write pos:{parsed}")
+    if isinstance(parsed, Moment):
+        return end.cut(_moment_here(parsed, names, end))
+    if isinstance(parsed, datetime):
+        # A time in the future means the present end: events that are still to be recorded do not belong to it.
+        return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)
+    if not isinstance(parsed, str):
+        raise InvalidInputError(f"{address!r} is of one context: for a store give a time, pos:P or a name")
+    named = names.moments().get(parsed)
+    if named is None:
+        known = ", ".join(sorted(names.moments())) or "none yet"
+        raise NotFoundError(f"no moment of this store is named {parsed!r} (names: {known})")
+    return named
+
+
+def _moment_here(moment: Moment, names: MomentNames, end: LogEnd) -> Moment:
+    """Return a moment; one of the store that this one was copied from, with one sequence, becomes one of this."""
+    if not end.has_slices or len(moment.heads) != 1 or moment.heads[0][0] >= 0:
+        return moment
+    return names.before_copy(moment.heads[0][1]) or moment
+
+
+def cut_of(cut: Cut) -> datetime | Moment:
+    """Return a cut in the form that `at()` of a context takes."""
+    return cut if isinstance(cut, Moment) else time_of(cut)

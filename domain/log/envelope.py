@@ -9,7 +9,7 @@ one. This format is fixed: tests/golden holds its bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -195,9 +195,23 @@ def acting(
         _ACTING.reset(token)
 
 
+class _Correlation:
+    """Where a correlation id comes from that nobody set; for all threads of the process."""
+
+    current: Callable[[], str | None] | None = None
+
+
+def correlate_by(current: Callable[[], str | None] | None) -> None:
+    """Ask `current` for the correlation id of each event for which none is set, from now on; None ends it."""
+    _Correlation.current = current
+
+
 def current_meta(*, default_actor: str | None, idempotency_key: str | None, fingerprint: bytes | None = None) -> Meta:
     """Return the meta of an event that is recorded now: its actor, trace, cause and key."""
     now = _ACTING.get()
+    asked = _Correlation.current
+    if asked is not None and now.correlation_id is None and (found := asked()) is not None:
+        now = msgspec.structs.replace(now, correlation_id=found)
     if now is NO_META and idempotency_key is None and fingerprint is None:
         return Meta(default_actor) if default_actor else NO_META
     actor = now.actor or default_actor

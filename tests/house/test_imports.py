@@ -24,6 +24,7 @@ FRAMEWORKS = {
     "llama_index": "llama_index",
     "mcp": "mcp",
     "mcp_types": "mcp",
+    "opentelemetry": "otel",
     "pydantic_ai": "pydantic_ai",
 }
 HEAVY = ("click", "rich", "eventsourcing.system", "psycopg", "starlette")

@@ -1,0 +1,128 @@
+"""
+Spans of OpenTelemetry for what contexts record, by the GenAI conventions; and events that name the current span.
+
+Only the API of OpenTelemetry is needed: without an SDK in the program, spans go nowhere and cost little.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from ...domain.chat.events import FunctionCalled, FunctionReturned, MessageAdded
+from ...domain.chat.usage import usage_of
+from ...domain.formats.documents import OtelForm
+from ...domain.ids import split_stream_id
+from ...domain.log.envelope import RecordedEvent, correlate_by
+
+TRACEPARENT = "traceparent"
+# Calls that wait for their output; more are forgotten, the oldest first.
+CALLS_AWAITED = 10_000
+NANOS = 1_000_000_000
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+def current_traceparent() -> str | None:
+    """Return the current span in the form of the W3C header `traceparent`; None if there is none."""
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier)
+    return carrier.get(TRACEPARENT)
+
+
+def correlate_with_spans(on: bool = True) -> None:
+    """
+    Give every event that this process records the current span as its correlation id, from now on; False ends it.
+
+    A correlation id that the program sets, as with `refold.acting`, comes first.
+    """
+    correlate_by(current_traceparent if on else None)
+
+
+class Spans:
+    """
+    Writes spans for events: `chat MODEL` for an answer, and `execute_tool NAME` for a call with its output.
+
+    The span of an answer begins at the item's own time and ends when it was recorded; that of a call ends at the time
+    of its output. An event whose correlation id is a `traceparent` makes a child of that span. Other events have none.
+    """
+
+    def __init__(self, tracer_provider: TracerProvider | None = None, *, content: bool = False) -> None:
+        """Write to `tracer_provider`, or to the global one; with `content` also texts, arguments and outputs."""
+        self._tracer = get_tracer("refold", tracer_provider=tracer_provider)
+        self._content, self._form = content, OtelForm()
+        self._waiting: OrderedDict[tuple[str, str], RecordedEvent] = OrderedDict()
+
+    def follow(self, events: Iterable[RecordedEvent]) -> None:
+        """Write spans for events, such as those of `store.subscribe(after=store.now())`, until there are no more."""
+        for recorded in events:
+            self.write(recorded)
+
+    def write(self, recorded: RecordedEvent) -> None:
+        """Write the span that ends with an event, if one does; events come in the order of the log."""
+        event = recorded.event
+        if isinstance(event, FunctionCalled):
+            self._waiting[recorded.stream, event.call_id] = recorded
+            while len(self._waiting) > CALLS_AWAITED:
+                self._waiting.popitem(last=False)
+        elif isinstance(event, FunctionReturned):
+            self._write_tool(recorded, event, self._waiting.pop((recorded.stream, event.call_id), recorded))
+        elif isinstance(event, MessageAdded) and event.role == "assistant":
+            self._write_answer(recorded, event)
+
+    def _write_answer(self, recorded: RecordedEvent, answer: MessageAdded) -> None:
+        usage = usage_of(answer)
+        span = self._begun(recorded, f"chat {usage.model or ''}".strip(), SpanKind.CLIENT, answer.created_at)
+        _set(span, {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.response.model": usage.model,
+            "gen_ai.agent.name": answer.agent_id,
+            "gen_ai.usage.input_tokens": usage.input_tokens or None,
+            "gen_ai.usage.output_tokens": usage.output_tokens or None,
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
+        })  # fmt: skip
+        if self._content:
+            said = self._form.write([answer])
+            _set(span, {"gen_ai.output.messages": msgspec.json.encode([said]).decode()})
+        span.end(max(recorded.recorded_at * 1_000, _nanos(answer.created_at)))
+
+    def _write_tool(self, recorded: RecordedEvent, output: FunctionReturned, asked: RecordedEvent) -> None:
+        call = asked.event
+        span = self._begun(recorded, f"execute_tool {output.name}".strip(), SpanKind.INTERNAL, call.created_at)
+        _set(span, {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": output.name or None,
+            "gen_ai.tool.call.id": output.call_id,
+            "gen_ai.agent.name": output.agent_id,
+            "error.type": "_OTHER" if output.is_error else None,
+        })  # fmt: skip
+        if output.is_error:
+            span.set_status(Status(StatusCode.ERROR))
+        if self._content:
+            arguments = getattr(call, "arguments", None)
+            _set(span, {"gen_ai.tool.call.arguments": arguments, "gen_ai.tool.call.result": output.output})
+        span.end(max(_nanos(output.created_at), _nanos(call.created_at)))
+
+    def _begun(self, recorded: RecordedEvent, name: str, kind: SpanKind, at: float) -> Span:
+        parent = _PROPAGATOR.extract({TRACEPARENT: recorded.meta.correlation_id or ""}, context=Context())
+        span = self._tracer.start_span(name, context=parent, kind=kind, start_time=_nanos(at))
+        _set(span, {
+            "gen_ai.conversation.id": split_stream_id(recorded.stream)[1],
+            "refold.event": f"{recorded.stream}@{recorded.version}",
+            "refold.actor": recorded.meta.actor,
+        })  # fmt: skip
+        return span
+
+
+def _set(span: Span, attributes: dict[str, Any]) -> None:
+    span.set_attributes({name: value for name, value in attributes.items() if value is not None})
+
+
+def _nanos(seconds: float) -> int:
+    # By whole microseconds: a float of nanoseconds would be inexact.
+    return round(seconds * 1_000_000) * (NANOS // 1_000_000)

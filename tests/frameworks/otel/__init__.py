@@ -1,0 +1,1 @@
+"""Tests of spans; they need the SDK of OpenTelemetry."""

@@ -1,0 +1,163 @@
+"""Events name the current span, and become spans themselves."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
+
+import refold
+from refold.domain.chat.context import ChatContext
+from refold.infrastructure.frameworks.otel import CALLS_AWAITED
+from refold.infrastructure.store import Store
+from refold.otel import Spans, correlate_with_spans, current_traceparent
+
+CONVENTIONS = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_")}
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    """What was exported."""
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def provider(exporter: InMemorySpanExporter) -> Iterator[TracerProvider]:
+    """A provider of this test alone."""
+    made = TracerProvider()
+    made.add_span_processor(SimpleSpanProcessor(exporter))
+    correlate_with_spans()
+    yield made
+    correlate_with_spans(False)
+    made.shutdown()
+
+
+def talk(chat: ChatContext) -> None:
+    """Ask, call a tool twice, and answer."""
+    chat.add_message("user", "Where are my orders?")
+    chat.add_function_call("track", '{"order":7}', call_id="c1", agent_id="clerk")
+    chat.add_function_call("track", "{}", call_id="c2")
+    chat.add_function_output("track", "Lyon", "c1")
+    chat.add_function_output("track", "no such order", "c2", is_error=True)
+    chat.add_message("assistant", "In Lyon.", model="m-1", input_tokens=9, output_tokens=2, cached_tokens=4)
+
+
+def test_events_in_a_span_become_its_children(
+    store: Store, provider: TracerProvider, exporter: InMemorySpanExporter
+) -> None:
+    """Names, kinds, times, tokens, errors and parents are those of the conventions; texts only where asked for."""
+    with provider.get_tracer("test").start_as_current_span("turn") as turn:
+        talk(store.chat("trip", agent="clerk"))
+    outer = turn.get_span_context()
+    exporter.clear()
+
+    spans = Spans(provider)
+    for recorded in store.chat("trip").history():
+        spans.write(recorded)
+    found = exporter.get_finished_spans()
+
+    assert [span.name for span in found] == ["execute_tool track", "execute_tool track", "chat m-1"]
+    assert [span.kind.name for span in found] == ["INTERNAL", "INTERNAL", "CLIENT"]
+    assert {span.context.trace_id for span in found} == {outer.trace_id}
+    assert {span.parent.span_id for span in found if span.parent} == {outer.span_id}
+    assert all(span.start_time <= span.end_time for span in found if span.start_time and span.end_time)
+    assert [span.status.status_code for span in found] == [StatusCode.UNSET, StatusCode.ERROR, StatusCode.UNSET]
+    names = {name for span in found for name in span.attributes or {}}
+    assert {name for name in names if name.startswith("gen_ai.")} <= CONVENTIONS
+    assert not [name for name in names if "messages" in name or "arguments" in name or "result" in name]
+    answer = dict(found[2].attributes or {})
+    assert answer["gen_ai.usage.cache_read.input_tokens"] == 4
+    assert answer["refold.event"] == "chat:trip@7"
+
+
+def test_texts_where_asked_for(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
+    """Arguments, outputs and the answer as messages of the conventions."""
+    talk(store.chat("trip"))
+
+    Spans(provider, content=True).follow(store.chat("trip").history())
+    tool, failed, answer = [dict(span.attributes or {}) for span in exporter.get_finished_spans()]
+
+    assert (tool["gen_ai.tool.call.arguments"], tool["gen_ai.tool.call.result"]) == ('{"order":7}', "Lyon")
+    assert failed["error.type"] == "_OTHER"
+    said = json.loads(str(answer["gen_ai.output.messages"]))
+    assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "In Lyon."}]}]
+
+
+def test_live(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
+    """A thread that follows the store writes spans while others record."""
+    done = threading.Event()
+
+    class Told(Spans):
+        def write(self, recorded: Any) -> None:
+            super().write(recorded)
+            if getattr(recorded.event, "content", None) == ("In Lyon.",):
+                done.set()
+
+    with store.subscribe(after=store.now()) as events:
+        follower = threading.Thread(target=Told(provider).follow, args=(events,))
+        follower.start()
+        talk(store.chat("trip"))
+        assert done.wait(60)
+        events.stop()
+        follower.join(60)
+
+    assert len(exporter.get_finished_spans()) == 3
+
+
+async def test_the_correlation_id_is_the_current_span(provider: TracerProvider) -> None:
+    """Also behind an await; one that the program sets comes first, and nothing is set outside of spans."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("trip")
+        assert current_traceparent() is None
+        with provider.get_tracer("test").start_as_current_span("turn") as turn:
+            said = current_traceparent()
+            chat.add_message("user", "one")
+            await asyncio.to_thread(chat.add_message, "user", "two")
+            with refold.acting(actor="mia", correlation_id="ticket-9"):
+                chat.add_message("user", "three")
+            with refold.acting(actor="mia"):
+                chat.add_message("user", "four")
+        chat.add_message("user", "five")
+        correlate_with_spans(False)
+        with provider.get_tracer("test").start_as_current_span("turn"):
+            chat.add_message("user", "six")
+        context = turn.get_span_context()
+
+        found = [one.meta.correlation_id for one in chat.history()][1:]
+        assert str(said).startswith(f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-")
+        assert found == [said, said, "ticket-9", said, None, None]
+        assert chat.history()[4].meta.actor == "mia"
+
+
+def test_other_ids_have_no_parent_and_calls_do_not_pile_up(
+    provider: TracerProvider, exporter: InMemorySpanExporter
+) -> None:
+    """An id of the user's own begins a trace; an output whose call is unknown is a span all the same."""
+    spans = Spans(provider)
+    with refold.open(":memory:") as store:
+        chat = store.chat("trip")
+        with refold.acting(correlation_id="ticket-9"):
+            chat.add_function_output("track", "Lyon", "c1")
+        chat.add_function_call("track", "{}", call_id="c2")
+        call = chat.history()[-1]
+        for number in range(CALLS_AWAITED + 5):
+            spans.write(another_call(call, number))
+        spans.write(chat.history()[1])
+
+    assert len(spans._waiting) == CALLS_AWAITED
+    (only,) = exporter.get_finished_spans()
+    assert only.parent is None
+
+
+def another_call(recorded: Any, number: int) -> Any:
+    """Return an event with a call id of its own."""
+    event = msgspec.structs.replace(recorded.event, call_id=f"n{number}")
+    return msgspec.structs.replace(recorded, event=event)

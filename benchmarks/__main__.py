@@ -14,7 +14,7 @@ from time import perf_counter
 from tests.support.postgres import MissingServerError, Server, running_server
 
 from .bench import FULL, QUICK, Bench
-from .cases import CASES, MissingBrowserError
+from .cases import CASES, MissingBrowserError, MissingFrameworkError
 from .machine import facts
 from .rows import Row, Table
 from .table import as_json, as_markdown, as_text
@@ -92,7 +92,7 @@ def _results(
             start = perf_counter()
             try:
                 results += CASES[name](bench, database)
-            except MissingBrowserError as missing:
+            except (MissingBrowserError, MissingFrameworkError) as missing:
                 print(f"{name} is left out: {missing}", file=sys.stderr)
             except Exception:
                 # The figures of an hour are not to be lost with one case.

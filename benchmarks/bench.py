@@ -94,14 +94,15 @@ class Bench:
         with ExitStack() as stack:
             opened: dict[str, Subject] = {}
             for name in names:
-                subject = make_subject(name, stack.enter_context(self._location(database)))
+                subject = make_subject(name, stack.enter_context(self.location(database)))
                 subject.open()
                 stack.callback(subject.close)
                 opened[name] = subject
             yield opened
 
     @contextmanager
-    def _location(self, database: str) -> Iterator[str]:
+    def location(self, database: str) -> Iterator[str]:
+        """Yield where a fresh database is, or can be made; it is gone afterwards."""
         if database == "postgres":
             assert self.server is not None
             with self.server.database() as url:

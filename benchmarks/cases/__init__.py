@@ -16,6 +16,7 @@ from .depth import depth
 from .editing import edit
 from .following import following
 from .forking import fork
+from .frameworks import MissingFrameworkError, frameworks
 from .graphs import graph
 from .inspector import MissingBrowserError, inspector
 from .large import large
@@ -30,7 +31,7 @@ from .threads import threads
 from .travelling import travel
 from .truncating import truncate
 
-__all__ = ["CASES", "Case", "MissingBrowserError"]
+__all__ = ["CASES", "Case", "MissingBrowserError", "MissingFrameworkError"]
 
 Case = Callable[[Bench, str], Iterator[Row | Table]]
 
@@ -59,5 +60,6 @@ CASES: dict[str, Case] = {
     "large": large,
     "inspector": inspector,
     "moving": moving,
+    "frameworks": frameworks,
     "compression": compression,
 }

@@ -15,9 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from time import perf_counter
-from typing import Any
-
-from playwright.sync_api import Browser, Page, sync_playwright
+from typing import TYPE_CHECKING, Any
 
 import refold
 from refold import Store
@@ -27,6 +25,10 @@ from ..rows import MILLISECONDS, Goal, Row
 from ..timing import Stats, of_values
 from . import large
 from .graphs import SESSION, USER, growing
+
+if TYPE_CHECKING:
+    # Where frameworks are measured there is no driver of a browser.
+    from playwright.sync_api import Browser, Page
 
 # The switches of the tests' browser that speak of speed; the machine's own caches stay as they are.
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
@@ -172,6 +174,8 @@ def _page(browser: Browser, path: str) -> Iterator[Page]:
 
 @contextmanager
 def _browser(program: str) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser

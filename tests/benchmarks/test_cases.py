@@ -37,6 +37,8 @@ SPAWNED, LOADED = multiprocessing.get_context("spawn"), loaded_processes("benchm
 FACTS = {"cores": "2"}
 # What nobody but Refold answers has no raw beside it.
 WITHOUT_RAW = {"large", "moving", "inspector"}
+# Needs frameworks: tests/frameworks runs it.
+ELSEWHERE = {"frameworks"}
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +68,7 @@ def check(name: str, results: list[Row | Table]) -> None:
         assert "cores" in written
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sorted(set(CASES) - ELSEWHERE))
 def test_case_on_sqlite(name: str, tmp_path: Path) -> None:
     """On SQLite every case gives figures of ours and raw."""
     results = list(CASES[name](Bench(tmp_path, TINY), "sqlite"))
@@ -74,7 +76,7 @@ def test_case_on_sqlite(name: str, tmp_path: Path) -> None:
     check(name, results)
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - STUDIES))
+@pytest.mark.parametrize("name", sorted(set(CASES) - STUDIES - ELSEWHERE))
 def test_case_on_postgres(name: str, tmp_path: Path, pg_server: Server) -> None:
     """On PostgreSQL too."""
     results = list(CASES[name](Bench(tmp_path, TINY, pg_server), "postgres"))

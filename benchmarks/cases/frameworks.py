@@ -1,0 +1,203 @@
+"""
+What do the conversations of agent frameworks cost over Refold, beside the framework's own store, which is `raw` here?
+
+Only frameworks that are installed take part: `scripts/test-frameworks` makes an environment with all of them, and
+`REFOLD_VENV=.venv/frameworks scripts/bench frameworks` runs there. To add one, write its keepers, and name what makes
+them in FRAMEWORKS.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from ..bench import Bench
+from ..database_size import postgres_bytes, sqlite_bytes
+from ..fork_bytes import BYTES
+from ..langgraph_threads import Threads
+from ..rows import MILLISECONDS, RATE, Goal, Row
+from ..timing import Stats, Task, measure, of_values
+
+LENGTH_MAX = 10_000
+# Their savers write megabytes at each append to a long conversation.
+RUNS_MAX, RUNS_MIN = 16, 2
+BYTES_APPENDS = 4
+NEVER_SLOWER = Goal(1.2)
+
+
+class Keeper(Protocol):
+    """A store of a framework with conversations, each with a name."""
+
+    def open(self) -> None:
+        """Open the database."""
+
+    def close(self) -> None:
+        """Close it."""
+
+    def begin(self, name: str, count: int) -> None:
+        """Save a conversation that has so many messages already."""
+
+    def append(self, name: str) -> None:
+        """Add the next message to a conversation that was begun or loaded."""
+
+    def load(self, name: str) -> int:
+        """Read a conversation, and return the number of its messages."""
+
+    def fork(self, name: str) -> None:
+        """Go on from the state before the last one, with another message."""
+
+
+class Contest(Protocol):
+    """What a framework takes part with."""
+
+    def __call__(self, location: str, *, is_ours: bool) -> Keeper:
+        """
+        Return the keeper over Refold, or the framework's own.
+
+        Raises:
+            ModuleNotFoundError: it is not installed.
+        """
+
+
+class MissingFrameworkError(Exception):
+    """No framework is installed."""
+
+
+FRAMEWORKS: dict[str, Contest] = {"LangGraph": Threads}
+# Multiples of the framework's own time and bytes for an append to a conversation of LENGTH_MAX.
+APPEND_GOALS: Mapping[str, tuple[Goal, Goal]] = {"LangGraph": (Goal(0.01), Goal(0.001))}
+
+
+def frameworks(bench: Bench, database: str) -> Iterator[Row]:
+    """
+    Append to conversations of all lengths, save, load and fork them, and append with several threads.
+
+    Raises:
+        MissingFrameworkError: no framework is installed.
+    """
+    missing: list[str] = []
+    for name, contest in FRAMEWORKS.items():
+        try:
+            with ExitStack() as stack:
+                yield from _rows(name, _Contest(stack, bench, database, contest))
+        except ModuleNotFoundError as error:
+            missing.append(name)
+            print(f"{name} is left out: {error}", file=sys.stderr)
+    if len(missing) == len(FRAMEWORKS):
+        raise MissingFrameworkError("no framework is installed")
+
+
+class _Contest:
+    """Both keepers of a framework, each over a database of its own."""
+
+    def __init__(self, stack: ExitStack, bench: Bench, database: str, contest: Contest) -> None:
+        self.bench, self.database = bench, database
+        self.locations = {name: stack.enter_context(bench.location(database)) for name in ("ours", "raw")}
+        self.keepers = {name: contest(self.locations[name], is_ours=name == "ours") for name in self.locations}
+        for keeper in self.keepers.values():
+            keeper.open()
+            stack.callback(keeper.close)
+
+    def measured(self, task: Callable[[Keeper], Task]) -> dict[str, Stats]:
+        """Measure a task of both keepers in turn."""
+        tasks = {name: task(keeper) for name, keeper in self.keepers.items()}
+        return measure(tasks, blocks=self.bench.scale.blocks, openings=self.bench.scale.openings)
+
+    def bytes_of_appends(self, name: str) -> dict[str, Stats]:
+        """Return the bytes by which each database grows with an append."""
+        grown: dict[str, Stats] = {}
+        for who, keeper in self.keepers.items():
+            keeper.close()
+            before = self._size(who)
+            keeper.open()
+            keeper.load(name)
+            for _ in range(BYTES_APPENDS):
+                keeper.append(name)
+            keeper.close()
+            # A database grows by pages; it may have had room for all of it.
+            grown[who] = of_values(max(1, self._size(who) - before) / BYTES_APPENDS)
+            keeper.open()
+        return grown
+
+    def _size(self, who: str) -> int:
+        place = self.locations[who]
+        return postgres_bytes(place) if "://" in place else sqlite_bytes(Path(place))
+
+
+def _rows(framework: str, contest: _Contest) -> Iterator[Row]:
+    scale = contest.bench.scale
+    for length in [length for length in scale.lengths if length <= LENGTH_MAX]:
+        name, at = f"long-{length}", f"at N = {length:,}"
+        runs = max(RUNS_MIN, min(RUNS_MAX, LENGTH_MAX // length))
+        names = (f"new-{length}-{number}" for number in itertools.count())
+        stats = contest.measured(partial(_begin, names=names, length=length))
+        yield Row(f"{framework}: save {length:,} messages at once", contest.database, MILLISECONDS, stats, NEVER_SLOWER)
+        for keeper in contest.keepers.values():
+            keeper.begin(name, length)
+        time_goal, size_goal = APPEND_GOALS[framework] if length == LENGTH_MAX else (NEVER_SLOWER, NEVER_SLOWER)
+        stats = contest.measured(partial(_append, name=name, runs=runs))
+        yield Row(f"{framework}: append {at}", contest.database, MILLISECONDS, stats, time_goal)
+        stats = contest.measured(partial(_load, name=name))
+        yield Row(f"{framework}: load {at}, newly opened", contest.database, MILLISECONDS, stats, NEVER_SLOWER)
+        stats = contest.measured(partial(_fork, name=name, runs=RUNS_MIN))
+        yield Row(f"{framework}: fork {at}", contest.database, MILLISECONDS, stats, NEVER_SLOWER)
+        grown = contest.bytes_of_appends(name)
+        yield Row(f"{framework}: bytes of an append {at}", contest.database, BYTES, grown, size_goal)
+    stats = contest.measured(partial(_write, writers=scale.writers, appends=scale.writer_appends))
+    goal = Goal(1 / 1.2, at_least=True)
+    yield Row(f"{framework}: {scale.writers} threads, appends", contest.database, RATE, stats, goal)
+
+
+def _reopen(keeper: Keeper) -> None:
+    keeper.close()
+    keeper.open()
+
+
+def _begin(keeper: Keeper, names: Iterator[str], length: int) -> Task:
+    return Task(run=lambda name: keeper.begin(name, length), prepare=lambda: next(names))
+
+
+def _append(keeper: Keeper, name: str, runs: int) -> Task:
+    def open_again() -> None:
+        _reopen(keeper)
+        keeper.load(name)
+
+    return Task(run=lambda _: keeper.append(name), reopen=open_again, runs=runs)
+
+
+def _load(keeper: Keeper, name: str) -> Task:
+    again = partial(_reopen, keeper)
+    return Task(run=lambda _: keeper.load(name), reopen=again, start_block=again)
+
+
+def _fork(keeper: Keeper, name: str, runs: int) -> Task:
+    def open_again() -> None:
+        _reopen(keeper)
+        keeper.load(name)
+
+    return Task(run=lambda _: keeper.fork(name), reopen=open_again, runs=runs)
+
+
+def _write(keeper: Keeper, writers: int, appends: int) -> Task:
+    def work(_: object) -> None:
+        def write(name: str) -> None:
+            for _ in range(appends):
+                keeper.append(name)
+
+        threads = [threading.Thread(target=write, args=(f"writer-{number}",)) for number in range(writers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def begin() -> None:
+        for number in range(writers):
+            keeper.begin(f"writer-{number}", 1)
+
+    return Task(run=work, reopen=begin, per=writers * appends)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import refold
 from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.memory_log import MemoryLog
@@ -111,6 +112,17 @@ def test_naming_a_version_that_is_none(version: int) -> None:
     """Only what is there can be named."""
     with pytest.raises(NotFoundError):
         told().name_version("here", version)
+
+
+@pytest.mark.parametrize("name", ["x", "v2", "r-1", "\u00fc1", "pos", "item", "n" * 100])
+def test_a_version_is_found_by_its_name(name: str) -> None:
+    """Whatever the name is like, in every kind of context."""
+    store = refold.open(":memory:")
+    for context in (store.chat("a"), store.queue("a"), store.pool("a"), store.window("a"), store.run("mia", "s")):
+        context.name_version(name)
+        context.name_version("later")
+        assert context.version_at(name) == 1
+        assert context.at(name).version == 1
 
 
 def test_names_given_out_are_a_copy() -> None:

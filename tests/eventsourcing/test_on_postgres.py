@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -74,6 +75,45 @@ def test_empty_variables_say_nothing(factory: NewFactory) -> None:
     recorder = factory(POSTGRES_POOL_SIZE="", POSTGRES_PORT="", POSTGRES_PRE_PING="").application_recorder()
 
     assert recorder.insert_events(events("a", 1)) == [1]
+
+
+class RefusedOnce:
+    """The transactions of a data store; the first of them meets an error of the server."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refusal: psycopg.Error) -> None:
+        self.begun = 0
+        self._refusal = refusal
+        self._transaction = PostgresDatastore.transaction
+        monkeypatch.setattr(PostgresDatastore, "transaction", lambda store, **given: self._begin(store, **given))
+
+    @contextmanager
+    def _begin(self, store: PostgresDatastore, **given: Any) -> Iterator[Any]:
+        self.begun += 1
+        if self.begun == 1:
+            raise OperationalError("refused") from self._refusal
+        with self._transaction(store, **given) as cursor:
+            yield cursor
+
+
+@pytest.mark.parametrize("refusal", [psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation])
+def test_tables_that_another_is_making(
+    factory: NewFactory, monkeypatch: pytest.MonkeyPatch, refusal: type[psycopg.Error]
+) -> None:
+    """Two applications may start at once: they are there the next time."""
+    transactions = RefusedOnce(monkeypatch, refusal())
+    recorder = factory().application_recorder()
+
+    assert transactions.begun == 2
+    assert recorder.insert_events(events("a", 1)) == [1]
+
+
+def test_tables_that_cannot_be_made(factory: NewFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has no right to make them is told so, and does not try again."""
+    transactions = RefusedOnce(monkeypatch, psycopg.errors.InsufficientPrivilege())
+
+    with pytest.raises(OperationalError, match="refused"):
+        factory().application_recorder()
+    assert transactions.begun == 1
 
 
 def test_a_schema_keeps_things_apart(factory: NewFactory, server: psycopg.Connection) -> None:

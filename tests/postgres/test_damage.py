@@ -120,3 +120,12 @@ def test_a_dictionary(open_log: OpenLog, log: PostgresLog, pg_url: str) -> None:
 
     with pytest.raises(DamagedError, match="dictionary 1 is damaged: its bytes do not match its checksum"):
         open_log()
+
+
+def test_a_version_that_leaves_no_room(full: PostgresLog, open_log: OpenLog, pg_url: str) -> None:
+    """An append that looks for the end of a stream says so, and adds nothing."""
+    spoil(pg_url, "update event set version = 2147483647 where version = 200")
+
+    with pytest.raises(DamagedError, match="the last version of chat:a is damaged"):
+        append(open_log(), "chat:a", said(201))
+    assert full.database.ask(count("event"))[0] == [(200,)]

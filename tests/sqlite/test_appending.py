@@ -53,6 +53,31 @@ def test_a_stale_writer_writes_nothing(tmp_path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("location", ["log.db", ":memory:"])
+def test_who_is_alone_looks_nothing_up(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New streams and known ones, one event and several, with a version or with any; a key has to be looked for."""
+    log = SqliteLog(location if location.startswith(":") else tmp_path / location)
+    append(log, "chat:a", said(0))
+    looked_up: list[int] = []
+    locked = Appender.append_locked
+
+    def noted(appender: Appender, requests: Any, *given: Any) -> Any:
+        looked_up.append(len(requests))
+        return locked(appender, requests, *given)
+
+    monkeypatch.setattr(Appender, "append_locked", noted)
+    append(log, "chat:a", said(1), expected=1)
+    append(log, "chat:a", said(2), said(3))
+    append(log, "chat:b", said(4), expected=0)
+    append(log, "chat:b", said(5), said(6), expected=1)
+    append(log, "chat:c", said(7), said(8), expected=0)
+    assert looked_up == []
+
+    append(log, "chat:c", said(9), key="k")
+    assert looked_up == [1]
+    log.close()
+
+
+@pytest.mark.parametrize("location", ["log.db", ":memory:"])
 def test_whoever_writes_holds_the_lock(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork and the end of the process wait for it; it is held in each way to append, and released behind it."""
     held: list[bool] = []

@@ -163,6 +163,20 @@ def test_references_are_a_mark_beside_the_others(data: bytes) -> None:
     assert compression.expand(marked, "it") == data
 
 
+def test_many_are_expanded_together(dictionary: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every form, plain and compressed, with references and a dictionary or without: none by itself, in order."""
+    data = [*payloads(300), b"", b"short"]
+    plain, trained = Compression(no_dictionary), trained_compression(dictionary)
+    stored = [made(one) for one in data for made in (plain.shrink, plain.shrink_block, trained.shrink)]
+    stored += [mark_references(one) for one in stored]
+    wanted = [trained.expand(one, "it") for one in stored]
+    assert {one[0] for one in stored} == {0, 1, 2, 16, 17, 18}
+
+    monkeypatch.setattr(Compression, "expand", None)
+
+    assert trained.expand_many(stored, str) == wanted == [one for one in data for _ in range(3)] * 2
+
+
 def test_nothing_has_no_references() -> None:
     """Empty bytes are looked at without an error here; expanding them is one."""
     assert has_references(b"") is False

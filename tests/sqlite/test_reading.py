@@ -237,6 +237,28 @@ def test_a_page_from_anywhere(log: SqliteLog, after: int, limit: int) -> None:
     assert page.moment == at(min(700, after + limit))
 
 
+def test_blocks_that_were_opened_last_are_kept(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever goes to and fro between a few of them opens each once; the one that was used longest ago makes room."""
+    opened: list[str] = []
+    inside = blocks.BlockReader._open_unknown
+
+    def noted(reader: blocks.BlockReader, block: Block, **given: Any) -> Any:
+        opened.append(str(block.key))
+        return inside(reader, block, **given)
+
+    monkeypatch.setattr(blocks.BlockReader, "_open_unknown", noted)
+
+    def read(number: int) -> int:
+        before = len(opened)
+        assert ids(log.read_events("chat:a", after=64 * number, until=64 * number + 2)) == [
+            f"m{64 * number + 1}", f"m{64 * number + 2}",
+        ]  # fmt: skip
+        return len(opened) - before
+
+    assert [read(number) for number in (1, 1, 2, 1, 3, 4, 1)] == [1, 0, 1, 0, 1, 1, 0]
+    assert [read(number) for number in (5, 1, 3, 4, 2)] == [1, 0, 0, 0, 1]
+
+
 def test_a_reading_that_was_broken_off(log: SqliteLog) -> None:
     """Its connection is closed, as a statement of it may still hold the file; that of a whole reading is kept."""
     database = log.database

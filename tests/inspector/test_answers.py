@@ -15,8 +15,10 @@ from starlette.testclient import TestClient
 
 import refold
 from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
+from refold.infrastructure.inspector import answers
 from refold.infrastructure.inspector.layout import laid_out
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
+from refold.infrastructure.log.codec import tag_of
 from tests.support.every_kind import fill
 
 from .asking import LOCAL, Asked
@@ -198,6 +200,20 @@ def test_a_replay_shows_both_prompts_of_each_call(asked: Asked) -> None:
         assert len(prompts["now"]) <= 3
         was = [asked("items", ref=ref)[0]["id"] for ref in prompts["then"]]
         assert was == [item.id for item in chat.at(call["version"] - 1).items]
+
+
+@pytest.mark.parametrize("most", [3, 50_000])
+def test_the_times_of_versions(asked: Asked, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Each version has its time, its type and its actor; of a long context the newest have."""
+    monkeypatch.setattr(answers, "VERSIONS_MAX", most)
+    for row in asked.store.contexts():
+        recorded = asked.store.log.read(row.key)[-most:]
+        found = asked("context", context=row.key)["versions"]
+
+        assert found["first"] == recorded[0].version
+        assert found["at"] == [event.recorded_at // 1_000 for event in recorded]
+        assert [found["types"][number] for number in found["type"]] == [tag_of(event.event) for event in recorded]
+        assert [found["actors"][number] for number in found["actor"]] == [event.meta.actor or "" for event in recorded]
 
 
 def test_the_log_of_one_context_is_filtered_too(asked: Asked) -> None:

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ import refold
 from refold.domain.errors import InvalidInputError, ProjectionError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import NewEvents, PartitionedLog
-from refold.domain.positions import BEGINNING, Partition
+from refold.domain.positions import BEGINNING, Moment, Partition
+from refold.infrastructure.projecting import partitions
 from refold.infrastructure.projecting.rows import sqlite as sqlite_keeping
 from refold.infrastructure.projecting.shadow import RebuildProgress
 
@@ -291,3 +293,14 @@ def _read(log: PartitionedLog, partition: Partition, limit: int) -> Iterator[Rec
         if len(page.events) < limit:
             assert part.read_all(after=moment, limit=limit).events == []
             return
+
+
+@pytest.mark.parametrize(
+    ("heads", "events"), [([], 0), ([(-1, 10)], 5), ([(0, 10)], 10), ([(0, 10), (7, 3)], 13), ([(1, 1), (2, 1)], 2)]
+)
+def test_how_much_is_folded(monkeypatch: pytest.MonkeyPatch, heads: list[tuple[int, int]], events: int) -> None:
+    """In one sequence each of two partitions counts the events of both; slices have numbers of their own."""
+    monkeypatch.setattr(partitions, "_partitions", lambda *given: [("shadow", SimpleNamespace(of=2))])
+    store: Any = SimpleNamespace(checkpoint=lambda shadow: Moment(tuple(heads)))
+
+    assert partitions.events_in_partitions(store, Counts()) == events

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold.domain.errors import DamagedError, NotFoundError
 from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.log.records import Batch
 from refold.infrastructure.log.sqlite import blocks
 from refold.infrastructure.log.sqlite import log as log_module
 from refold.infrastructure.log.sqlite.blocks import Block
@@ -23,6 +26,7 @@ from refold.infrastructure.log.sqlite.log import SqliteLog
 
 from ..contract.damage import LARGE
 from ..contract.writing import append, everything, ids, numbers, said
+from ..domain.strategies import PROPERTY
 
 SEGMENT = 512
 
@@ -235,6 +239,29 @@ def test_a_page_from_anywhere(log: SqliteLog, after: int, limit: int) -> None:
 
     assert numbers(page.events) == [f"m{number}" for number in range(after + 1, min(700, after + limit) + 1)]
     assert page.moment == at(min(700, after + limit))
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=5).map(
+    lambda steps: [
+        Range("chat:a", after, after + size)
+        for place, (_, size) in enumerate(steps)
+        for after in [sum(gap + before for gap, before in steps[:place]) + steps[place][0]]
+    ]
+)
+
+
+@PROPERTY
+@given(ranges=RANGES, begin=st.integers(1, 40), count=st.integers(1, 20))
+def test_what_a_batch_wants(ranges: list[Range], begin: int, count: int) -> None:
+    """Of each version it knows whether it was asked for, and of some that follow each other the first and last such."""
+    batch = Batch(ranges)
+    wanted = {version for one in ranges for version in range(one.after + 1, one.until + 1)}
+    there = [version for version in range(begin, begin + count) if version in wanted]
+
+    assert [version for version in range(1, 60) if batch.wants(version)] == sorted(wanted)
+    assert batch.count == len(wanted)
+    bounds = batch.bounds(begin, begin + count)
+    assert list(bounds) == (list(range(there[0], there[-1] + 1)) if there else [])
 
 
 def test_blocks_that_were_opened_last_are_kept(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:

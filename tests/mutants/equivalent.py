@@ -11,16 +11,19 @@ EQUIVALENT = {
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,
     ("domain/window/state.py", "self._put(Held(self._version, added, (self._version, 1)))"): _ONE_BY_ITSELF,
+    ("domain/trajectory/descriptions.py", "pass  # not end.cancel()"): (
+        "Python looks itself whether the loop was closed before the task was done"
+    ),
     ("domain/trajectory/state.py", "return waiting.first(2)[0] if waiting else None"): (
         "the first of one is the first of two"
-    ),
-    ("infrastructure/log/postgres/append.py", "last = max((key for _, key in rows), default=1)"): (
-        "the numbers of types of events need only differ"
     ),
     (
         "infrastructure/log/postgres/cached_append.py",
         "return ends if len(ends) == 1 or len({end.slice for end in ends}) == len(ends) > 1 else None",
     ): "one end alone is looked at first",
+    ("infrastructure/log/postgres/append.py", "last = max((key for _, key, _ in rows), default=1)"): (
+        "the numbers of types of events need only differ"
+    ),
     ("infrastructure/exchange/event_files.py", "data = opened.readline(LINE_BYTES_MAX + 2)"): (
         "a line is too long as soon as one byte more than LINE_BYTES_MAX was read"
     ),
@@ -47,6 +50,10 @@ EQUIVALENT = {
     ("infrastructure/log/sqlite/append.py", "self._is_alone = False"): (
         "before anything is remembered of the log nobody reads it, and what reads the log sets it"
     ),
+    (
+        "infrastructure/recorders/datastore.py",
+        "return self.committer.submit(Job(appender, request), wait=False).result()",
+    ): "the result is waited for behind it, while another thread commits",
     ("infrastructure/log/postgres/ends.py", "REST_FACTOR = 5"): "a thread rests a little longer from what may wait",
     ("infrastructure/log/postgres/planning.py", 'chance = int.from_bytes(os.urandom(11), "big")'): (
         "the number of random bits beyond those that are used does not matter"

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import chain, count, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coverage import CoverageData
 from coverage.exceptions import DataError
@@ -77,7 +77,7 @@ class Records:
     def tests_of(self, place: Place, source: str, seconds_max: float = TESTS_SECONDS_MAX) -> list[str]:
         """Return tests that may notice a defect: those that run its line first, as many as their time allows."""
         lines = self._lines.get(place.file, {})
-        inside = _lines_of_functions(source)
+        inside = set(chain.from_iterable(map(_lines, _functions(source))))
         at_import = place.mutant.line not in inside
         # The record of a line that runs while its module is loaded names only the test that happened to load it.
         tests = set() if at_import else set(lines.get(place.mutant.line, ()))
@@ -95,7 +95,11 @@ class Records:
             # No test runs the line itself; a process that one starts and kills may.
             tests |= (starting := {test for test in self._seconds if STARTS_PROCESSES.search(test)})
             named = [*starting, *named]
-        chosen = self._within(seconds_max / 2, self._fastest(named))
+        ways = self._ways(place, source)
+        # First one test for each way through the function: what is rarely taken must not wait for what always is.
+        first = [group[0] for group in self._grouped(tests, lambda test: ways.get(test, ())).values()]
+        chosen = self._within(seconds_max / 3, sorted(first, key=self._seconds.__getitem__))
+        chosen = self._within(seconds_max * 2 / 3, dict.fromkeys([*chosen, *self._fastest(named)]))
         chosen = self._within(seconds_max, dict.fromkeys([*chosen, *self._fastest(tests), *self._fastest(others)]))
         # A server takes seconds to start: where its own code is not meant, tests that need none come first.
         chosen.sort(key=lambda test: "postgres" in test and "postgres" not in place.file)
@@ -116,10 +120,24 @@ class Records:
 
     def _fastest(self, tests: Iterable[str]) -> Iterator[str]:
         """Yield the fastest test of every file or class, then the second of every one, and so on."""
-        groups: dict[str, list[str]] = defaultdict(list)
+        groups = self._grouped(tests, _group).values()
+        return (test for test in chain.from_iterable(zip_longest(*groups)) if test is not None)
+
+    def _grouped(self, tests: Iterable[str], group: Callable[[str], Any]) -> dict[Any, list[str]]:
+        """Return tests by their group, in each the fastest first."""
+        groups: dict[Any, list[str]] = defaultdict(list)
         for test in sorted(tests, key=lambda one: (self._seconds[one], one)):
-            groups[_group(test)].append(test)
-        return (test for test in chain.from_iterable(zip_longest(*groups.values())) if test is not None)
+            groups[group(test)].append(test)
+        return groups
+
+    def _ways(self, place: Place, source: str) -> dict[str, tuple[int, ...]]:
+        """Return the lines that each test runs of the innermost function around a defect."""
+        around = [lines for lines in map(_lines, _functions(source)) if place.mutant.line in lines]
+        found: dict[str, tuple[int, ...]] = defaultdict(tuple)
+        for line in min(around, key=len, default=range(0)):
+            for test in self._lines.get(place.file, {}).get(line, ()):
+                found[test] += (line,)
+        return found
 
 
 def _unrecorded(place: Place, *, at_import: bool) -> list[str]:
@@ -131,10 +149,13 @@ def _unrecorded(place: Place, *, at_import: bool) -> list[str]:
     return [*guarding, *([DOCUMENTED, *commands] if at_import else [])]
 
 
-def _lines_of_functions(source: str) -> set[int]:
+def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> range:
     """Return the lines that run when a function is called."""
-    functions = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return {line for one in functions for line in range(one.body[0].lineno, (one.end_lineno or one.lineno) + 1)}
+    return range(function.body[0].lineno, (function.end_lineno or function.lineno) + 1)
 
 
 def _group(test: str) -> str:

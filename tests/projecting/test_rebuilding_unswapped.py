@@ -7,6 +7,7 @@ import pytest
 
 import refold
 from refold.domain.errors import ProjectionError
+from refold.infrastructure.projecting.folding import Fault, note_fault
 from refold.infrastructure.projecting.rebuild import MEETINGS_MAX
 from refold.infrastructure.projecting.store import Save
 from refold.projections.catalogue import CATALOGUE
@@ -78,6 +79,20 @@ def test_discarded_rows_are_gone(store: refold.Store) -> None:
     assert not store.discard_rebuild("rollup")
     assert store.rebuild("rollup").events == store.now().events
     assert live_rows(store) == live
+
+
+def test_a_fault_is_forgotten_with_the_rows_that_had_it(store: refold.Store) -> None:
+    """Not by a rebuild that leaves them in use, nor by one that was stopped."""
+    something_of_everything(store)
+    kept = store._projections
+    note_fault(kept, ROLLUP, Fault("chat:a@3", "it is poisoned", 1))
+
+    store.rebuild("rollup", swap=False)
+    store.rebuild("rollup", restart=True, stop=lambda: True)
+    assert [note for note in kept.notes("").values() if "poisoned" in note]
+
+    store.rebuild("rollup")
+    assert not [note for note in kept.notes("").values() if "poisoned" in note]
 
 
 def test_rows_that_were_stopped_are_discarded_too(store: refold.Store) -> None:

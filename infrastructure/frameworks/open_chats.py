@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..store import Store
 
 CHATS_KEPT_MAX = 64
+Shown = Callable[[ChatContext], Iterable[ChatItemEvent]]
 
 
 class Entry(NamedTuple):
@@ -42,9 +43,11 @@ def entries_of(messages: Iterable[Kept], encode: Callable[[Message], bytes]) -> 
 class OpenChat:
     """A chat with its messages as they were read last."""
 
-    def __init__(self, chat: ChatContext, conversation: Conversation, encode: Callable[[Message], bytes]) -> None:
+    def __init__(
+        self, chat: ChatContext, conversation: Conversation, encode: Callable[[Message], bytes], shown: Shown
+    ) -> None:
         self.chat = chat
-        self._conversation, self._encode = conversation, encode
+        self._conversation, self._encode, self._shown = conversation, encode, shown
         self._items: list[ChatItemEvent] = []
         self._entries: list[Entry] = []
 
@@ -54,7 +57,7 @@ class OpenChat:
 
         They are kept as JSON, so that a caller who changes a message does not change it for the next one.
         """
-        items = list(self.chat.recorded_items())
+        items = list(self._shown(self.chat))
         same = _same_at_start(self._items, items)
         if same == len(self._items) == len(items):
             return self._entries
@@ -79,11 +82,12 @@ class OpenChats:
         conversation: Conversation,
         *,
         encode: Callable[[Message], bytes] = msgspec.json.encode,
+        shown: Shown = ChatContext.recorded_items,
         kept_max: int = CHATS_KEPT_MAX,
     ) -> None:
-        """Open chats of `store`; `encode` says what is kept of a message."""
+        """Open chats of `store`; `encode` says what is kept of a message, `shown` which items are read."""
         self._store, self._conversation = store, conversation
-        self._encode, self._kept_max = encode, kept_max
+        self._encode, self._shown, self._kept_max = encode, shown, kept_max
         # Its methods are single steps for other threads.
         self._chats: OrderedDict[str, OpenChat] = OrderedDict()
 
@@ -94,7 +98,7 @@ class OpenChats:
         if found is None:
             with suppress(NotFoundError):
                 chat = self._store.chat(chat_id, create=create)
-                found = OpenChat(chat, self._conversation, self._encode)
+                found = OpenChat(chat, self._conversation, self._encode, self._shown)
         yield found
         if found is not None:
             # A new entry is the last one, and the first one is dropped.

@@ -19,6 +19,7 @@ FRAMEWORKS = {
     "agent_framework": "agent_framework",
     "agents": "openai_agents",
     "claude_agent_sdk": "claude",
+    "google.adk": "adk",
     "langchain_core": "langgraph",
     "langgraph": "langgraph",
     "llama_index": "llama_index",
@@ -37,6 +38,12 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
             yield from ((alias.name.split(".")[0], node) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             yield node.module.split(".")[0], node
+
+
+def module_of(statement: ast.stmt) -> str:
+    """Return the first two names of the module of an import: packages may share the first one."""
+    named = statement.module if isinstance(statement, ast.ImportFrom) else ast.unparse(statement).split()[1]
+    return ".".join((named or "").split(".")[:2])
 
 
 def inside_functions(tree: ast.AST) -> set[ast.AST]:
@@ -122,7 +129,8 @@ def test_adapters_alone_import_their_frameworks() -> None:
         for package in PACKAGES
         for name, path in modules(package)
         for top, statement in imports(parsed(path))
-        if top in FRAMEWORKS and not name.startswith(f"refold.infrastructure.frameworks.{FRAMEWORKS[top]}")
+        for framework in FRAMEWORKS.keys() & {top, module_of(statement)}
+        if not name.startswith(f"refold.infrastructure.frameworks.{FRAMEWORKS[framework]}")
     ]
 
     assert found == []

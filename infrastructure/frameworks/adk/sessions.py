@@ -1,0 +1,408 @@
+"""The session service: sessions as chats, and the state of users and apps beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
+from google.adk.sessions.session import Session
+
+from ....domain.chat.context import ChatContext
+from ....domain.chat.events import ChatItemEvent
+from ....domain.chat.rules.commands import EvictItems
+from ....domain.clock import REAL_SYSTEM
+from ....domain.concurrency.threads import in_thread
+from ....domain.errors import ConcurrencyError, InvalidInputError
+from ....domain.formats.messages import named_outputs
+from ....domain.ids import decoded_id, split_stream_id
+from ....domain.log.envelope import acting, current_meta
+from ....projections.saved_states import SavedStateRow
+from ..conversation import Message
+from ..open_chats import Entry, OpenChat, OpenChats
+from .form import EVENTS, NAME
+from .stored import (
+    BETWEEN,
+    STATE,
+    Key,
+    Saved,
+    delta_of,
+    message_of,
+    of_scope,
+    plain_state,
+    required,
+    save,
+    saved_in,
+    saved_prefix,
+    scope_id,
+    value_at,
+)
+
+try:
+    from google.adk.errors._stale_session_error import StaleSessionError
+except ImportError:
+    # Earlier versions of the kit raise its base class.
+    StaleSessionError = ValueError
+
+if TYPE_CHECKING:
+    from ...store import Store
+
+DELETED = "deleted"
+# Items that left the view for these reasons are events of the session all the same: the kit leaves them out by itself.
+LEFT_BY_KIT = f"{NAME}: "
+REWOUND, COMPACTED = f"{LEFT_BY_KIT}rewound", f"{LEFT_BY_KIT}compacted"
+# How often an append is tried again because another session changed the state of the same user or app.
+ATTEMPTS_MAX = 100
+STALE = (
+    "the session has been modified in storage since it was loaded: get it again with get_session before you append more"
+)
+NO_STATE: dict[str, Any] = {}
+
+
+class SessionPage(NamedTuple):
+    """Some sessions, and the cursor for the next page; None if there are no more."""
+
+    sessions: list[Session]
+    cursor: str | None
+
+
+class RefoldSessionService(BaseSessionService):
+    """
+    A session service of the Agent Development Kit: give it to a `Runner` as its `session_service`.
+
+    Each session is a chat, which can be shown, compared, forked, audited and searched like any other, and an item that
+    others add to the chat is an event of the session. The state with the prefixes `app:` and `user:` is saved in chats
+    of the app and of its users. A rewind takes the events that it undoes out of the view, a compaction those that it
+    sums up; the kit still gets them all.
+    """
+
+    def __init__(self, store: Store, *, actor: str = NAME) -> None:
+        """Keep sessions in `store`; `actor` is recorded where nobody else is named as the actor."""
+        self._store, self._actor = store, actor
+        self._chats = OpenChats(store, EVENTS, shown=_events_of)
+
+    def chat_id(self, *, app_name: str, user_id: str, session_id: str) -> str:
+        """
+        Return the id of the chat of a session.
+
+        Raises:
+            InvalidInputError: a name is missing, empty or no text, or all are too long for an id.
+        """
+        return Key(app_name, user_id, session_id).chat_id
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        """
+        Make a session, with an id of its own if none is given.
+
+        Raises:
+            AlreadyExistsError: there is one with this id.
+            InvalidInputError: a name is empty, or a value of the state cannot be kept as JSON.
+        """
+        key = Key(app_name, user_id, (session_id or "").strip() or Event.new_id())
+        return await in_thread(self._created, key, plain_state(state or {}))
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """Return a session with its events, or the last of them; None if there is none."""
+        key = Key(app_name, user_id, session_id.strip())
+        return await in_thread(self._loaded, key, config or GetSessionConfig())
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """Return all sessions of an app, or of one of its users, without events; the last changed one is the last."""
+        page = await in_thread(self._page, app_name, user_id, None, None)
+        sessions = sorted(page.sessions, key=lambda one: (one.last_update_time, one.user_id, one.id))
+        return ListSessionsResponse(sessions=sessions)
+
+    async def list_sessions_page(
+        self, *, app_name: str, user_id: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> SessionPage:
+        """
+        Return a page of the sessions, the last changed one first, and the cursor for the next page.
+
+        Raises:
+            InvalidInputError: the limit is less than 1, or the cursor is none of an earlier page.
+        """
+        if limit < 1:
+            raise InvalidInputError(f"limit is {limit}: give 1 or more")
+        return await in_thread(self._page, app_name, user_id, limit, cursor)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Take all events of a session out of its view; they stay in the past. The state of the user stays as well."""
+        await in_thread(self._deleted, Key(app_name, user_id, session_id.strip()))
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state of a user, its keys without the prefix."""
+        return await in_thread(self._scope_state, scope_id(app_name, user_id))
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """
+        Put an event at the end of a session, with its changes of state; one that comes again counts once.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+            StaleSessionError: somebody else has changed the session since this one was loaded.
+            InvalidInputError: a value cannot be kept as JSON.
+        """
+        if event.partial:
+            return event
+        key, message = Key(session.app_name, session.user_id, session.id), message_of(event)
+        version = await in_thread(self._appended, key, message, session)
+        # Nothing is changed in memory before the event is stored.
+        self._apply_temp_state(session, event)
+        self._trim_temp_delta_state(event)
+        if not any(one is event or one.id == event.id for one in session.events[-1:]):
+            self._commit_event_to_session(session, event)
+        session.last_update_time = event.timestamp
+        session._storage_update_marker = _marker(version)
+        return event
+
+    # Each of the following runs in a thread.
+
+    def _as_actor(self) -> AbstractContextManager[None]:
+        return acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor)
+
+    def _created(self, key: Key, state: Mapping[str, Any]) -> Session:
+        now = REAL_SYSTEM.now()
+        with self._as_actor(), self._chats.taken(key.chat_id, create=True) as found:
+            assert found is not None, "it is created if there is none"
+            chat = found.chat
+
+            def begin(_: ChatContext) -> None:
+                if saved_in(chat, key) is not None:
+                    raise AlreadyExistsError(f"Session with id {key.session} already exists.")
+                own = of_scope(state, "")
+                self._changed(chat, key, state, lambda: save(chat, key, now, own, None))
+
+            chat.rebase(begin)
+            return self._session(key, found, required(chat, key), [])
+
+    def _loaded(self, key: Key, config: GetSessionConfig) -> Session | None:
+        with self._chats.taken(key.chat_id) as found:
+            saved = None if found is None else saved_in(found.chat, key)
+            if found is None or saved is None:
+                return None
+            entries = [] if config.num_recent_events == 0 else found.entries()
+            return self._session(key, found, saved, _wanted(entries, config))
+
+    def _session(self, key: Key, found: OpenChat, saved: Saved, events: list[Event]) -> Session:
+        session = Session(
+            id=key.session,
+            app_name=key.app,
+            user_id=key.user,
+            state=self._whole_state(key, saved.state),
+            events=events,
+            last_update_time=saved.at,
+        )
+        session._storage_update_marker = _marker(found.chat.version)
+        return session
+
+    def _whole_state(self, key: Key, own: Mapping[str, Any]) -> dict[str, Any]:
+        state = dict(own)
+        for prefix, chat_id in key.scopes.items():
+            state |= {f"{prefix}{name}": value for name, value in self._scope_state(chat_id).items()}
+        return state
+
+    def _scope_state(self, chat_id: str) -> dict[str, Any]:
+        with self._chats.taken(chat_id) as found:
+            saved = None if found is None else found.chat.saved_states.last(NAME, STATE)
+            return {} if saved is None else saved.value or {}
+
+    def _appended(self, key: Key, message: Message, session: Session) -> int:
+        with self._as_actor(), self._chats.taken(key.chat_id) as found:
+            saved = None if found is None else saved_in(found.chat, key)
+            if found is None or saved is None:
+                raise SessionNotFoundError(f"Session {key.session} not found.")
+            chat = found.chat
+            if _is_repeated(found, message):
+                return chat.version
+            _require_fresh(found, session)
+            state = delta_of(message)
+            own = of_scope(state, "")
+            at = float(message["timestamp"])
+
+            def record() -> None:
+                held = chat._state.items
+                items = [item for group in EVENTS.items_of([message], held) for item in group]
+                chat.record_items(named_outputs(items, held), expected_version=chat.version)
+                _apply(found, message)
+                save(chat, key, at, {**saved.state, **own} if own else None, saved)
+
+            try:
+                self._changed(chat, key, state, record)
+            except ConcurrencyError as error:
+                raise StaleSessionError(STALE) from error
+            return chat.version
+
+    def _changed(self, chat: ChatContext, key: Key, state: Mapping[str, Any], record: Callable[[], None]) -> None:
+        """Record a change of a session with its changes of the states of user and app, all or nothing."""
+        deltas = {chat_id: of_scope(state, prefix) for prefix, chat_id in key.scopes.items()}
+        deltas = {chat_id: delta for chat_id, delta in deltas.items() if delta}
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                with ExitStack() as until, self._store.transaction():
+                    scopes = [(self._scope(chat_id, until), delta) for chat_id, delta in deltas.items()]
+                    record()
+                    for scope, delta in scopes:
+                        saved = scope.saved_states.last(NAME, STATE)
+                        whole = {**(NO_STATE if saved is None else saved.value or NO_STATE), **delta}
+                        scope.saved_states.save(NAME, {STATE: whole}, expected_version=scope.version)
+                return
+            except ConcurrencyError as error:
+                if error.stream == chat.stream_id or not deltas:
+                    raise
+        raise ConcurrencyError(chat.stream_id, expected=chat.version, actual=chat.version)
+
+    def _scope(self, chat_id: str, until: ExitStack) -> ChatContext:
+        found = until.enter_context(self._chats.taken(chat_id, create=True))
+        assert found is not None, "it is created if there is none"
+        return found.chat
+
+    def _page(self, app: str, user: str | None, limit: int | None, cursor: str | None) -> SessionPage:
+        rows = self._store.saved_states(NAME, prefix=saved_prefix(app, user))
+        rows = sorted(rows, key=lambda row: (row.recorded_at, row.context), reverse=True)
+        if cursor is not None:
+            rows = [row for row in rows if (row.recorded_at, row.context) < _place(cursor)]
+        shown = rows[:limit]
+        states: dict[str, dict[str, Any]] = {}
+        sessions = [session for row in shown if (session := self._listed(row, states)) is not None]
+        return SessionPage(sessions, _cursor(shown[-1]) if len(rows) > len(shown) else None)
+
+    def _listed(self, row: SavedStateRow, states: dict[str, dict[str, Any]]) -> Session | None:
+        """Return a session without its events; `states` are those of users and apps that were read already."""
+        key = Key(*map(decoded_id, split_stream_id(row.context)[1].split(BETWEEN)))
+        value = value_at(self._store, row.context, row.version)
+        if value is None:
+            return None
+        own = value if STATE in value else value_at(self._store, row.context, value["since"])
+        state = dict(own[STATE]) if own else {}
+        for prefix, chat_id in key.scopes.items():
+            if chat_id not in states:
+                states[chat_id] = self._scope_state(chat_id)
+            state |= {f"{prefix}{name}": one for name, one in states[chat_id].items()}
+        return Session(id=key.session, app_name=key.app, user_id=key.user, state=state, last_update_time=value["at"])
+
+    def _deleted(self, key: Key) -> None:
+        with self._as_actor(), self._chats.taken(key.chat_id) as found:
+            if found is not None:
+                found.chat.rebase(lambda chat: self._emptied(chat, key))
+
+    def _emptied(self, chat: ChatContext, key: Key) -> None:
+        if saved_in(chat, key) is None:
+            return
+        with self._store.transaction():
+            # What the kit left out comes back first: else a new session of this id would have it.
+            back = [item.id for item in _left_by_kit(chat)]
+            if back:
+                chat.restore(back, reason=DELETED)
+            ids = tuple(item.id for item in chat.recorded_items())
+            if ids:
+                chat._record(EvictItems(chat.stream_id, ids, DELETED, partners=False), expected_version=chat.version)
+            chat.saved_states.save(NAME, {key.saved_name: None})
+
+
+def _marker(version: int) -> str:
+    return f"{NAME}:{version}"
+
+
+def _left_by_kit(chat: ChatContext) -> list[ChatItemEvent]:
+    items = chat.recorded_items()
+    gone = items.edits.departed() if items.edits else []
+    return [items.arena.items[ordinal] for ordinal, how in gone if (how.reason or "").startswith(LEFT_BY_KIT)]
+
+
+def _events_of(chat: ChatContext) -> list[ChatItemEvent]:
+    """Return the items in the view and those that the kit left out of it, these where they were recorded."""
+    items = chat.recorded_items()
+    gone = items.edits.departed() if items.edits else []
+    hidden = sorted(ordinal for ordinal, how in gone if (how.reason or "").startswith(LEFT_BY_KIT))
+    order: list[int] = []
+    place = 0
+    for ordinal in items.order():
+        while place < len(hidden) and hidden[place] < ordinal:
+            order.append(hidden[place])
+            place += 1
+        order.append(ordinal)
+    return [items.arena.items[ordinal] for ordinal in (*order, *hidden[place:])]
+
+
+def _is_repeated(found: OpenChat, message: Message) -> bool:
+    """Return whether the session has this very event; another one may have its id."""
+    if found.chat._state.items.ordinal(message["id"]) is None:
+        return False
+    encoded = msgspec.json.encode(message, order="deterministic")
+    same = (msgspec.json.decode(entry.encoded) for entry in found.entries() if entry.id == message["id"])
+    return any(msgspec.json.encode(one, order="deterministic") == encoded for one in same)
+
+
+def _require_fresh(found: OpenChat, session: Session) -> None:
+    """
+    Refuse a session that somebody else has changed since it was loaded.
+
+    Raises:
+        StaleSessionError: as said.
+    """
+    marker = session._storage_update_marker
+    if marker is not None:
+        is_fresh = marker == _marker(found.chat.version)
+    else:
+        # A session that was made by hand: its last event tells what it knows.
+        entries = found.entries()
+        is_fresh = (entries[-1].id if entries else None) == (session.events[-1].id if session.events else None)
+    if not is_fresh:
+        raise StaleSessionError(STALE)
+
+
+def _apply(found: OpenChat, message: Message) -> None:
+    """Take out of the view what a rewind undoes, or a compaction sums up."""
+    actions, reason = message["actions"], REWOUND
+    invocation, compaction = actions.get("rewind_before_invocation_id"), actions.get("compaction")
+    if not invocation and not compaction:
+        return
+    entries = found.entries()[:-1]
+    events = [msgspec.json.decode(entry.encoded) for entry in entries]
+    chosen: Sequence[Entry]
+    if invocation:
+        start = next((n for n, event in enumerate(events) if event.get("invocation_id") == invocation), len(events))
+        chosen = entries[start:]
+    else:
+        first, last, reason = compaction["start_timestamp"], compaction["end_timestamp"], COMPACTED
+        pairs = zip(entries, events, strict=True)
+        chosen = [entry for entry, event in pairs if first <= float(event["timestamp"]) <= last]
+    kept = set(found.chat.pinned_ids())
+    shown = {item.id for item in found.chat.recorded_items()} - kept
+    ids = tuple(one for entry in chosen for one in entry.item_ids if one in shown)
+    if ids:
+        found.chat._record(EvictItems(found.chat.stream_id, ids, reason, partners=False))
+
+
+def _wanted(entries: Sequence[Entry], config: GetSessionConfig) -> list[Event]:
+    if config.num_recent_events is not None:
+        entries = entries[-config.num_recent_events :] if config.num_recent_events else []
+    if config.after_timestamp is None:
+        return [Event.model_validate_json(entry.encoded) for entry in entries]
+    events: list[Event] = []
+    for entry in reversed(entries):
+        event = Event.model_validate_json(entry.encoded)
+        if event.timestamp < config.after_timestamp:
+            break
+        events.append(event)
+    return events[::-1]
+
+
+def _cursor(row: SavedStateRow) -> str:
+    return f"{row.recorded_at}:{row.context}"
+
+
+def _place(cursor: str) -> tuple[int, str]:
+    at, colon, context = cursor.partition(":")
+    if not colon or not at.isdecimal():
+        raise InvalidInputError(f"{cursor!r} is no cursor: give the one of the page before")
+    return int(at), context

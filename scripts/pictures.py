@@ -68,7 +68,7 @@ def _choose_two(page: Any) -> None:
 
 def _merge(page: Any) -> None:
     rows = page.locator("tbody tr").filter(has=page.get_by_text("head", exact=True))
-    for name in (("support-42-again", "support-42@"), ("refund-7Q2KLM-softer", "refund-7Q2KLM@"))[rows.count() > 3]:
+    for name in (("support-42-again", "support-42@"), ("flaky-test-two-models", "flaky-test@"))[rows.count() > 3]:
         rows.filter(has_text=name).first.locator("td").nth(2).click()
     page.get_by_role("button", name="Merge").click()
 

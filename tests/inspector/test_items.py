@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import refold
+from refold.domain.chat.events import MessageAdded, Origin
 from tests.contract.chat_checking import Teller
 
 from .browser import Served, Watched, apart
@@ -194,3 +195,36 @@ def test_a_message_grows_while_it_is_written(watched: Watched, served: Served) -
     page = watched.open("/c/grown-half")
     expect(body).not_to_contain_text("two")
     expect(body).to_contain_text("one")
+
+
+def test_an_entry_of_its_source_says_what_it_is(watched: Watched, served: Served) -> None:
+    """It is called as its source calls it, with its thinking; what frameworks saved is counted up to the version."""
+    reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "They ask why."}]}
+    chat = served.store.chat("framework")
+    chat.add_message("user", "Why?")
+    rest = json.dumps({"framework": {"items": 1, "patch": {"is": reasoning}}}).encode()
+    entry = MessageAdded(id="rs_1", created_at=0.0, role="assistant", content=(), origin=Origin(rest=rest, apart=True))
+    chat._record_items([entry], ("a test",), None, None)
+    chat.saved_states.save("framework", {"one": {}, "two": {}})
+    page = watched.open("/c/framework")
+    item = page.locator(".item").nth(1)
+    expect(item.locator(".role")).to_have_text("reasoning")
+    expect(item.locator(".thoughts")).to_have_text("They ask why.")
+    expect(item.locator(".body")).to_have_text("[reasoning, for its source only]")
+    expect(page.locator("aside")).to_contain_text("2 states of frameworks, the last @5")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("aside")).to_contain_text("1 state of frameworks, the last @4")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("aside")).not_to_contain_text("frameworks")
+
+
+def test_a_queue_says_what_it_holds_of_its_limit(watched: Watched) -> None:
+    """At each version: what waits, by what the others left, the limit and the tags of then."""
+    page = watched.open("/c/queue:q@4")
+    holding = page.locator(".holding")
+    expect(holding).to_contain_text("3 of 3 items")
+    numbers = dict(zip(holding.locator("dt").all_inner_texts(), holding.locator("dd").all_inner_texts(), strict=True))
+    assert (numbers["waiting"], numbers["tags"]) == ("3", "x")
+    watched.open("/c/pool:p")
+    expect(holding).to_contain_text("there")
+    expect(holding).to_contain_text("none")

@@ -204,7 +204,7 @@ class ContextScreen {
     if (isPast) {
       const { at, first } = this.index.versions;
       const since = at.length ? at.at(-1) - (at[this.version - first] ?? at[0]) : 0;
-      fill(this.banner, `You see version ${number(this.version)} of ${number(head)}, ${span(since)} before the newest.`,
+      fill(this.banner, h("span", {}, `You see version ${number(this.version)} of ${number(head)}`, h("span", { class: "since" }, `, ${span(since)} before the newest`), "."),
         this.fresh ? h("strong", {}, `${number(this.fresh)} new`) : null,
         h("button", { type: "button", onclick: () => this.goLive() }, "Return to the newest"));
     }

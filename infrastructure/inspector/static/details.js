@@ -1,7 +1,7 @@
 /** The details beside the items: of the chosen item, of the version, or of what a search found; and what can be done. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { about, ask, change, fetchBodies, known } from "./api.js";
-import { fill, h, number, roleOf, say, time } from "./dom.js";
+import { counted, fill, h, number, roleOf, say, time } from "./dom.js";
 import { isThere } from "./feed.js";
 import { showDialog } from "./keys.js";
 
@@ -13,6 +13,8 @@ export function pair(name, value) {
 /** A link to an event, by its reference. */
 export const eventLink = (ref, text = ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, text);
 
+/** By what items leave a queue or a pool, in a word. */
+const LEFT = { evict: "made room", remove: "taken out", clear: "cleared", merge: "merged", replace: "replaced" };
 const button = (text, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, text);
 
 export class Details {
@@ -32,10 +34,34 @@ export class Details {
   }
 
   version() {
-    const { index, version, stream } = this.screen;
+    const { index, version, stream, kind } = this.screen;
     const count = (all) => number(all.filter((one) => one === version).length);
-    return h("dl", {}, pair("version", `@${version}`), pair("came", count(index.items.v0)), pair("left", count(index.items.v1)),
-      pair("event", eventLink(`${stream}@${version}`, "as it is stored")));
+    const { types, type, first } = index.versions;
+    const saves = type.flatMap((one, at) => types[one].includes(".state_saved.") && first + at <= version ? [first + at] : []);
+    return [h("dl", {}, pair("version", `@${version}`), pair("came", count(index.items.v0)), pair("left", count(index.items.v1)),
+      saves.length ? pair("saved", [`${counted(saves.length, "state")} of frameworks, the last `, eventLink(`${stream}@${saves.at(-1)}`, `@${saves.at(-1)}`)]) : null,
+      pair("event", eventLink(`${stream}@${version}`, "as it is stored"))), ["queue", "pool"].includes(kind) ? this.holding() : null];
+  }
+
+  /** What a queue or a pool holds of its limit at this version, and by what the others left it. */
+  holding() {
+    const { index: { items }, version, stream, kind } = this.screen;
+    const places = items.v0.map((_, at) => at);
+    const there = places.filter((at) => isThere(items, at, version)).length;
+    const left = new Map();
+    for (const at of places) if (items.v1[at] && items.v1[at] <= version) left.set(items.how[at], (left.get(items.how[at]) ?? 0) + 1);
+    const rows = [...left].sort((one, other) => other[1] - one[1]).map(([how, count]) => pair(LEFT[how] ?? how, number(count)));
+    const settings = h("div");
+    clearTimeout(this.asking);
+    // A version's settings are asked for once the reader stays there.
+    this.asking = setTimeout(async () => {
+      const found = await ask("view", { context: stream, version, tail: 1 }).catch(() => null);
+      if (!found || !settings.isConnected) return;
+      const { limit, tags } = found.settings;
+      fill(settings, h("dl", {}, pair("limit", limit ? `${number(there)} of ${number(limit)} items` : "none"), pair("tags", tags.join(", "))),
+        limit ? h("span", { class: "bar" }, h("span", { style: { "--part": `${Math.min(100, there / limit * 100)}%` } })) : null);
+    }, 120);
+    return h("section", { class: "holding" }, h("h3", {}, "What it holds"), h("dl", {}, pair(kind === "queue" ? "waiting" : "there", number(there)), rows), settings);
   }
 
   link(version) {
@@ -49,7 +75,7 @@ export class Details {
     const place = h("div");
     fill(this.element, screen.query ? h("p", {}, button("Back to what was found", () => screen.choose(null))) : null,
       h("h2", {}, items.item[at] || ref), this.menu(at), h("dl", {},
-        pair("sort", roleOf(items.type[at], items.role[at])), pair("agent", items.agent[at]), pair("tokens", number(items.tokens[at])),
+        pair("role", roleOf(items.type[at], items.role[at])), pair("agent", items.agent[at]), pair("tokens", number(items.tokens[at])),
         pair("from", this.link(items.v0[at])), items.v1[at] ? pair("until", this.link(items.v1[at])) : pair("until", "still there"),
         pair("left by", items.how[at]), pair("because", items.reason[at]), pair("pinned", screen.isPinned(at) ? "yes" : null),
         pair("recorded", eventLink(ref))), this.why(at), place);

@@ -40,8 +40,10 @@ class ItemDiff {
 
   /** Draw from the beginning where the room is another one now. */
   redraw() {
-    if (this.isSplit === WIDE.matches) return;
-    this.isSplit = WIDE.matches;
+    // Side by side only what has two sides.
+    const isSplit = WIDE.matches && this.lines.some((line) => line.from) && this.lines.some((line) => line.to);
+    if (this.isSplit === isSplit) return;
+    this.isSplit = isSplit;
     Object.assign(this, { next: 0, blocks: [], at: -1 });
     fill(this.element, this.total ? null : h("p", { class: "empty" }, "Both hold the same items."));
     this.element.classList.toggle("split", this.isSplit);

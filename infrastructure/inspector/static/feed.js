@@ -212,10 +212,10 @@ export class Feed {
     const name = ["assistant", "error"].includes(role) ? items.agent[place] : "";
     const classes = `item${items.v0[place] === this.version ? " added" : ""}${isGone ? " gone" : ""}${isInside ? " replaced" : ""}`;
     const folded = this.folds.get(place)?.length;
-    const tags = [this.pinned(place, this.version) ? "pinned" : "", this.edits.has(place) ? "edited" : "", folded ? "summary" : "", body?.apart ? "for its source" : ""].filter(Boolean);
+    const tags = [this.pinned(place, this.version) ? "pinned" : "", this.edits.has(place) ? "edited" : "", folded ? "summary" : ""].filter(Boolean);
     return h("article", { class: classes, tabindex: -1, data: { role: body?.apart ? "apart" : role, place, kind: this.stream?.split(":")[0] }, "aria-current": this.chosen === place ? "true" : undefined,
       onclick: () => this.select(place) },
-      h("span", { class: "role" }, body?.apart ?? role, name ? h("small", {}, name) : null),
+      h("span", { class: "role" }, body?.apart?.replaceAll("_", " ") ?? role, name ? h("small", {}, name) : null),
       h("div", {}, body?.thoughts ? h("div", { class: "thoughts" }, body.thoughts) : null,
         h("div", { class: body ? "body" : "body waiting" }, body ? this.textOf(body) : "…"),
         body?.cut ? h("span", { class: "dim" }, `${brief(body.cut)} more characters`) : null,

@@ -41,8 +41,8 @@ export async function screen(place) {
     damage, h("div", { class: "filters" }, h("label", {}, "Kind", kinds), field("user", "User"), field("session", "Session")),
     h("div", { class: "scroll" }, h("table", {},
       h("thead", {}, h("tr", {}, ["Context", "Kind"].map((name) => h("th", { scope: "col" }, name)),
-        ["Version", "Items", "Tokens"].map((name) => h("th", { scope: "col", class: "number" }, name)),
-        ["User", "Session", "Forked from", "Last change"].map((name) => h("th", { scope: "col" }, name)))), body)),
+        ["Version", "Items", "Tokens"].map((name) => h("th", { scope: "col", class: name === "Items" ? "number roomy" : "number" }, name)),
+        ["User", "Session", "Forked from"].map((name) => h("th", { scope: "col", class: "roomy" }, name)), h("th", { scope: "col" }, "Last change"))), body)),
     empty, h("p", { class: "buttons" }, more));
   await load(null);
   const refresh = merged(1000, () => count <= 200 ? load(null) : null);
@@ -55,8 +55,8 @@ function row(one) {
   return h("tr", { onclick: (event) => { if (!event.target.closest("a")) go(contextAddress(stream)); } },
     h("td", { class: "name" }, h("a", { href: contextAddress(stream) }, one.id)),
     h("td", {}, h("span", { class: "tag" }, one.kind)),
-    h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number" }, one.items === undefined ? "-" : number(one.items)),
-    h("td", { class: "number" }, one.tokens === undefined ? "-" : brief(one.tokens)), h("td", {}, one.user ?? ""), h("td", {}, one.session ?? ""),
-    h("td", {}, parent ? h("a", { href: contextAddress(parent[1], Number(parent[2])) }, one.parent.replace(/^chat:/, "")) : ""),
+    h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number roomy" }, one.items === undefined ? "-" : number(one.items)),
+    h("td", { class: "number" }, one.tokens === undefined ? "-" : brief(one.tokens)), h("td", { class: "roomy" }, one.user ?? ""), h("td", { class: "roomy" }, one.session ?? ""),
+    h("td", { class: "roomy" }, parent ? h("a", { href: contextAddress(parent[1], Number(parent[2])) }, one.parent.replace(/^chat:/, "")) : ""),
     one.changed_at ? h("td", { class: "nowrap", title: time(one.changed_at) }, ago(one.changed_at)) : h("td", {}, "-"));
 }

@@ -304,7 +304,7 @@ function sortOf(event) {
 }
 
 const KINDS = ["chat", "run", "queue", "pool", "window", "memory"];
-const COLOURS = { chat: "accent", run: "output", queue: "call", pool: "system" };
+const COLOURS = { chat: "accent", run: "output", queue: "call", pool: "system", window: "user" };
 
 /** The log in buckets of the same number of events, each a column by kinds; a click goes there. */
 class Histogram {

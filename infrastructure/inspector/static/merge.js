@@ -52,13 +52,14 @@ function preview(found) {
   const link = (one) => h("a", { href: contextAddress(one.context, one.version) }, `${short(one.context)}@${one.version}`);
   const side = (name, one) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, link(one)),
     h("td", { class: "number" }, number(one.items)), h("td", { class: "number" }, number(one.tokens)),
-    h("td", { class: "number" }, one.added ? `+${number(one.added.count)}` : ""), h("td", { class: "number" }, one.removed ? `−${number(one.removed.count)}` : ""));
-  const heads = ["", "", "Items", "Tokens", "Came since", "Left since"];
+    base ? [since(one.added, "+"), since(one.removed, "−")] : null);
+  const heads = ["", "", "Items", "Tokens", ...base ? ["Came since", "Left since"] : []];
+  const since = ({ count }, sign) => h("td", { class: "number" }, `${sign}${number(count)}`);
   return [
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map((name, at) => h("th", { scope: "col", class: at > 1 ? "number" : undefined }, name)))), h("tbody", {},
       base ? h("tr", {}, h("th", { scope: "row" }, "Base"), h("td", { class: "name" }, link(base)), [1, 2, 3, 4].map(() => h("td"))) : null,
       side("Ours", ours), side("Theirs", theirs),
-      h("tr", {}, h("th", { scope: "row" }, "After"), h("td", {}), h("td", { class: "number" }, number(result.items)), h("td", { class: "number" }, number(result.tokens)), h("td"), h("td"))))),
+      h("tr", {}, h("th", { scope: "row" }, "After"), h("td", {}), h("td", { class: "number" }, number(result.items)), h("td", { class: "number" }, number(result.tokens)), base ? [h("td"), h("td")] : null)))),
     isNothing(found) ? h("p", {}, "Ours has all of it already: nothing would change.") : null,
     found.conflicts.map(conflict),
     part("Comes in", found.taken, "added", true), part("Leaves here", found.leaving, "removed", true),

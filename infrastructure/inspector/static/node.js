@@ -62,7 +62,7 @@ function row(one, name, isLater) {
   const link = (ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, ref.replace(/^run:/, ""));
   const changed = one.old === null || one.old === undefined ? one.new === "" ? h("span", { class: "dim" }, "empty") : h("ins", {}, textOf(one.new)) : one.new === null ? h("del", {}, textOf(one.old))
     : compared(textOf(one.old), textOf(one.new));
-  return h("tr", { class: isLater ? "later" : undefined }, h("td", { class: "name" },
+  return h("tr", { class: isLater ? "later" : undefined }, h("td", { class: "name short" },
     h("a", { href: contextAddress(one.stream, one.version, { node: name }), title: "go to this version of its run" }, one.reference.replace(/^run:/, "")), isLater ? [" ", h("span", { class: "tag" }, "later")] : null),
   h("td", { class: "nowrap" }, time(one.recorded_at)), h("td", { class: "nowrap" }, one.actor ?? "-"), h("td", {}, one.attribute || one.kind),
   h("td", { class: "said" }, changed), h("td", { class: "name" }, h("a", { href: withQuery(`/e/${encodeURIComponent(one.reference)}`) }, one.kind === "registered" ? "its registration" : "a change"),

@@ -146,16 +146,18 @@ class Listed {
     const items = isLeft ? found : found.items;
     const rows = items.map((one) => {
       const said = one.item.content ?? one.item.value ?? one.item.output ?? one.item.arguments ?? one.item.description ?? "";
-      return h("tr", {}, h("td", { class: "nowrap" }, `@${one.version}`), h("td", { class: "nowrap" }, one.item.type ? roleOf(one.item.type, one.item.role) : one.item.source ?? one.item.kind ?? ""),
-        h("td", { class: "nowrap dim" }, one.item.id ?? one.item.key ?? ""), h("td", { class: "text" }, h("div", {}, textOf(said))),
+      return h("tr", {}, h("td", { class: "nowrap" }, `@${one.version}`), h("td", { class: isLeft ? "nowrap roomy" : "nowrap" }, one.item.type ? roleOf(one.item.type, one.item.role) : one.item.source ?? one.item.kind ?? ""),
+        h("td", { class: "nowrap dim roomy" }, one.item.id ?? one.item.key ?? ""), h("td", { class: "text" }, h("div", {}, textOf(said))),
         isLeft ? [h("td", {}, h("span", { class: "tag" }, one.left.how)), h("td", { class: "reason" }, one.left.reason ?? ""), h("td", { class: "nowrap" }, h("a", { href: contextAddress(this.context.stream, one.left.version) }, `@${one.left.version}`))]
-          : h("td", { class: "nowrap" }, time(one.recorded_at)));
+          : h("td", { class: "nowrap roomy" }, time(one.recorded_at)));
     });
     const heads = isLeft ? ["Came", "Role", "Item", "Text", "How", "Why", "Left"] : ["Came", "Role", "Item", "Text", "Recorded"];
-    fill(this.view, rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))
+    fill(this.view, rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: ["Item", "Recorded", isLeft && "Role"].includes(name) ? "roomy" : undefined }, name)))), h("tbody", {}, rows))
       : h("p", { class: "empty" }, isLeft ? "Nothing has left the view up to this version." : "It holds nothing at this version."));
     if (found.settings && Object.keys(found.settings).length) {
-      this.view.prepend(h("p", { class: "dim", style: { padding: "10px 16px 0" } }, Object.entries(found.settings).map(([name, value]) => `${name.replaceAll("_", " ")} ${textOf(value)}`).join(" · "), ` · ${number(found.tokens)} tokens`));
+      const { max_tokens: most, ...others } = found.settings;
+      this.view.prepend(h("div", { class: "dim settings" }, Object.entries(others).map(([name, value]) => `${name.replaceAll("_", " ")} ${textOf(value).replaceAll("_", " ")}`).join(" · "),
+        h("span", {}, ` · ${number(found.tokens)} ${most ? `of ${number(most)} ` : ""}tokens`), most ? budgetBar(found.tokens, most) : null));
     }
   }
 }

@@ -23,7 +23,7 @@ class Projections {
     this.rows = new Map();
     this.mayWrite = Boolean(about().token);
     this.said = h("span", { class: "dim" });
-    this.table = h("table", {}, h("thead", {}, h("tr", {}, HEADS.map(([name, sort]) => h("th", { scope: "col", class: sort }, name)))));
+    this.table = h("table", { class: "middle" }, h("thead", {}, h("tr", {}, HEADS.map(([name, sort]) => h("th", { scope: "col", class: sort }, name)))));
     this.store = new Work(STORE, this);
     this.verify = h("button", { type: "button", onclick: () => this.store.start("verify") }, "Check the whole store");
     this.element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Projections"), this.said),
@@ -84,7 +84,9 @@ class Row {
     const rate = this.seen !== undefined && seen > this.seen ? (seen - this.seen) / (now - this.at) * 1000 : 0;
     Object.assign(this, { seen, at: now });
     const position = one.position.length > 16 ? `${one.position.slice(0, 15)}…` : one.position;
-    const values = [one.name, one.version, number(one.rows), position, number(one.behind), rate ? number(Math.round(rate)) : "-", one.worker ?? "-"];
+    // One that nobody asked for yet is not late.
+    const isNew = !seen && events > 0;
+    const values = [one.name, one.version, number(one.rows), isNew ? "not asked yet" : position, isNew ? "" : number(one.behind), rate ? number(Math.round(rate)) : "-", one.worker ?? "-"];
     values.forEach((value, at) => { if (this.cells[at].textContent !== String(value)) fill(this.cells[at], String(value)); });
     this.cells[3].title = `${one.position} of ${head}`;
     const notes = [];

@@ -80,6 +80,8 @@ export class Timeline {
   take(index) {
     this.index = index;
     this.range.max = Math.max(1, index.head);
+    // The knob stands where the drawing has its version.
+    this.element.style.setProperty("--share", (index.head - 1) / Math.max(1, index.head));
     const { v0, v1, role, tokens, type } = index.items;
     const size = index.head + 1;
     this.came = new Uint32Array(size);

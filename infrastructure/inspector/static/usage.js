@@ -12,7 +12,7 @@ async function usage() {
   const sum = (name) => rows.reduce((all, row) => all + row[name], 0);
   const sums = [["counted_in", "input tokens"], ["counted_out", "output tokens"], ["counted_cached", "of them cached"]];
   const heads = ["Day", "Agent", "Model"];
-  const numbers = ["About", "In", "Out", "Cached", "Cost"];
+  const numbers = ["About", "In", "Out", "Cached", "Cost, $"];
   return { title: "Usage", element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Usage")),
     h("div", { class: "sums" }, sums.map(([name, label]) => h("div", {}, h("strong", {}, number(sum(name))), h("span", {}, label))),
       h("div", {}, h("strong", {}, `$${sum("cost").toFixed(4)}`), h("span", {}, "cost"))),
@@ -31,7 +31,7 @@ async function approvals() {
     const waiting = await ask("approvals");
     const mayWrite = Boolean(about().token);
     fill(body, waiting.length ? waiting.map((one) => {
-      const because = h("input", { placeholder: "why", "aria-label": "Why", style: { width: "200px" } });
+      const because = h("input", { placeholder: "why", "aria-label": "Why" });
       const fault = h("span", { role: "alert" });
       const decide = (decision) => async () => {
         try {
@@ -43,7 +43,7 @@ async function approvals() {
         h("div", {}, h("strong", {}, one.name), " in ", h("a", { href: contextAddress(`chat:${one.context}`, undefined, { msg: one.item_id }) }, one.context),
           h("span", { class: "dim", title: time(one.requested_at) }, ` · asked ${ago(one.requested_at)}${one.approval?.by ? ` by ${one.approval.by}` : ""}`)),
         h("pre", { tabindex: 0 }, one.arguments), one.approval?.because ? h("p", {}, one.approval.because) : null,
-        mayWrite ? h("p", { class: "buttons" }, because, h("button", { type: "button", class: "main", onclick: decide("approve") }, "Approve"), h("button", { type: "button", onclick: decide("reject") }, "Reject"), fault)
+        mayWrite ? h("p", { class: "buttons approve" }, because, h("button", { type: "button", class: "main", onclick: decide("approve") }, "Approve"), h("button", { type: "button", onclick: decide("reject") }, "Reject"), fault)
           : h("p", { class: "dim" }, "Decide with `refold approvals`, or start this page with --write."));
     }) : h("p", { class: "empty" }, "No call waits for a person."));
   }

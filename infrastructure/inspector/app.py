@@ -18,6 +18,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -219,7 +220,9 @@ async def _unknown(request: Request) -> Response:
 
 
 def _json(settings: Settings, answer: Any, *, cached: bool = False) -> Response:
-    return JSONResponse(settings.hide(answer), headers={"Cache-Control": FOR_EVER if cached else NEVER})
+    # A graph has megabytes, which msgspec writes in a fraction of the time of Python's own encoder.
+    text = msgspec.json.encode(settings.hide(answer))
+    return Response(text, media_type="application/json", headers={"Cache-Control": FOR_EVER if cached else NEVER})
 
 
 def _redacted(value: Any, redact: Redact) -> Any:

@@ -121,3 +121,17 @@ def test_on_a_narrow_page_a_group_fits(browser: Browser, served: Served) -> None
     expect(page.locator(".line").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     profile.close()
+
+
+def test_the_address_of_the_log_has_the_line(watched: Watched) -> None:
+    """Who gets it sees the same lines; at the beginning there is nothing to say."""
+    page = watched.open("/log?ctx=many")
+    page.get_by_role("grid").focus()
+    page.keyboard.press("PageDown")
+    page.wait_for_url("**/log?ctx=many&row=*")
+    first = page.locator(".line").first.inner_text()
+    page.reload()
+    expect(ready(page).locator(".line").first).to_have_text(first.replace("\n", ""))
+    page.get_by_role("grid").focus()
+    page.keyboard.press("Home")
+    page.wait_for_url("**/log?ctx=many")

@@ -11,6 +11,8 @@ import { Timeline, windowOf } from "./timeline.js";
 const HOLDS_INTERVALS = ["chat", "queue", "pool"];
 
 export async function screen(place) {
+  // Most runs are looked at as graphs, whose code comes while the versions are asked for.
+  if (place.context.startsWith("run:")) import("./graph.js").catch(() => {});
   const made = new ContextScreen(await ask("context", { context: place.context }));
   await made.move({ ...place, context: made.stream });
   return { element: made.element, title: short(made.stream), move: (next) => made.move(next), news: (news) => made.news(news),

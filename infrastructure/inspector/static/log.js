@@ -17,6 +17,11 @@ export async function screen(place) {
   const view = h("div", { class: "context" });
   const rows = new Lines(null, wish, Number(place.query.row) || 0);
   const fault = h("span", { role: "alert" });
+  const noteRow = debounced(250, () => {
+    if (rows.isFiltered || !rows.element.isConnected) return;
+    note(withQuery("/log", { ...wish, row: Math.round(rows.first) || "" }));
+  });
+  rows.element.addEventListener("scroll", noteRow, { passive: true });
   const grouping = groupButton(rows, (grouped) => {
     wish.group = grouped;
     note(withQuery("/log", wish));

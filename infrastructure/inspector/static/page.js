@@ -160,6 +160,8 @@ bind({
   "?": showHelp, t: nextTheme, y: copyAddress, j: openTwin, "/": () => search.focus(),
   ...Object.fromEntries(PLACES.map(([path, , key]) => [key, () => go(withQuery(path))])),
 });
+// The code of the screen comes while the store is asked what it is.
+SCREENS[here().screen]?.().catch(() => {});
 try {
   const found = await begin();
   document.querySelector(".brand").title = found.store;

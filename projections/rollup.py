@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import msgspec
 
@@ -73,9 +74,18 @@ def _texts(event: Event) -> Iterator[object]:
     """Yield the texts of an event and of the item that it added; the item may be a field of the event."""
     item = added_item(event)
     for source in (event,) if item is None or item is event else (event, item):
-        for field in TEXT_FIELDS:
-            value = getattr(source, field, None)
-            yield from value if isinstance(value, tuple) else (value,)
+        for field in _text_fields_of(type(source)):
+            value = getattr(source, field)
+            if isinstance(value, tuple):
+                yield from value
+            else:
+                yield value
+
+
+# To ask an event for a field that it has not takes longer than to add up a text.
+@cache
+def _text_fields_of(kind: type) -> tuple[str, ...]:
+    return tuple(field for field in TEXT_FIELDS if hasattr(kind, field))
 
 
 def _text_bytes(text: object) -> int:

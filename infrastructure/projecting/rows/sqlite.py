@@ -282,8 +282,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _values(self, projection: Projection, found: Iterable[Values]) -> list[Values]:
         if issubclass(projection.row, SearchedRow):
-            expand = partial(_expanded, self._compression, projection)
-            found = [_with_words(projection, values, expand) for values in found]
+            found = _with_all_words(self._compression, projection, [*found])
         return super()._values(projection, found)
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
@@ -333,7 +332,13 @@ class ScratchProjectionStore(SqliteProjectionStore):
     def __init__(self, like: ProjectionStore) -> None:
         # With an empty name, SQLite makes a file that nobody else sees, once its cache is full.
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        for pragma in ("journal_mode = MEMORY", "synchronous = OFF", f"cache_size = -{SCRATCH_CACHE_KIB}"):
+        # Rows of many words do not fit into smaller pages, and would be spread over several.
+        for pragma in (
+            "page_size = 16384",
+            "journal_mode = MEMORY",
+            "synchronous = OFF",
+            f"cache_size = -{SCRATCH_CACHE_KIB}",
+        ):
             self._connection.execute(f"PRAGMA {pragma}")
         self._has_nul = not isinstance(like, DatabaseProjectionStore) or like.sql.has_nul
 
@@ -451,6 +456,21 @@ def _with_words(projection: Projection, values: Values, change: Callable[[Any], 
     return (*values[:place], change(values[place]), *values[place + 1 :])
 
 
+def _with_all_words(compression: Compression, projection: Projection, found: Sequence[Values]) -> list[Values]:
+    """Return the values of searched rows with their words as they were before; together they take half the time."""
+    place = projection.row.__struct_fields__.index("words")
+    packed = [values[place] for values in found if isinstance(values[place], bytes)]
+    words = iter(compression.expand_many(packed, lambda _: _words_of_rows(projection)))
+    return [
+        (*values[:place], next(words).decode(), *values[place + 1 :]) if isinstance(values[place], bytes) else values
+        for values in found
+    ]
+
+
+def _words_of_rows(projection: Projection) -> str:
+    return f"the words of a row of {projection.name}"
+
+
 def _shrunk(compression: Compression, words: str) -> bytes:
     return compression.shrink(words.encode())
 
@@ -459,7 +479,7 @@ def _expanded(compression: Compression, projection: Projection, stored: Any) -> 
     """Return the words of a row as they were before they were stored; those of earlier releases are not compressed."""
     if not isinstance(stored, bytes):
         return stored
-    return compression.expand(stored, f"the words of a row of {projection.name}").decode()
+    return compression.expand(stored, _words_of_rows(projection)).decode()
 
 
 def _indexed(term: Term) -> str:

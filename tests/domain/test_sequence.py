@@ -2,7 +2,7 @@
 
 import random
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -298,3 +298,35 @@ def test_reformed_items_are_found_under_what_was_not_looked_for_before() -> None
 
     assert [copy.find(name, 3) for name in ("m1", "f1", "o1")] == [0, 1, 2]
     assert copy.with_call_id("f1", 3) == arena.with_call_id("f1", 3) == [1, 2]
+
+
+class CountedOrder(list[int]):
+    """An order that counts how many of its ordinals are looked at one by one, and is never gone through."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("all ordinals are looked at")
+
+
+def test_repeated_call_ids_are_paired_without_a_look_at_all_others() -> None:
+    """Only those that have the id, and the ends of their batches, are looked at; as long as no item was moved."""
+    events: list[Any] = [OPENED]
+    for number in range(1_000):
+        again = number % 100 == 0
+        events += [called(f"f{number}"), said(f"m{number}"), returned(f"o{number}", call_id=f"f{number}")]
+        events += [msgspec.structs.replace(called(f"r{number}"), call_id="again")] * again
+        events += [returned(f"a{number}", call_id="again")] * again
+    items = fold(EMPTY, events).items
+    found = Partners(items, are_gone=False)
+    found._order = order = CountedOrder(items.order())
+    first, last = items.ordinal("r0"), items.ordinal("a900")
+    assert first is not None
+    assert last is not None
+
+    assert (found.of(first), found.of(last)) == (first + 1, last - 1)
+    assert order.looks < 400

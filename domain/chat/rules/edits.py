@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
@@ -345,8 +345,7 @@ class Partners:
     def _paired(self, same: Sequence[int]) -> dict[int, int]:
         """Return the partners among all calls and outputs with one call id."""
         order, arena = self._order, self._items.arena
-        chosen = set(same)
-        places = [place for place, ordinal in enumerate(order) if ordinal in chosen]
+        places = self._places(same)
         # Between one of these and the next, only the first item that ends a batch matters.
         kept: list[int] = []
         for place, following in zip(places, [*places[1:], len(order)], strict=True):
@@ -357,6 +356,15 @@ class Partners:
         output_of = pair_calls(arena.items[order[place]] for place in kept).output_of
         partners = {order[kept[call]]: order[kept[output]] for call, output in output_of.items()}
         return partners | {output: call for call, output in partners.items()}
+
+    def _places(self, ordinals: Sequence[int]) -> list[int]:
+        """Return the places of those of these items that are in the order; others are looked at only if some moved."""
+        order, edits = self._order, self._items.edits
+        if edits is not None and edits.placed:
+            chosen = set(ordinals)
+            return [place for place, ordinal in enumerate(order) if ordinal in chosen]
+        places = ((bisect_left(order, ordinal), ordinal) for ordinal in sorted(ordinals))
+        return [place for place, ordinal in places if place < len(order) and order[place] == ordinal]
 
     @cached_property
     def _order(self) -> Sequence[int]:

@@ -14,6 +14,8 @@ import pytest
 from tests.support.project import PACKAGES, ROOT, files
 
 SDIST_BESIDE_SOURCE = {"PKG-INFO", "pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", ".gitignore"}
+# What the site of the documents is built from.
+SITE = {"ARCHITECTURE.md", "mkdocs.yml", "scripts/docs", "scripts/docs.py"}
 # Puts a folder on the path as an installation does, imports all there is, and prints what came from where.
 IMPORT_ALL = """
 import importlib, os, pkgutil, site, sys
@@ -127,7 +129,9 @@ def test_the_sdist_is_the_folders(built: Path) -> None:
 
     assert [member.name for member in members if member.issym() or member.islnk()] == []
     assert source <= shipped
-    assert shipped - source <= SDIST_BESIDE_SOURCE
+    site = SITE | {path.relative_to(ROOT).as_posix() for name in ("docs", "examples") for path in files(ROOT / name)}
+    assert site <= shipped
+    assert shipped - source - site <= SDIST_BESIDE_SOURCE
 
 
 def test_an_installed_wheel_imports(built: Path, tmp_path: Path) -> None:

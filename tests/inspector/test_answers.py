@@ -285,6 +285,7 @@ def test_only_what_names_versions_is_kept(asked: Asked) -> None:
         ("search", {"q": "   "}, 400),
         ("audit", {"context": "chat:a", "item": "none"}, 404),
         ("replay", {"context": "chat:a"}, 400),
+        ("replay", {"context": "chat:none", "policy": "items:3"}, 404),
         ("replay", {"context": "chat:a", "policy": "newest"}, 400),
         ("replay", {"context": "chat:a", "policy": "all", "seen": "2"}, 400),
     ],

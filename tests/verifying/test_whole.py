@@ -26,6 +26,7 @@ from refold.infrastructure.projecting.rows import database
 from refold.infrastructure.projecting.rows.sqlite import ScratchProjectionStore, SqliteProjectionStore
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
+from refold.infrastructure.verifying import verify
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.contract import Projection
 from tests.contract.writing import append, said
@@ -67,6 +68,7 @@ def test_a_check_that_is_stopped_says_so(store: refold.Store, monkeypatch: pytes
     assert (late.events, late.projections, late.is_done, late.is_whole) == (41, 1, False, False)
     assert len(late.left_out) == len(store.projections()) - 1
     assert store.verify().is_whole
+    assert verify(store.log, store._projections, [CATALOGUE]).is_whole
 
 
 def test_others_go_on_writing(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import DATA, own_fields
+from refold.domain.trajectory.page import to_html
 from refold.domain.trajectory.run import Run
 from refold.domain.trajectory.trajectory import Trajectory
 
@@ -184,3 +185,22 @@ def test_descriptions_are_tooltips() -> None:
     (graph,) = pydot.graph_from_dot_data(run.graph().to_dot()) or []
 
     assert [one.get("tooltip") for one in graph.get_nodes()] == ['"User query No.00000"', '"d"', r'"the \"orders\""']
+
+
+def test_the_places_on_a_page() -> None:
+    """Each node is in the row below those that lead to it, in the next column; the drawing has room for all."""
+    run = RunFactory().run("mia", "s")
+    query = run.register_query("How many?")
+    sides = [
+        run.register_node("Knowledge", "", [query], "leads", label, knowledge_type="fact", knowledge_content=label)
+        for label in ("a", "b")
+    ]
+    run.register_node("Knowledge", "", [query, *sides], "leads", "c", knowledge_type="fact", knowledge_content="c")
+
+    page = to_html(run.graph(), "a graph")
+
+    boxes = re.findall(r'<rect x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)"', page)
+    assert boxes == [
+        ("20", "20", "190", "44"), ("20", "130", "190", "44"), ("250", "130", "190", "44"), ("20", "240", "190", "44"),
+    ]  # fmt: skip
+    assert '<svg xmlns="http://www.w3.org/2000/svg" width="480" height="324">' in page

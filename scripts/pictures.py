@@ -77,6 +77,8 @@ def _node(page: Any) -> None:
     page.locator("canvas.graph").focus()
     for _ in range(4):
         page.keyboard.press("ArrowRight")
+    # Its attributes are asked for when it is chosen.
+    page.locator("aside pre").first.wait_for()
 
 
 def _table(page: Any) -> None:

@@ -1,9 +1,9 @@
 """`refold verify`, and what reading commands do about a damaged log."""
 
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -164,7 +164,7 @@ def test_long_damage_is_found_quickly(damaged: Path, monkeypatch: pytest.MonkeyP
 
 def test_what_could_not_be_compared_is_counted(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On stderr: all else is whole, and the exit code says so; where it was to be repaired, it fails."""
-    command = sys.modules["refold.infrastructure.cli.verify"]
+    command = import_module("refold.infrastructure.cli.verify")
     report = Report(streams=1, events=2, projections=0, problems=(), left_out=("catalogue",))
 
     @contextmanager

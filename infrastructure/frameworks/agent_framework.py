@@ -18,7 +18,7 @@ from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of
 from ...domain.formats.receive import Receiver
 from ...domain.log.envelope import acting, current_meta
-from .conversation import Conversation, Message, is_of_another
+from .conversation import Conversation, Message
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -42,9 +42,7 @@ class AgentForm:
         read_parts(ROLES[role], (_part(Fields("a content", content)) for content in contents), into, "a message")
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
-        """Return the message that these items are; None for an entry that only its source knows."""
-        if is_of_another(items[0], NAME):
-            return None
+        """Return the message that these items are."""
         contents = [{**_content(part), **NOTHING_BESIDE} for part in parts_of(items)]
         return {"type": "message", "role": role_of(items), "contents": contents, **NOTHING_BESIDE}
 

@@ -39,7 +39,7 @@ from ...domain.formats.receive import Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ...domain.log.envelope import acting, current_meta
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, ordered, read_lines
-from .conversation import Conversation, Message, is_of_another
+from .conversation import Conversation, Message
 from .open_chats import OpenChat, OpenChats
 
 if TYPE_CHECKING:
@@ -76,10 +76,8 @@ class _Lines:
             into.items[:] = [msgspec.structs.replace(item, created_at=at) for item in into.items]
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
-        """Return the line of a message; None for an entry that only another source knows."""
+        """Return the line of a message."""
         first = items[0]
-        if is_of_another(first, NAME):
-            return None
         is_user = isinstance(first, FunctionReturned) or (isinstance(first, MessageAdded) and first.role == "user")
         line = {
             "type": "user" if is_user else "assistant",

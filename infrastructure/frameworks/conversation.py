@@ -15,7 +15,7 @@ import msgspec
 
 from ...domain.canonical import canonical_json
 from ...domain.chat.context import ChatContext
-from ...domain.chat.events import ChatItemEvent, Origin, is_apart
+from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Origin, is_apart
 from ...domain.chat.rules.commands import EvictItems, InsertItems
 from ...domain.chat.state.sequence import Items
 from ...domain.chat.view import ChatView
@@ -25,6 +25,7 @@ from ...domain.formats.receive import Receiver
 from ...domain.formats.source_json import difference, is_same, patched
 
 Message = dict[str, Any]
+Grouping = Callable[[Sequence[ChatItemEvent]], list[list[int]]]
 
 
 class Form(Protocol):
@@ -46,13 +47,9 @@ class Form(Protocol):
         """
         Return the message that consists of these items; None if the framework has no such message.
 
-        The items may come from anywhere. No value is a number or a boolean, unless it is the same for each message.
+        The items may come from anywhere, but none is apart that another form recorded. No value is a number or a
+        boolean, unless it is the same for each message.
         """
-
-
-def is_of_another(first: ChatItemEvent, name: str) -> bool:
-    """Return whether a message that begins with this item is one that only another source can send again."""
-    return first.origin is not None and first.origin.apart and bool(first.origin.rest) and name not in rest_of(first)
 
 
 class Kept(NamedTuple):
@@ -75,8 +72,13 @@ class Group(NamedTuple):
 class Conversation:
     """A chat, read and written in the form of a framework."""
 
-    def __init__(self, form: Form, grouped: Callable[[Sequence[ChatItemEvent]], list[list[int]]] = grouped) -> None:
-        """Read and write in `form`; `grouped` returns the indexes of the items of each message by others."""
+    def __init__(self, form: Form, grouped: Grouping | None = None) -> None:
+        """
+        Read and write in `form`.
+
+        With `grouped`, which returns the indexes of the items of each message, all items that others recorded are in
+        messages; without it, those that another framework can use.
+        """
         self._form, self._grouped = form, grouped
         # Most messages are one item without a patch; a long chat has many of them.
         self._simple = _stored(form.name, {"items": 1})
@@ -88,9 +90,9 @@ class Conversation:
     def kept(self, items: Sequence[ChatItemEvent], start: int = 0) -> list[Kept]:
         """Return the messages of items, beginning with the item `start`, which begins a message."""
         # Items are read one by one from a list, which is quicker than from a view.
-        groups = self._groups(list(items[start:]))
+        groups = self._groups(list(items), start)
         return [
-            Kept(message, tuple(item.id for item in group.items), start + group.end, bool(group.beside))
+            Kept(message, tuple(item.id for item in group.items), group.end, bool(group.beside))
             for group in groups
             if (message := self._written(group)) is not None
         ]
@@ -170,9 +172,9 @@ class Conversation:
         made = [msgspec.structs.replace(item, origin=Origin(starts=False, apart=is_apart(item))) for item in others]
         return [msgspec.structs.replace(first, origin=Origin(rest=rest, apart=is_apart(first))), *made]
 
-    def _groups(self, items: Sequence[ChatItemEvent]) -> Iterator[Group]:
+    def _groups(self, items: Sequence[ChatItemEvent], start: int) -> Iterator[Group]:
         """Yield the items of each message: those of this form as they came, the others as other formats do it."""
-        foreign = start = 0
+        foreign = start
         while start < len(items):
             beside = self._beside(items[start])
             count = beside.get("items", 0)
@@ -188,7 +190,7 @@ class Conversation:
         yield from self._foreign_groups(items, foreign, start)
 
     def _foreign_groups(self, items: Sequence[ChatItemEvent], start: int, end: int) -> Iterator[Group]:
-        for group in self._grouped(items[start:end]):
+        for group in self._grouped(items[start:end]) if self._grouped else _sound_groups(items, start, end):
             yield Group([items[start + index] for index in group], start + group[-1] + 1, {})
 
     def _written(self, group: Group) -> Message | None:
@@ -209,6 +211,27 @@ class Conversation:
 
 def _stored(form: str, beside: dict[str, Any]) -> bytes:
     return canonical_json({form: beside}, what=f"a message of {form}")
+
+
+def _sound_groups(items: Sequence[ChatItemEvent], start: int, end: int) -> Iterator[list[int]]:
+    """
+    Yield the indexes, from `start`, of the items of each message that another framework can use.
+
+    Only its own framework can send an item that is apart again, and may keep an output whose call left the view.
+    """
+    # Reasoning may stand between a call and the message that it belongs to, so it is left out first.
+    places = [place for place in range(start, end) if not is_apart(items[place])]
+    for group in grouped([items[place] for place in places]):
+        first = places[group[0]]
+        if not isinstance(items[first], FunctionReturned) or is_called(items, first):
+            yield [places[index] - start for index in group]
+
+
+def is_called(items: Sequence[ChatItemEvent], place: int) -> bool:
+    """Return whether the call of the output at this place is before it."""
+    wanted = getattr(items[place], "call_id", None)
+    before = (items[index] for index in range(place - 1, -1, -1))
+    return any(isinstance(item, FunctionCalled) and item.call_id == wanted for item in before)
 
 
 def _goes_on(item: ChatItemEvent) -> bool:

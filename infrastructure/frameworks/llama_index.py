@@ -23,7 +23,7 @@ from ...domain.formats.receive import Receiver
 from ...domain.formats.send import arguments_of
 from ...domain.ids import decoded_id, encoded_id
 from ...domain.log.envelope import acting, current_meta
-from .conversation import Conversation, Kept, Message, is_of_another
+from .conversation import Conversation, Kept, Message
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -51,10 +51,8 @@ class LlamaForm:
         read_parts(ROLES.get(role, "user"), parts, into, "a message")
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
-        """Return the message that these items are; None for an entry that only its source knows."""
+        """Return the message that these items are."""
         first = items[0]
-        if is_of_another(first, NAME):
-            return None
         beside = {"tool_call_id": first.call_id} if isinstance(first, FunctionReturned) else {}
         blocks = [_block(part) for part in parts_of(items)]
         return {"role": role_of(items), "additional_kwargs": beside, "blocks": blocks}

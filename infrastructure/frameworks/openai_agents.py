@@ -23,6 +23,7 @@ from ...domain.formats.messages import named_outputs
 from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
 from ...domain.log.envelope import acting
+from .conversation import is_called
 
 if TYPE_CHECKING:
     from agents.run_state import RunState
@@ -146,17 +147,21 @@ class RefoldSession(SessionABC):
         self._chat.refresh()
         items = self._chat.recorded_items()
         shown = items if limit is None or limit < 0 else items[-limit:]
-        entries = msgspec.json.decode(b"[" + b",".join(self._known(shown)) + b"]", type=list[Entry])
+        entries = msgspec.json.decode(
+            b"[" + b",".join(self._known(items, len(items) - len(shown))) + b"]", type=list[Entry]
+        )
         return entries if limit is None or limit < 0 else entries[-limit:]
 
-    def _known(self, items: Sequence[ChatItemEvent]) -> Iterator[bytes]:
+    def _known(self, items: Sequence[ChatItemEvent], start: int) -> Iterator[bytes]:
+        """Yield the entries of the items from `start` on."""
         known = self._encoded
-        for item in items:
+        for place, item in enumerate(items[start:], start):
             encoded = known.get(item.id)
             # A message that is written piece by piece is another one with each piece.
             if encoded is None or getattr(item, "incomplete", None) is not None:
                 encoded = known[item.id] = msgspec.json.encode(_entries_of(item))[1:-1]
-            if encoded:
+            # Another framework may keep an output whose call left: the API would refuse it.
+            if encoded and (type(item) is not FunctionReturned or _is_own(item) or is_called(items, place)):
                 yield encoded
 
     @synchronized
@@ -253,6 +258,11 @@ def _take_out(chat: ChatContext, items: Sequence[ChatItemEvent], reason: str) ->
     if items:
         leave = EvictItems(chat.stream_id, tuple(item.id for item in items), reason, partners=False)
         chat._record(leave, expected_version=chat.version)
+
+
+def _is_own(item: FunctionReturned) -> bool:
+    origin = item.origin
+    return origin is not None and origin.starts and (not origin.rest or b'"responses"' in origin.rest)
 
 
 def _entries_of(item: ChatItemEvent) -> list[Entry]:

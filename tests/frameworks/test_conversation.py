@@ -65,6 +65,17 @@ def parts(messages: Sequence[Message], name: str) -> list[Any]:
     return [call for calls in found for call in calls] if name == "calls" else found
 
 
+def called(messages: Sequence[Message]) -> list[Message]:
+    """Return messages without the answers to no call: another framework is not sent them."""
+    made: set[str] = set()
+    found = []
+    for message in messages:
+        made |= {call["id"] for call in message.get("calls", ())}
+        if message.get("answers") in {None, *made}:
+            found.append(message)
+    return found
+
+
 def noted(**fields: Any) -> Message:
     """Return a note of the user."""
     return {"by": "user", "text": "", **fields}
@@ -83,8 +94,9 @@ def test_messages_come_back_as_they_were(first: list[Message], more: list[Messag
         chat.cleanup()
         assert is_same(notes.messages(chat), [*first, *more])
         others = Conversation(Notes("others")).messages(chat)
+        sound = called([*first, *more])
         for part in ("text", "calls", "answers"):
-            assert parts(others, part) == parts([*first, *more], part)
+            assert parts(others, part) == parts(sound, part)
         chat.to_openai_messages()
         chat.to_anthropic_messages()
 

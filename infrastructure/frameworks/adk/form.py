@@ -19,7 +19,7 @@ from ....domain.chat.events import ChatItemEvent, FunctionCalled, MessageAdded
 from ....domain.formats.openai.receive import Fields
 from ....domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
 from ....domain.formats.receive import Receiver
-from ..conversation import Conversation, Message, is_of_another
+from ..conversation import Conversation, Message
 
 NAME = "adk"
 USER, MODEL = "user", "model"
@@ -63,10 +63,8 @@ class EventForm:
         _count(message, into)
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
-        """Return the event that these items are; None for an entry that only its source knows."""
+        """Return the event that these items are."""
         first = items[0]
-        if is_of_another(first, NAME):
-            return None
         role = USER if role_of(items) in (USER, "tool") else MODEL
         content = {"role": role, "parts": list(map(_written, parts_of(items)))}
         author = first.agent_id or (MODEL if role_of(items) != USER else USER)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.base import writes_sort_key
+from langgraph.checkpoint.base import empty_checkpoint, writes_sort_key
 
 from ....domain.canonical import parse_json
 from ....domain.chat.view import ChatView
@@ -28,12 +28,18 @@ from .values import Values
 MESSAGES = "messages"
 GONE = "the graph took it out of its messages"
 CONVERSATION = Conversation(LangChainForm())
+# The id of a checkpoint that was never saved: it stands for a chat that others began.
+BEGUN_BY_OTHERS = "00000000-0000-0000-0000-000000000000"
 
 Ref = int | str
 
 
 class Put(NamedTuple):
-    """A checkpoint to save. Unless it `may_fork`, its parent must be the newest one."""
+    """
+    A checkpoint to save. Unless it `may_fork`, its parent must be the newest one.
+
+    `seen` is the chat and its version, `stream@version`, that the run was given; empty if that is not known.
+    """
 
     checkpoint: dict[str, Any]
     channels: dict[str, Any]
@@ -41,6 +47,7 @@ class Put(NamedTuple):
     new_versions: dict[str, Any]
     parent: str | None
     may_fork: bool
+    seen: str = ""
 
     @property
     def id(self) -> str:
@@ -91,8 +98,11 @@ class Recording:
         channel = self._channel_of_messages()
         if channel is None:
             return
-        if channel not in self._put.channels or self._are_shown(channel):
+        if self._are_shown(channel):
             self._messages = self._parent["messages"]
+            return
+        if channel not in self._put.channels:
+            self._messages = {**self._parent["messages"], "count": self._count_shown()}
             return
         messages: list[BaseMessage] = self._put.channels[channel]
         self._messages = {"channel": channel, "count": len(messages)}
@@ -101,9 +111,28 @@ class Recording:
         self._shown = messages if held is None or self._is_edit else messages[len(held.copies) :]
         self._plain = [plain_of(one, self._values) for one in self._shown]
         if self._is_edit:
-            CONVERSATION.show(self._branch.chat, self._plain, reason=GONE)
+            CONVERSATION.show(self._branch.chat, [*self._plain, *self._unseen(messages)], reason=GONE)
+            self._messages["count"] = self._count_shown()
         else:
             CONVERSATION.add(self._branch.chat, self._plain)
+
+    def _count_shown(self) -> int:
+        return len(CONVERSATION.kept(self._branch.chat.recorded_items()))
+
+    def _unseen(self, messages: Sequence[BaseMessage]) -> list[Message]:
+        """Return the messages that others added since the run began: they stay, behind those of the run."""
+        stream, _, seen = self._put.seen.rpartition("@")
+        if stream != self._branch.chat.stream_id:
+            return []
+        items, known = self._branch.chat.recorded_items(), {message.id for message in messages}
+
+        def is_new(item_id: str) -> bool:
+            ordinal = items.ordinal(item_id)
+            ref = None if ordinal is None else items.ref(ordinal)
+            return ref is not None and not ref.stream and ref.version > int(seen)
+
+        others = [one for one in CONVERSATION.kept(items) if not one.is_own and one.message["id"] not in known]
+        return [one.message for one in others if is_new(one.item_ids[0])]
 
     def _are_shown(self, channel: str) -> bool:
         """Return whether the chat shows the messages, since the graph did not change them after the parent."""
@@ -143,7 +172,8 @@ class Recording:
             branch.touched = first - 1
         branch.note_saved(self._saved, last)
         if self._is_edit and self._messages:
-            self._held = Held(self._messages["channel"], Copies(), since=last)
+            is_whole = self._messages["count"] == len(self._shown)
+            self._held = branch.held = Held(self._messages["channel"], Copies(), since=last) if is_whole else None
         if self._held:
             self._held.copies.add(self._shown, self._plain)
             branch.held = self._held
@@ -191,11 +221,17 @@ class Reader:
     def __init__(self, store: Store, values: Values) -> None:
         self._store, self._values = store, values
 
-    def load(self, found: Found) -> Loaded:
-        """Return a checkpoint with the values of its channels and its writes."""
+    def load(self, found: Found, *, as_shown: bool = False) -> Loaded:
+        """
+        Return a checkpoint with the values of its channels and its writes.
+
+        With `as_shown` its messages are those that the chat shows now, also what others added since.
+        """
         record, what = found.record, f"the checkpoint {found.id}"
         channels = {channel: self._channel(found, channel, ref) for channel, ref in record["values"].items()}
-        if "messages" in record:
+        if "messages" in record and as_shown and found.branch.touched > found.version:
+            channels[record["messages"]["channel"]] = self._shown(found.branch, record["messages"]["channel"])
+        elif "messages" in record:
             channels[record["messages"]["channel"]] = self._messages(found, record["messages"])
         checkpoint = self._values.unpack(record["checkpoint"], what) | {"channel_values": channels}
         writes = [
@@ -203,6 +239,16 @@ class Reader:
             for one in self.writes(found)
         ]
         return Loaded(found.id, record.get("parent"), checkpoint, self.metadata(found), writes)
+
+    def begun(self, branch: Branch) -> Loaded | None:
+        """Return a checkpoint of the messages that others recorded in a chat; None if the chat shows none."""
+        messages = self._shown(branch, MESSAGES)
+        if not messages:
+            return None
+        checkpoint: dict[str, Any] = {**empty_checkpoint(), "id": BEGUN_BY_OTHERS}
+        checkpoint |= {"channel_values": {MESSAGES: messages}, "channel_versions": {MESSAGES: 1}}
+        # LangGraph gives a thread without a checkpoint this number, too.
+        return Loaded(BEGUN_BY_OTHERS, None, checkpoint, {"source": "update", "step": -2, "parents": {}}, [])
 
     def metadata(self, found: Found) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""
@@ -247,6 +293,15 @@ class Reader:
             is_grown = view.recorded_items().edits is None and all(one.is_own for one in kept)
             branch.held = Held(about["channel"], copies, since=0 if is_grown else found.version)
         return copies.messages(count, self._values)
+
+    def _shown(self, branch: Branch, channel: str) -> list[BaseMessage]:
+        """Return the messages that a chat shows now."""
+        held = branch.held
+        if held is None or held.channel != channel:
+            copies = Copies()
+            copies.load(CONVERSATION.messages(branch.chat), self._values)
+            held = branch.held = Held(channel, copies, since=branch.chat.version)
+        return held.copies.messages(len(held.copies), self._values)
 
     def _view(self, found: Found, about: dict[str, Any]) -> ChatView[Any]:
         if "view" in about:

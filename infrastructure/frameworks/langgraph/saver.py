@@ -32,7 +32,7 @@ from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id
 from ...store import Store
 from .branch import FRAMEWORK, RUN, THREAD, Found
-from .checkpoint import Put, Write
+from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write
 from .thread import Name, Thread
 from .values import Values
 
@@ -40,6 +40,8 @@ THREADS_KEPT_MAX = 256
 # The key of a config that says from which checkpoint a run may branch off. LangGraph hands it on, and leaves keys that
 # begin like this out of the metadata.
 MAY_FORK = "__refold_may_fork"
+# The chat, `stream@version`, whose messages a run was given: what others add afterwards stays in the view.
+SEEN = "__refold_seen"
 # A config with such keys comes from a run of a graph.
 OF_A_RUN = "__pregel_"
 
@@ -76,8 +78,11 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         """
         thread = self._thread(config)
         wanted = get_checkpoint_id(config)
-        found = thread.find(wanted) if wanted else thread.newest()
-        return self._tuple(thread, found, may_fork=wanted or "") if found else None
+        if not wanted or wanted == BEGUN_BY_OTHERS:
+            present = thread.present(Values(self.serde))
+            return self._tuple_of(thread, *present) if present else None
+        found = thread.find(wanted)
+        return self._tuple(thread, found, may_fork=wanted) if found else None
 
     def list(
         self,
@@ -154,9 +159,11 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         channels = plain.pop("channel_values", {})
         about: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
         parent = config["configurable"].get("checkpoint_id")
-        put = Put(plain, channels, about, {**new_versions}, parent, _may_fork(config, about))
+        # A run that found no checkpoint was given nothing.
+        seen = str(config["configurable"].get(SEEN, f"chat:{thread.name.chat}@0"))
+        put = Put(plain, channels, about, {**new_versions}, parent, _may_fork(config, about), seen)
         thread.put(put, Values(self.serde))
-        return _config(thread, checkpoint["id"], may_fork="")
+        return _config(thread, checkpoint["id"], {MAY_FORK: "", SEEN: seen})
 
     def put_writes(
         self,
@@ -290,11 +297,13 @@ class RefoldSaver(BaseCheckpointSaver[int]):
     # Threads
 
     def _tuple(self, thread: Thread, found: Found, *, may_fork: str) -> CheckpointTuple:
-        loaded = thread.load(found, Values(self.serde))
+        return self._tuple_of(thread, thread.load(found, Values(self.serde)), may_fork=may_fork)
+
+    def _tuple_of(self, thread: Thread, loaded: Loaded, seen: str = "", *, may_fork: str = "") -> CheckpointTuple:
         checkpoint: Any = loaded.checkpoint
         metadata: Any = loaded.metadata
         return CheckpointTuple(
-            config=_config(thread, found.id, may_fork=may_fork),
+            config=_config(thread, loaded.id, {MAY_FORK: may_fork, SEEN: seen}),
             checkpoint=checkpoint,
             metadata=metadata,
             parent_config=_config(thread, loaded.parent) if loaded.parent else None,
@@ -357,13 +366,13 @@ class RefoldSaver(BaseCheckpointSaver[int]):
                 yield self._thread_named(about["thread"], about["namespace"])
 
 
-def _config(thread: Thread, checkpoint: str, *, may_fork: str | None = None) -> RunnableConfig:
+def _config(thread: Thread, checkpoint: str, handed_on: Mapping[str, str] | None = None) -> RunnableConfig:
     configurable = {
         "thread_id": thread.name.thread,
         "checkpoint_ns": thread.name.namespace,
         "checkpoint_id": checkpoint,
     }
-    return {"configurable": configurable if may_fork is None else {**configurable, MAY_FORK: may_fork}}
+    return {"configurable": {**configurable, **(handed_on or {})}}
 
 
 def _may_fork(config: RunnableConfig, metadata: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from ....domain.errors import CheckpointSupersededError, ConcurrencyError, Decis
 from ....domain.ids import derived_id
 from ...store import Store
 from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, THREAD, Branch, Found, Saved
-from .checkpoint import Loaded, Put, Reader, Recording, Write, copied_record, new_writes
+from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Reader, Recording, Write, copied_record, new_writes
 from .values import Values
 
 ATTEMPTS_MAX = 20
@@ -79,6 +79,20 @@ class Thread:
         return Reader(self._store, values).load(found)
 
     @synchronized
+    def present(self, values: Values) -> tuple[Loaded, str] | None:
+        """
+        Return the newest checkpoint with the messages that the chat shows now, and the chat as `stream@version`.
+
+        So what others added is part of the state, also of a thread that others began; None for an empty one.
+        """
+        found, reader = self.newest(), Reader(self._store, values)
+        branch = found.branch if found else self._root
+        if branch is None:
+            return None
+        loaded = reader.load(found, as_shown=True) if found else reader.begun(branch)
+        return None if loaded is None else (loaded, f"{branch.chat.stream_id}@{branch.chat.version}")
+
+    @synchronized
     def metadata(self, found: Found, values: Values) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""
         return Reader(self._store, values).metadata(found)
@@ -124,7 +138,9 @@ class Thread:
             CheckpointSupersededError: another run has saved a checkpoint after its parent.
             InvalidInputError: a value cannot be saved.
         """
-        self._retried(lambda: self._put(put, values))
+        is_begun = put.parent == BEGUN_BY_OTHERS
+        whole = put._replace(parent=None) if is_begun else put
+        self._retried(lambda: self._put(whole, values, is_begun=is_begun or bool(put.seen)))
 
     def put_writes(self, checkpoint: str, task: str, path: str, writes: Sequence[Write]) -> None:
         """Save writes of a task on a checkpoint; those that it has already stay as they are."""
@@ -232,16 +248,20 @@ class Thread:
             )
         )
 
-    def _beginning(self, root: Branch) -> dict[str, Saved | None]:
-        """Return what is saved with the first checkpoint of a thread; nothing if the root has it."""
+    def _beginning(self, root: Branch, *, is_begun: bool = False) -> dict[str, Saved | None]:
+        """
+        Return what is saved with the first checkpoint of a thread; nothing if the root has it.
+
+        Others may have begun the chat, and the graph goes on with what they recorded.
+        """
         while not (root.is_read or root.marks):
             root.read_back()
         if root.is_alive or root.marks:
             return {}
-        if root.is_alive is None and len(root.chat):
+        if root.is_alive is None and len(root.chat) and not is_begun:
             raise DecisionRefusedError(
-                f"the chat {root.chat.id!r} has items, and is no thread of LangGraph: take another thread_id, or a "
-                "saver with a prefix"
+                f"the chat {root.chat.id!r} has items that the graph did not load: call `get_tuple` without a "
+                "checkpoint_id before"
             )
         return {THREAD: self._about()}
 
@@ -276,7 +296,7 @@ class Thread:
 
         self._retried(save)
 
-    def _put(self, put: Put, values: Values) -> None:
+    def _put(self, put: Put, values: Values, *, is_begun: bool) -> None:
         if self._root is None:
             self._refresh()
         parent, is_at_end = self._place(put)
@@ -286,7 +306,7 @@ class Thread:
                 branch = parent.branch if parent else root
             else:
                 branch = self._forked(root, parent)
-            to_root = self._beginning(root)
+            to_root = self._beginning(root, is_begun=is_begun)
             if branch is not root and (not root.marks or root.marks[-1].chat != branch.chat.id):
                 to_root[f"{BRANCH}{branch.chat.id}"] = {}
             recording = Recording(branch, parent, put, values)
@@ -352,7 +372,7 @@ class Thread:
         with self._store.transaction():
             root = self._begun_root()
             branch = found.branch if found else root
-            saved = self._beginning(root) if branch is root else {}
+            saved = self._beginning(root, is_begun=True) if branch is root else {}
             saved |= new_writes(branch, checkpoint, task, path, writes)
             last = branch.chat.saved_states.save(FRAMEWORK, saved) if saved else 0
         self._root = root

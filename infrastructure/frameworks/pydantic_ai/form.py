@@ -18,7 +18,7 @@ from ....domain.chat.view import ChatView
 from ....domain.errors import InvalidInputError
 from ....domain.formats.openai.receive import Fields
 from ....domain.formats.receive import Receiver, as_text
-from ..conversation import Conversation, Message, is_of_another
+from ..conversation import Conversation, Message
 
 NAME = "pydantic_ai"
 DATA_URL, BASE64 = "data:", ";base64,"
@@ -54,10 +54,8 @@ class PydanticForm:
         _count(message, into)
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
-        """Return the request or the response that these items are; None for an entry that only its source knows."""
+        """Return the request or the response that these items are."""
         first = items[0]
-        if is_of_another(first, NAME):
-            return None
         parts = [_part_of(item) for item in items]
         if isinstance(first, FunctionReturned) or (isinstance(first, MessageAdded) and first.role != "assistant"):
             return {"id": first.id, "kind": "request", "parts": parts, **REQUEST}

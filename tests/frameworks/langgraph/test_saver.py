@@ -293,33 +293,6 @@ def test_a_branch_is_a_fork_of_the_chat(memory: Store) -> None:
     assert len(graph.invoke(said("go on", "h9"), thread())["messages"]) == 5
 
 
-def test_an_edit_of_the_chat_is_not_one_of_the_state(memory: Store) -> None:
-    """A checkpoint stays what it is; the next one makes the chat show the messages of the graph again."""
-    saver = RefoldSaver(memory)
-    graph = chatting(saver, echo)
-    graph.invoke(said("hello", "h1"), thread())
-    chat = memory.chat("t")
-    chat.evict("h1")
-    chat.add_message("user", "by hand", message_id="x")
-
-    assert [one.id for one in graph.get_state(thread()).values["messages"]] == ["h1", "m1"]
-    graph.invoke(said("more", "h2"), thread())
-    chat.refresh()
-    assert [item.content for item in chat.messages()] == ["hello", "echo 1", "more", "echo 3"]
-    assert len(graph.get_state(thread()).values["messages"]) == 4
-
-
-def test_a_chat_that_is_no_thread_is_left_alone(memory: Store) -> None:
-    """A graph would otherwise take its items out of the view."""
-    memory.chat("t").add_message("user", "mine")
-
-    with pytest.raises(DecisionRefusedError, match="no thread of LangGraph"):
-        chatting(RefoldSaver(memory), echo).invoke(said("hello", "h1"), thread())
-    assert memory.chat("t").version == 2
-    chatting(RefoldSaver(memory, prefix="graphs/"), echo).invoke(said("hello", "h1"), thread())
-    assert RefoldSaver(memory, prefix="graphs/").threads() == ["t"]
-
-
 @pytest.mark.parametrize("value", [lambda: 1, {"deep": [object()]}])
 def test_a_value_that_cannot_be_saved_changes_nothing(memory: Store, value: Any) -> None:
     """The error names the channel."""

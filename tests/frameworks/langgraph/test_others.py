@@ -1,0 +1,78 @@
+"""A graph and others in one chat: what they add and take out is part of the state."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import RemoveMessage
+from langgraph.checkpoint.base import empty_checkpoint
+
+from refold.infrastructure.store import Store
+from refold.langgraph import RefoldSaver
+
+from .graphs import State, chatting, said, thread
+from .test_saver import echo
+
+
+def test_an_edit_of_the_chat_is_one_of_the_state(store: Store) -> None:
+    """The newest checkpoint has the messages that the chat shows now; older ones stay what they are."""
+    graph = chatting(RefoldSaver(store), echo)
+    graph.invoke(said("hello", "h1"), thread())
+    before = graph.get_state(thread()).config
+    chat = store.chat("t")
+    chat.evict("h1")
+    chat.add_message("user", "by hand", message_id="x")
+
+    assert [one.id for one in graph.get_state(thread()).values["messages"]] == ["m1", "x"]
+    assert [one.id for one in next(graph.get_state_history(thread())).values["messages"]] == ["h1", "m1"]
+    graph.invoke(said("more", "h2"), thread())
+    chat.refresh()
+    assert [item.content for item in chat.messages()] == ["echo 1", ["by hand"], "more", "echo 3"]
+    assert len(graph.get_state(thread()).values["messages"]) == 4
+    graph.update_state(thread(), {"messages": [RemoveMessage("x")]})
+    chat.refresh()
+    assert [item.id for item in chat.items] == ["m1", "h2", "m3"]
+    assert [one.id for one in graph.get_state(before).values["messages"]] == ["h1", "m1"]
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a_message_that_comes_during_a_run_stays(store: Store, *, is_watched: bool) -> None:
+    """It is behind the messages of the run, and part of the next one, also if somebody looks at the state meanwhile."""
+    saver = RefoldSaver(store)
+
+    def interrupted(state: State) -> dict[str, Any]:
+        store.chat("t").add_message("user", "one more thing", message_id=f"x{len(state['messages'])}")
+        if is_watched:
+            graph.get_state(thread())
+        return echo(state)
+
+    graph = chatting(saver, interrupted)
+    graph.invoke(said("hello", "h1"), thread())
+
+    assert [item.id for item in store.chat("t").items] == ["h1", "m1", "x1"]
+    assert [one.id for one in graph.get_state(thread()).values["messages"]] == ["h1", "m1", "x1"]
+    graph.invoke(said("go on", "h2"), thread())
+    again = chatting(RefoldSaver(store), echo)
+    assert [one.id for one in again.get_state(thread()).values["messages"]] == ["h1", "m1", "x1", "h2", "m4", "x4"]
+    # LangGraph saves checkpoints in the background, so that one of them may have a message that came meanwhile.
+    counts = [len(one.values.get("messages", ())) for one in again.get_state_history(thread())]
+    assert (counts[0], counts == sorted(counts, reverse=True)) == (6, True)
+
+
+def test_a_graph_goes_on_with_a_chat_of_others(store: Store) -> None:
+    """Their messages are the state of the thread before its first checkpoint, and stay in the view."""
+    chat = store.chat("t")
+    chat.add_message("user", "mine", message_id="x")
+    graph = chatting(RefoldSaver(store), echo)
+    assert [one.id for one in graph.get_state(thread()).values["messages"]] == ["x"]
+    assert store.chat("t").version == 2
+    answer = graph.invoke(said("hello", "h1"), thread())
+
+    assert [one.id for one in answer["messages"]] == ["x", "h1", "m2"]
+    assert [item.id for item in store.chat("t").items] == ["x", "h1", "m2"]
+    assert RefoldSaver(store).threads() == ["t"]
+    assert [len(one.values["messages"]) for one in graph.get_state_history(thread())] == [3, 2, 1]
+    config: Any = {"configurable": {"thread_id": "u", "checkpoint_ns": ""}}
+    store.chat("u").add_message("user", "mine")
+    checkpoint = {**empty_checkpoint(), "channel_values": {}}
+    RefoldSaver(store).put(config, checkpoint, {}, {})
+    assert len(store.chat("u").items) == 1

@@ -1,0 +1,1 @@
+"""Several frameworks on one chat."""

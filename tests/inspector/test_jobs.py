@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import refold
+from refold.infrastructure.inspector import live
 from refold.infrastructure.inspector.jobs import PROBLEMS_MAX, STORE, Jobs
 from refold.infrastructure.inspector.live import _lines
 from refold.projections.rollup import ROLLUP
@@ -209,6 +210,18 @@ async def test_the_news_have_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
         assert first.startswith("event: job\ndata: ")
         assert ('"name": "***"' in first, '"done": 2, "total": 2' in first, '"running"' in first) == (True, True, True)
         assert '"state": "done"' in last
+
+
+def test_a_browser_that_missed_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told how many events it missed, and not which streams they are of."""
+    monkeypatch.setattr(live, "MISSED_MAX", 3)
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", "one")
+        before = store.now()
+        for number in range(4):
+            store.chat("a").add_message("user", str(number))
+
+        assert live._read_on(store.log, before) == (store.now(), {}, 4, None)
 
 
 def test_the_end_of_the_server_stops_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:

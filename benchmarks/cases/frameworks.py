@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from ..adk_sessions import Sessions
 from ..bench import Bench
 from ..database_size import postgres_bytes, sqlite_bytes
 from ..fork_bytes import BYTES
@@ -70,9 +71,12 @@ class MissingFrameworkError(Exception):
     """No framework is installed."""
 
 
-FRAMEWORKS: dict[str, Contest] = {"LangGraph": Threads}
+FRAMEWORKS: dict[str, Contest] = {"ADK": Sessions, "LangGraph": Threads}
 # Multiples of the framework's own time and bytes for an append to a conversation of LENGTH_MAX.
-APPEND_GOALS: Mapping[str, tuple[Goal, Goal]] = {"LangGraph": (Goal(0.01), Goal(0.001))}
+APPEND_GOALS: Mapping[str, tuple[Goal, Goal]] = {
+    "ADK": (Goal(0.1), NEVER_SLOWER),
+    "LangGraph": (Goal(0.01), Goal(0.001)),
+}
 
 
 def frameworks(bench: Bench, database: str) -> Iterator[Row]:

@@ -97,6 +97,10 @@ class Conversation:
             if (message := self._written(group)) is not None
         ]
 
+    def begins(self, item: ChatItemEvent) -> bool:
+        """Return whether a message that was recorded in this form begins with the item."""
+        return bool(self._beside(item).get("items"))
+
     def items_in(self, first: ChatItemEvent) -> int:
         """Return the number of items of the message that begins with this one; 1 if another form recorded it."""
         return int(self._beside(first).get("items", 1))
@@ -182,7 +186,7 @@ class Conversation:
             if count:
                 if foreign < start:
                     yield from self._foreign_groups(items, foreign, start)
-                while end < min(len(items), start + count) and _goes_on(items[end]):
+                while end < min(len(items), start + count) and is_later_part(items[end]):
                     end += 1
                 yield Group(list(items[start:end]), end, beside)
                 foreign = end
@@ -234,7 +238,8 @@ def is_called(items: Sequence[ChatItemEvent], place: int) -> bool:
     return any(isinstance(item, FunctionCalled) and item.call_id == wanted for item in before)
 
 
-def _goes_on(item: ChatItemEvent) -> bool:
+def is_later_part(item: ChatItemEvent) -> bool:
+    """Return whether an item belongs to the message of the item before it."""
     return item.origin is not None and not item.origin.starts and not item.origin.rest
 
 

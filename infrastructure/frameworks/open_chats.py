@@ -17,7 +17,7 @@ import msgspec
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent
 from ...domain.errors import LogWentBackError, NotFoundError
-from .conversation import Conversation, Kept, Message
+from .conversation import Conversation, Kept, Message, is_later_part
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -50,6 +50,8 @@ class OpenChat:
         self._conversation, self._encode, self._shown = conversation, encode, shown
         self._items: list[ChatItemEvent] = []
         self._entries: list[Entry] = []
+        # Data that the adapter found beside the items, with the version that has it.
+        self.beside: tuple[int, Any] = (-1, None)
 
     def entries(self) -> list[Entry]:
         """
@@ -71,6 +73,21 @@ class OpenChat:
         entries += entries_of(self._conversation.kept(items, start), self._encode)
         self._items = items
         return entries
+
+    def last(self, count: int) -> list[Entry]:
+        """Return the last messages in the view; of a chat that was just opened only these are converted."""
+        items = [] if self._items else list(self._shown(self.chat))
+        start, left = len(items), count
+        while start and left:
+            start -= 1
+            if self._conversation.begins(items[start]):
+                left -= 1
+            elif not is_later_part(items[start]):
+                # Where the message of another framework begins is only known from the start.
+                return self.entries()[-count:]
+        if not items or not start:
+            return self.entries()[-count:] if count else []
+        return entries_of(self._conversation.kept(items, start), self._encode)
 
 
 class OpenChats:

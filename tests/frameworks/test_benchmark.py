@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import langgraph_threads, timing
+from benchmarks import adk_sessions, langgraph_threads, timing
 from benchmarks.bench import Bench
 from benchmarks.cases.frameworks import FRAMEWORKS, MissingFrameworkError, frameworks
 from tests.benchmarks.test_cases import TINY
@@ -19,6 +19,7 @@ TINIEST = dataclasses.replace(TINY, lengths=(2, 20), openings=1)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is measured, nobody needs to wait for the other's housekeeping."""
     monkeypatch.setattr(timing, "IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(adk_sessions, "EVENTS", 200)
     monkeypatch.setattr(langgraph_threads, "MESSAGES", 200)
 
 

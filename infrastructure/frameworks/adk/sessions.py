@@ -35,7 +35,6 @@ from .stored import (
     message_of,
     of_scope,
     plain_state,
-    required,
     save,
     saved_in,
     saved_prefix,
@@ -176,20 +175,23 @@ class RefoldSessionService(BaseSessionService):
             chat = found.chat
 
             def begin(_: ChatContext) -> None:
-                if saved_in(chat, key) is not None:
+                if saved_in(found, key) is not None:
                     raise AlreadyExistsError(f"Session with id {key.session} already exists.")
                 own = of_scope(state, "")
-                self._changed(chat, key, state, lambda: save(chat, key, now, own, None))
+                self._changed(chat, key, state, lambda: save(found, key, now, own, None))
 
             chat.rebase(begin)
-            return self._session(key, found, required(chat, key), [])
+            saved = saved_in(found, key)
+            assert saved is not None, "it was saved with the session"
+            return self._session(key, found, saved, [])
 
     def _loaded(self, key: Key, config: GetSessionConfig) -> Session | None:
         with self._chats.taken(key.chat_id) as found:
-            saved = None if found is None else saved_in(found.chat, key)
+            saved = None if found is None else saved_in(found, key)
             if found is None or saved is None:
                 return None
-            entries = [] if config.num_recent_events == 0 else found.entries()
+            recent = config.num_recent_events
+            entries = found.entries() if recent is None else found.last(recent)
             return self._session(key, found, saved, _wanted(entries, config))
 
     def _session(self, key: Key, found: OpenChat, saved: Saved, events: list[Event]) -> Session:
@@ -217,10 +219,10 @@ class RefoldSessionService(BaseSessionService):
 
     def _appended(self, key: Key, message: Message, session: Session) -> int:
         with self._as_actor(), self._chats.taken(key.chat_id) as found:
-            saved = None if found is None else saved_in(found.chat, key)
+            saved = None if found is None else saved_in(found, key)
             if found is None or saved is None:
                 raise SessionNotFoundError(f"Session {key.session} not found.")
-            chat = found.chat
+            chat, before, now = found.chat, saved, saved
             if _is_repeated(found, message):
                 return chat.version
             _require_fresh(found, session)
@@ -229,19 +231,21 @@ class RefoldSessionService(BaseSessionService):
             at = float(message["timestamp"])
 
             def record() -> None:
+                nonlocal now
                 held = chat._state.items
                 items = [item for group in EVENTS.items_of([message], held) for item in group]
                 chat.record_items(named_outputs(items, held), expected_version=chat.version)
                 _apply(found, message)
-                save(chat, key, at, {**saved.state, **own} if own else None, saved)
+                now = save(found, key, at, {**before.state, **own} if own else None, before)
 
             try:
                 self._changed(chat, key, state, record)
             except ConcurrencyError as error:
                 raise StaleSessionError(STALE) from error
+            found.beside = (chat.version, now._replace(since=chat.version) if own else now)
             return chat.version
 
-    def _changed(self, chat: ChatContext, key: Key, state: Mapping[str, Any], record: Callable[[], None]) -> None:
+    def _changed(self, chat: ChatContext, key: Key, state: Mapping[str, Any], record: Callable[[], object]) -> None:
         """Record a change of a session with its changes of the states of user and app, all or nothing."""
         deltas = {chat_id: of_scope(state, prefix) for prefix, chat_id in key.scopes.items()}
         deltas = {chat_id: delta for chat_id, delta in deltas.items() if delta}
@@ -292,11 +296,12 @@ class RefoldSessionService(BaseSessionService):
     def _deleted(self, key: Key) -> None:
         with self._as_actor(), self._chats.taken(key.chat_id) as found:
             if found is not None:
-                found.chat.rebase(lambda chat: self._emptied(chat, key))
+                found.chat.rebase(lambda _: self._emptied(found, key))
 
-    def _emptied(self, chat: ChatContext, key: Key) -> None:
-        if saved_in(chat, key) is None:
+    def _emptied(self, found: OpenChat, key: Key) -> None:
+        if saved_in(found, key) is None:
             return
+        chat = found.chat
         with self._store.transaction():
             # What the kit left out comes back first: else a new session of this id would have it.
             back = [item.id for item in _left_by_kit(chat)]
@@ -305,7 +310,7 @@ class RefoldSessionService(BaseSessionService):
             ids = tuple(item.id for item in chat.recorded_items())
             if ids:
                 chat._record(EvictItems(chat.stream_id, ids, DELETED, partners=False), expected_version=chat.version)
-            chat.saved_states.save(NAME, {key.saved_name: None})
+            chat.saved_states.save(NAME, {key.saved_name: None}, expected_version=chat.version)
 
 
 def _marker(version: int) -> str:
@@ -384,8 +389,6 @@ def _apply(found: OpenChat, message: Message) -> None:
 
 
 def _wanted(entries: Sequence[Entry], config: GetSessionConfig) -> list[Event]:
-    if config.num_recent_events is not None:
-        entries = entries[-config.num_recent_events :] if config.num_recent_events else []
     if config.after_timestamp is None:
         return [Event.model_validate_json(entry.encoded) for entry in entries]
     events: list[Event] = []

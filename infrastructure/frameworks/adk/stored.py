@@ -22,6 +22,7 @@ from ....domain.chat.events import StateSaved
 from ....domain.errors import InvalidInputError
 from ....domain.ids import encoded_id
 from ..conversation import Message
+from ..open_chats import OpenChat
 from .form import NAME
 
 if TYPE_CHECKING:
@@ -53,11 +54,20 @@ class Key(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What is saved beside the last event of a session: the time of its last change, and its own state."""
+    """
+    Data beside the last event of a session: the time of its last change, its own state as JSON, and the version that
+    saved this state.
+    """
 
     at: float
-    state: dict[str, Any]
+    encoded: bytes
     since: int
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state, as a dict of the caller's own."""
+        found: dict[str, Any] = msgspec.json.decode(self.encoded)
+        return found
 
 
 def _encoded(name: Any, what: str) -> str:
@@ -127,28 +137,43 @@ def of_scope(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-def saved_in(chat: ChatContext, key: Key) -> Saved | None:
-    saved = chat.saved_states.last(NAME, key.saved_name)
-    if saved is None or saved.value is None:
-        return None
-    if STATE in saved.value:
-        return Saved(saved.value["at"], saved.value[STATE], saved.version)
-    since = saved.value["since"]
-    before = chat.saved_states.at(since)
-    return Saved(saved.value["at"], before.value[STATE] if before and before.value else {}, since)
-
-
-def required(chat: ChatContext, key: Key) -> Saved:
-    saved = saved_in(chat, key)
-    assert saved is not None, "it was saved with the session"
+def saved_in(found: OpenChat, key: Key) -> Saved | None:
+    """Return the data beside a session's last event; None if the chat is no session. It is read once for a version."""
+    version, saved = found.beside
+    if version != found.chat.version:
+        saved = _read(found.chat, key)
+        found.beside = (found.chat.version, saved)
+    assert saved is None or isinstance(saved, Saved)
     return saved
 
 
-def save(chat: ChatContext, key: Key, at: float, state: dict[str, Any] | None, before: Saved | None) -> None:
-    """Save the time of a change, and the state if it is another one now; else the version that saved it."""
-    assert state is not None or before is not None, "a session begins with a state"
-    about = {STATE: state} if state is not None else {"since": before.since if before else 0}
-    chat.saved_states.save(NAME, {key.saved_name: {"at": at, **about}})
+def _read(chat: ChatContext, key: Key) -> Saved | None:
+    saved = chat.saved_states.last(NAME, key.saved_name)
+    if saved is None or saved.value is None:
+        return None
+    value, since = saved.value, saved.version
+    if STATE not in value:
+        since = value["since"]
+        before = chat.saved_states.at(since)
+        assert before is not None, "a version that is named has a state"
+        return Saved(value["at"], msgspec.json.encode((before.value or {})[STATE]), since)
+    return Saved(value["at"], msgspec.json.encode(value[STATE]), since)
+
+
+def save(found: OpenChat, key: Key, at: float, state: dict[str, Any] | None, before: Saved | None) -> Saved:
+    """
+    Save the time of a change, and the state if it is another one now; else the version that saved it.
+
+    The result has no version of a state that is saved here: once it is committed, that is the version of the chat.
+    """
+    if state is None:
+        assert before is not None, "a session begins with a state"
+        about: dict[str, Any] = {"since": before.since}
+        saved = before._replace(at=at)
+    else:
+        about, saved = {STATE: state}, Saved(at, msgspec.json.encode(state), 0)
+    found.chat.saved_states.save(NAME, {key.saved_name: {"at": at, **about}}, expected_version=found.chat.version)
+    return saved
 
 
 def value_at(store: Store, stream: str, version: int) -> dict[str, Any] | None:

@@ -217,6 +217,29 @@ async def test_a_session_is_a_chat(store: refold.Store) -> None:
     assert [one for one in earlier if one is not None] == [{}, {"city": "Lyon"}]
 
 
+async def test_the_last_events_are_read_alone(store: refold.Store) -> None:
+    """By a service that has read nothing yet, whoever added what: as many as there are, and the same as of all."""
+    call = types.Part(function_call=types.FunctionCall(id="c1", name="track", args={}))
+    mixed = Event(author="clerk", content=types.Content(role="model", parts=[types.Part(text="wait"), call, call]))
+    service = RefoldSessionService(store)
+    session = await filled(service, said("one", invocation_id="i1"), mixed, said("two", invocation_id="i2"))
+    rewind = Event(author="user", actions=EventActions(rewind_before_invocation_id="i2"))
+    await service.append_event(session, rewind)
+    for is_mixed in (False, True):
+        if is_mixed:
+            store.chat(service.chat_id(**KEY)).add_message("user", "by hand")
+            loaded = await service.get_session(**KEY)
+            assert loaded is not None
+            await service.append_event(loaded, mixed.model_copy(update={"id": "e9"}))
+        whole = await service.get_session(**KEY)
+        assert whole is not None
+        for count in range(9):
+            limits = GetSessionConfig(num_recent_events=count)
+            found = await RefoldSessionService(store).get_session(**KEY, config=limits)
+            assert found is not None
+            assert found.events == (whole.events[-count:] if count else [])
+
+
 async def test_a_rewind_leaves_the_view(store: refold.Store) -> None:
     """The kit gets all events, and what it takes for live is what the chat shows; so it is after a second rewind."""
     service = RefoldSessionService(store)

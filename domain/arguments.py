@@ -11,9 +11,13 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any, TypeVar
 
 from .canonical import require_unicode
-from .errors import InvalidInputError
+from .errors import InvalidInputError, RefusedError
 
 T = TypeVar("T")
+
+
+class NotAnItemError(RefusedError, TypeError):
+    """An object that is not a ContextItem was given to a queue, a pool or a window."""
 
 
 def require_whole(number: Any, what: str, *, least: int | None = 0) -> int:

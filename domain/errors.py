@@ -215,7 +215,7 @@ class StorageError(RefoldError):
 
 
 class StorageBusyError(StorageError):
-    """The database stayed locked for longer than the allowed wait."""
+    """The database, or a context in a transaction of another thread, stayed locked for longer than the allowed wait."""
 
 
 class StorageFullError(StorageError):

@@ -87,7 +87,6 @@ class Journal(View[S]):
                 self._advance(events, by=len(news), digest=news[-1].digest)
         return news
 
-    @synchronized
     def execute(
         self,
         command: object,
@@ -103,6 +102,8 @@ class Journal(View[S]):
         With `catch_up` (appends), if another writer came first, the view reads that writer's events and decides again;
         `came_between` then has these events. Otherwise, or with `expected_version`, it is an error.
 
+        If a transaction of another thread has changed the stream through this view, it waits until that is over.
+
         A key belongs to `call` (see `canonical.fingerprint`), by default the command. The same call under the same key
         gives the events of the first time, whether or not it could be decided so now.
 
@@ -114,19 +115,39 @@ class Journal(View[S]):
             StorageError: the database refused; the view is unchanged. LogWentBackError: it does not have events that
                 the view shows.
         """
+        outcome = self._execute(command, call, expected_version, idempotency_key, catch_up)
+        while isinstance(outcome, Transaction):
+            outcome.wait_until_over(self.place.stream)
+            outcome = self._execute(command, call, expected_version, idempotency_key, catch_up)
+        return outcome
+
+    @property
+    def other_transaction(self) -> Transaction | None:
+        """The transaction of another flow of control that changed this view and is not over, if there is one."""
+        joined = self._transaction
+        is_other = joined is not None and joined.is_under_way and joined is not current_transaction(self.log)
+        return joined if is_other else None
+
+    @synchronized
+    def _execute(
+        self, command: object, call: object, expected_version: int | None, idempotency_key: str | None, catch_up: bool
+    ) -> Outcome | Transaction:
+        """Decide and record; return a transaction of another flow of control that must be over before."""
         call = command if call is None else call
         keyed = None if idempotency_key is None else _Keyed(require_given_key(idempotency_key), fingerprint(call))
         if self._is_void:
             raise DecisionRefusedError(
                 f"{self.place.stream} was rolled back with all it held, or is gone from the database: begin it again"
             )
+        open_transaction = current_transaction(self.log)
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
+            if self._transaction is not None and self._transaction is not open_transaction:
+                return self._transaction
         # Usually nothing is queued. An append then saves two calls and the import of the outbox.
         if self._unflushed:
             self._wait_for_queue()
         self.came_between = ()
-        open_transaction = current_transaction(self.log)
         if open_transaction is not None:
             return self._execute_within(open_transaction, command, call, keyed, expected_version, catch_up)
         try:

@@ -17,11 +17,17 @@ from typing import NamedTuple
 import msgspec
 
 from ..canonical import FINGERPRINT_BYTES, fingerprint, require_given_key
+from ..clock import REAL_SYSTEM
+from ..concurrency.locks import News
 from ..concurrency.threads import in_thread
-from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError
+from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageBusyError
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
 
+# Two transactions may each wait for a context that the other one changed: then one of them is refused after this time.
+HANDLE_SECONDS_MAX = 10.0
+# An interrupt may come before those who wait are woken.
+LOOK_SECONDS = 0.1
 # Stands for the call of events that accompany other calls: those of a context that was opened or adopted.
 NO_CALL = bytes(FINGERPRINT_BYTES)
 
@@ -88,6 +94,7 @@ class Transaction:
         self._is_open = True
         self._is_over = False
         self._process, self._thread = os.getpid(), threading.get_ident()
+        self._ending = News()
 
     @property
     def is_open(self) -> bool:
@@ -102,6 +109,26 @@ class Transaction:
     def is_under_way(self) -> bool:
         """Whether it is open, or being committed. In its own thread, a commit is over at any later call."""
         return self.is_open or not (self._is_over or self._thread == threading.get_ident())
+
+    def wait_until_over(self, stream: str) -> None:
+        """
+        Wait until a transaction of another thread is over that has changed a stream through the same handle.
+
+        Raises:
+            DecisionRefusedError: it was begun in this thread, which would wait for itself.
+            StorageBusyError: it was not over in time.
+        """
+        if self._thread == threading.get_ident():
+            raise DecisionRefusedError(
+                f"{stream} was changed in a transaction that has not ended: end it first, or use another handle"
+            )
+        deadline = REAL_SYSTEM.monotonic() + HANDLE_SECONDS_MAX
+        while self.is_under_way:
+            if REAL_SYSTEM.monotonic() >= deadline:
+                raise StorageBusyError(
+                    f"{stream} stayed in a transaction of another thread: try again, or use a handle for each thread"
+                )
+            self._ending.wait_past(0, timeout_seconds=LOOK_SECONDS)
 
     def events_of(self, stream: str) -> list[Event]:
         """Return the events to record in a stream."""
@@ -237,6 +264,7 @@ class Transaction:
     def finish(self) -> None:
         """Note that the transaction is over: a view that was not settled by now must find the result out itself."""
         self._is_open, self._is_over = False, True
+        self._ending.announce()
 
 
 def _own_part(recorded: RecordedEvent) -> bytes:

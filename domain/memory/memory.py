@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from ..canonical import Without, require_unicode
-from ..concurrency.locks import renew_in_child, synchronized
+from ..concurrency.locks import fork_safe_lock, renew_in_child, synchronized
 from ..concurrency.threads import in_thread
 from ..content import stored_content
 from ..context.context import Attachment, Context, detached_attachment
@@ -29,6 +29,8 @@ SEARCH_LIMIT = 100
 T = TypeVar("T")
 # The number of scopes whose folded state stays in memory; any other scope is read again at its next use.
 SCOPES_MAX = 256
+# Threads that share a scope begin it again once.
+BEGINNING = fork_safe_lock()
 
 
 class MemoryScope(Context[MemoryState]):
@@ -182,10 +184,17 @@ class MemoryScope(Context[MemoryState]):
         catch_up: bool = False,
         call: object = None,
     ) -> Outcome:
-        if not self.version and not self.is_ahead:
-            # No event opens a scope, so a scope whose first records were rolled back can simply begin again.
-            self._stand_on(_journal_in(self._attachment, self._writer.place), self._attachment)
+        if self._journal.is_void:
+            self._begin_again()
+        elif not self.version and not self.is_ahead:
+            self.refresh()
         return super()._record(command, expected_version, idempotency_key, catch_up=catch_up, call=call)
+
+    def _begin_again(self) -> None:
+        # No event opens a scope, so a scope whose first records were rolled back can simply begin again.
+        with BEGINNING:
+            if self._journal.is_void:
+                self._stand_on(_journal_in(self._attachment, self._journal.place), self._attachment)
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)

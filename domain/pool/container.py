@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ..arguments import require_callable
+from ..arguments import NotAnItemError, require_callable
 from ..canonical import require_short, require_unicode
 from ..concurrency.threads import in_thread
 from ..content import plain_content, stored_content, typed_content
@@ -160,10 +160,6 @@ def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
             raise InvalidInputError(f"the tag {tag!r} is no text")
         require_unicode(tag, "a tag")
     return tuple(sorted(given))
-
-
-class NotAnItemError(RefusedError, TypeError):
-    """An object that is not a ContextItem was given to a queue or a pool."""
 
 
 class HooksShown:
@@ -337,8 +333,8 @@ class Container(Context[ContainerState], Generic[T]):
             InvalidInputError: the limit is less than 1.
             ConcurrencyError: another writer came first.
         """
-        new_limit = ... if limit is ... else require_limit(limit, self.kind)
-        change = ChangingSettings(new_limit, None if tags is None else require_tags(tags))
+        limit = ... if limit is ... else require_limit(limit, self.kind)
+        change = ChangingSettings(limit, None if tags is None else require_tags(tags))
         await self.change(change, expected_version, idempotency_key)
 
     async def rebase(self, change: Callable[[Self], Awaitable[R]]) -> R:  # type: ignore[override]  # its calls are async
@@ -398,6 +394,9 @@ class Container(Context[ContainerState], Generic[T]):
         """
         writer = self._writer
         self._require_no_stage()
+        if (other := writer.other_transaction) is not None:
+            # Before the lock is held, which the calls of that transaction need.
+            await in_thread(other.wait_until_over, self.stream_id)
         async with self._lock.hold():
             outcome = await carried_out(self, writer, change, expected_version, idempotency_key)
             change.see_result(self)
@@ -423,9 +422,8 @@ class Container(Context[ContainerState], Generic[T]):
 
     async def fire(self, name: str, *args: Any) -> None:
         """Call the hooks of this type: the container's own hooks first, then the global ones."""
-        hook_type: Any = self.hook_types[name]
-        own = HookRegistry.get_by_type(hook_type, self.hooks)
-        await HookRegistry.fire(hook_type, own, *args, _source_tags=self.tags)
+        hook: Any = self.hook_types[name]
+        await HookRegistry.fire(hook, HookRegistry.get_by_type(hook, self.hooks), *args, _source_tags=self.tags)
 
     def added_event(self, item: object) -> AddedEvent:
         """
@@ -436,8 +434,8 @@ class Container(Context[ContainerState], Generic[T]):
             InvalidInputError: its content cannot be stored.
         """
         if not isinstance(item, ContextItem):
-            name = type(self).__name__
-            raise NotAnItemError(f"{name} only accepts ContextItem instances, got {type(item).__name__!r}")
+            given = type(item).__name__
+            raise NotAnItemError(f"{type(self).__name__} only accepts ContextItem instances, got {given!r}")
         item_id, description = _text_or_none(item.id, "id"), _text_or_none(item.description, "description")
         named = "the content of an item" if item_id is None else f"the content of item {item_id!r}"
         return self.kind.added(content=stored_content(item.content, named), description=description, id=item_id)
@@ -489,8 +487,8 @@ def _text_or_none(text: Any, what: str) -> str | None:
 
 
 def _item_to_dict(event: AddedEvent) -> dict[str, Any]:
-    item = {"id": event.id, "description": event.description, "content": plain_content(event.content)}
-    return {**item, "content_type": event.content.type} if event.content.type else item
+    sort = {"content_type": event.content.type} if event.content.type else {}
+    return {"id": event.id, "description": event.description, "content": plain_content(event.content), **sort}
 
 
 def _item_from_dict(data: Mapping[str, Any]) -> ContextItem[Any]:

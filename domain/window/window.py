@@ -8,12 +8,12 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..arguments import require_whole
+from ..arguments import NotAnItemError, require_whole
 from ..canonical import Without, require_unicode
 from ..chat.tokens import TokenCounter
 from ..context.context import Attachment, Context, detached_attachment, detached_journal
 from ..context.journal import Journal, Outcome
-from ..errors import InvalidInputError, NotFoundError, RefusedError
+from ..errors import InvalidInputError, NotFoundError
 from ..frozen import FrozenList
 from ..log.envelope import NO_TRACE, Trace
 from ..memory.records import MemoryStore
@@ -45,10 +45,6 @@ AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
 # item.
 CHARACTERS_AROUND = 20
 LARGEST = 2**63 - 1
-
-
-class NotAnItemError(RefusedError, TypeError):
-    """An object that is not a ContextItem of texts was given to a window."""
 
 
 def section_of(item: ContextItem) -> str:

@@ -28,6 +28,7 @@ from .chat_merging import ChatMergingContract
 from .chat_states import ChatStatesContract
 from .chat_streaming import ChatStreamingContract
 from .chat_summaries import ChatSummariesContract
+from .shared_handles import SharedHandlesContract
 from .writing import at_once, check_chain, said
 
 A, B = "chat:a", "chat:b"
@@ -49,6 +50,7 @@ class ChatContextContract(
     ChatMergingContract,
     ChatStreamingContract,
     ChatSummariesContract,
+    SharedHandlesContract,
 ):
     """What holds for a chat context, whatever log it lies in. Needs the fixture `log`."""
 

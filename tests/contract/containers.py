@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -186,6 +187,20 @@ class ContainersContract(RacingContainersContract):
         assert contents(queue) == contents(queue_on(log)) == ["b"]
         pool.refresh()
         assert contents(pool) == contents(pool_on(log)) == ["a", "theirs"]
+
+    async def test_a_change_waits_for_the_transaction_of_another_task(self, log: LiveLog) -> None:
+        """The calls of the transaction do not wait for those that wait for it."""
+        pool = pool_on(log)
+        other = None
+        with transaction(log):
+            await pool.add(item("a"))
+            other = asyncio.get_running_loop().create_task(pool.add(item("other")), context=Context())
+            await asyncio.sleep(0.05)
+            await pool.add(item("b"))
+            assert not other.done()
+        await other
+
+        assert contents(pool) == contents(pool_on(log)) == ["a", "b", "other"]
 
     async def test_a_saved_dict_of_what_is_kept(self, log: LiveLog) -> None:
         """It is JSON, and gives a detached container that shows the same."""

@@ -20,6 +20,22 @@ from .writing import at_once, check_chain
 class MemoryContract:
     """What holds for a memory, whatever log it lies in. Needs the fixture `log`."""
 
+    def test_threads_share_a_scope(self, log: LiveLog) -> None:
+        """Their transactions come one after the other, the first one too."""
+        store = Store(log, MemoryProjectionStore())
+        scope = store.memory().scope("s")
+
+        def remember(writer: int) -> None:
+            for number in range(5):
+                with store.transaction():
+                    scope.put(about(f"{writer}-{number}", number))
+                    scope.put(about(f"{writer}-{number}-too", number))
+
+        raised = at_once(*(lambda writer=writer: remember(writer) for writer in range(4)))
+
+        assert raised == []
+        assert scope.version == log.head("memory:s") == 40
+
     async def test_what_is_remembered_is_read(self, log: LiveLog) -> None:
         """Records with all they have, long ones too, by another handle; in scopes of any name."""
         memory = Store(log, MemoryProjectionStore()).memory()

@@ -27,8 +27,9 @@ WITHOUT = {
     "domain.chat.state.arena.Arena": "_copy_items _put _stored_names find has_totals reformed"
     " total_of unread with_call_id",
     # A state and a version are replaced as a whole; reading them must not wait for a writer that waits for the disk.
-    "domain.context.journal.Journal": "_completed _folded _from_snapshot is_ahead is_loaded is_void queued"
-    " recorded_past require_known state unflushed version",
+    # `execute` waits without the lock, which the transaction needs that it waits for, and then looks again.
+    "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_loaded is_void"
+    " other_transaction queued recorded_past require_known state unflushed version",
     "domain.context.outbox.Outbox": "__len__",
     "domain.context.view.View": "_folded _from_snapshot is_loaded is_void state version",
     "domain.hooks.loop_lock.LoopLock": "locked release",

@@ -7,7 +7,7 @@ import pytest
 
 import refold
 from refold.domain.errors import ProjectionError
-from refold.infrastructure.projecting.folding import Fault, note_fault
+from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
 from refold.infrastructure.projecting.rebuild import MEETINGS_MAX
 from refold.infrastructure.projecting.store import Save
 from refold.projections.catalogue import CATALOGUE
@@ -89,10 +89,10 @@ def test_a_fault_is_forgotten_with_the_rows_that_had_it(store: refold.Store) -> 
 
     store.rebuild("rollup", swap=False)
     store.rebuild("rollup", restart=True, stop=lambda: True)
-    assert [note for note in kept.notes("").values() if "poisoned" in note]
+    assert [note for note in kept.notes(FAULT).values() if "poisoned" in note]
 
     store.rebuild("rollup")
-    assert not [note for note in kept.notes("").values() if "poisoned" in note]
+    assert not [note for note in kept.notes(FAULT).values() if "poisoned" in note]
 
 
 def test_rows_that_were_stopped_are_discarded_too(store: refold.Store) -> None:

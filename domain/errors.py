@@ -22,6 +22,10 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── StorageUnavailableError  missing, unreachable or not a Refold database
     │   ├── StorageClosedError       used after close()
     │   └── LogWentBackError         an older copy took its place, or its file was taken away: look what is gone
+    ├── KeyUnavailableError          a key of an encrypted store cannot be used: provide the right one
+    │   ├── KeyMissingError          no key of this name is there
+    │   ├── WrongKeyError            the key of this name is another one, or the bytes under it were changed
+    │   └── KeyDestroyedError        the key was destroyed on purpose: its subject was erased
     ├── ProjectionError              an event that a projection cannot fold: mend the projection, and rebuild it
     └── DamagedError                 stored bytes are not what was written: repair or restore
 """
@@ -280,6 +284,39 @@ class ProjectionError(RefoldError):
         super().__init__(
             f"the projection {projection} cannot fold {event}: {reason}; mend the projection, then rebuild it"
         )
+
+
+class KeyUnavailableError(RefoldError):
+    """An encrypted store cannot be read or written without `key`, the name of a key; nothing was changed."""
+
+    key = ""
+
+
+class KeyMissingError(KeyUnavailableError):
+    """There is no key named `key` in `where`."""
+
+    def __init__(self, key: str, where: str) -> None:
+        self.key, self.where = key, where
+        super().__init__(f"the key {key!r} is not in {where}: open the store with the keys that it was made with")
+
+
+class WrongKeyError(KeyUnavailableError):
+    """What was encrypted with the key named `key` does not open with the key that has this name now."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"what was encrypted with the key {key!r} does not open with it: give the keys that the store was made"
+            " with, or restore it from a copy if its bytes were changed"
+        )
+
+
+class KeyDestroyedError(KeyUnavailableError):
+    """The key named `key` was destroyed when its subject was erased; what it encrypted cannot be read any more."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the key {key!r} was destroyed, since its subject was erased: nobody can read this any more")
 
 
 class DamagedError(RefoldError):

@@ -37,12 +37,16 @@ if TYPE_CHECKING:
     from refold.domain.errors import DuplicateItemError as DuplicateItemError
     from refold.domain.errors import IdempotencyError as IdempotencyError
     from refold.domain.errors import InvalidInputError as InvalidInputError
+    from refold.domain.errors import KeyDestroyedError as KeyDestroyedError
+    from refold.domain.errors import KeyMissingError as KeyMissingError
+    from refold.domain.errors import KeyUnavailableError as KeyUnavailableError
     from refold.domain.errors import LogWentBackError as LogWentBackError
     from refold.domain.errors import NotFoundError as NotFoundError
     from refold.domain.errors import PendingCallsError as PendingCallsError
     from refold.domain.errors import ProjectionError as ProjectionError
     from refold.domain.errors import RefoldError as RefoldError
     from refold.domain.errors import StorageError as StorageError
+    from refold.domain.errors import WrongKeyError as WrongKeyError
     from refold.domain.log.envelope import RecordedEvent as RecordedEvent
     from refold.domain.log.envelope import acting as acting
     from refold.domain.memory.memory import InMemoryMemoryStore as InMemoryMemoryStore
@@ -74,6 +78,9 @@ if TYPE_CHECKING:
     from refold.infrastructure.queries.at import StoreAt as StoreAt
     from refold.infrastructure.queries.what_if import WhatIf as WhatIf
     from refold.infrastructure.store import Store as Store
+    from refold.infrastructure.trust.keys import KeyEnvironment as KeyEnvironment
+    from refold.infrastructure.trust.keys import KeyFile as KeyFile
+    from refold.infrastructure.trust.keys import Keys as Keys
 
 __version__ = "0.1.0"
 
@@ -112,6 +119,12 @@ _MODULES = {
     "ImageContent": "refold.domain.chat.items",
     "InMemoryMemoryStore": "refold.domain.memory.memory",
     "InvalidInputError": "refold.domain.errors",
+    "KeyDestroyedError": "refold.domain.errors",
+    "KeyEnvironment": "refold.infrastructure.trust.keys",
+    "KeyFile": "refold.infrastructure.trust.keys",
+    "KeyMissingError": "refold.domain.errors",
+    "KeyUnavailableError": "refold.domain.errors",
+    "Keys": "refold.infrastructure.trust.keys",
     "LogWentBackError": "refold.domain.errors",
     "MemoryKind": "refold.domain.memory.records",
     "MemoryRecord": "refold.domain.memory.records",
@@ -136,6 +149,7 @@ _MODULES = {
     "StoreAt": "refold.infrastructure.queries.at",
     "Usage": "refold.domain.chat.usage",
     "WhatIf": "refold.infrastructure.queries.what_if",
+    "WrongKeyError": "refold.domain.errors",
     "acting": "refold.domain.log.envelope",
     "aopen": "refold.infrastructure.aio",
     "inspector": "refold.infrastructure.inspector.app",
@@ -176,6 +190,12 @@ __all__ = [
     "ImageContent",
     "InMemoryMemoryStore",
     "InvalidInputError",
+    "KeyDestroyedError",
+    "KeyEnvironment",
+    "KeyFile",
+    "KeyMissingError",
+    "KeyUnavailableError",
+    "Keys",
     "LogWentBackError",
     "MemoryKind",
     "MemoryRecord",
@@ -200,6 +220,7 @@ __all__ = [
     "StoreAt",
     "Usage",
     "WhatIf",
+    "WrongKeyError",
     "acting",
     "aopen",
     "inspector",

@@ -1,0 +1,1 @@
+"""Trust: keys of encrypted stores, and what is built on them."""

@@ -1,0 +1,127 @@
+"""Master keys: in a file, in the environment, and in a service of the user's."""
+
+import base64
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
+
+KEY = bytes(range(KEY_BYTES))
+
+
+def test_a_file_is_made_when_it_is_needed(tmp_path: Path) -> None:
+    """It is readable by its owner alone, and a second service reads the same keys from it."""
+    file = KeyFile(tmp_path / "keys.json")
+    assert not (tmp_path / "keys.json").exists()
+
+    master, wrapped = file.wrap(KEY)
+
+    assert KeyFile(tmp_path / "keys.json").unwrap(master, wrapped) == KEY
+    assert stat.S_IMODE((tmp_path / "keys.json").stat().st_mode) == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]
+
+
+def test_a_new_master_wraps_from_then_on(tmp_path: Path) -> None:
+    """What older masters wrapped can still be opened."""
+    file = KeyFile(tmp_path / "keys.json")
+    before = file.wrap(KEY)
+
+    assert file.add_master() == "m2"
+
+    assert (before[0], file.wrap(KEY)[0]) == ("m1", "m2")
+    assert file.unwrap(*before) == KEY
+
+
+def test_a_wrapped_key_does_not_show_the_key() -> None:
+    """Each time it is wrapped with another nonce."""
+    masters = MasterKeys({"a": KEY})
+
+    assert KEY not in masters.wrap(KEY)[1]
+    assert masters.wrap(KEY) != masters.wrap(KEY)
+
+
+def test_missing_keys_are_named(tmp_path: Path) -> None:
+    """An error names the key, and the place where it was looked for."""
+    wrapped = MasterKeys({"a": KEY}).wrap(KEY)
+    path = tmp_path / "keys.json"
+
+    with pytest.raises(refold.KeyMissingError, match=r"'a' is not in .*keys\.json"):
+        KeyFile(path).unwrap(*wrapped)
+    with pytest.raises(refold.KeyMissingError, match="'a'") as error:
+        MasterKeys({"b": KEY}).unwrap(*wrapped)
+    assert error.value.key == "a"
+
+
+def test_another_key_of_the_same_name_is_refused() -> None:
+    """It is not taken for the right one, and what it gives is not returned."""
+    wrapped = MasterKeys({"a": KEY}).wrap(KEY)
+
+    with pytest.raises(refold.WrongKeyError, match="'a'"):
+        MasterKeys({"a": KEY[::-1]}).unwrap(*wrapped)
+
+
+@pytest.mark.parametrize("cut", [0, 5, 12, 30, 59])
+def test_changed_bytes_are_refused(cut: int) -> None:
+    """Each bit of a wrapped key counts, and so does its length."""
+    master, wrapped = MasterKeys({"a": KEY}).wrap(KEY)
+
+    with pytest.raises(refold.WrongKeyError):
+        MasterKeys({"a": KEY}).unwrap(master, wrapped[:cut])
+    with pytest.raises(refold.WrongKeyError):
+        MasterKeys({"a": KEY}).unwrap(master, wrapped[:cut] + bytes([wrapped[cut] ^ 1]) + wrapped[cut + 1 :])
+
+
+def test_keys_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest is the last one."""
+    first, second = (base64.b64encode(key).decode() for key in (KEY, KEY[::-1]))
+    monkeypatch.setenv(VARIABLE, f"m1:{first}")
+    wrapped = KeyEnvironment().wrap(KEY)
+
+    monkeypatch.setenv(VARIABLE, f"m1:{first}, m2:{second}")
+
+    assert KeyEnvironment().wrap(KEY)[0] == "m2"
+    assert KeyEnvironment().unwrap(*wrapped) == KEY
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "no master key in the variable"), ("m1:!", "not base64"), ("m1:AAAA", "has 3 bytes: it needs 32")],
+)
+def test_a_wrong_environment_is_named(monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    """The error names the variable, and no key."""
+    monkeypatch.setenv("OTHER_KEYS", text)
+
+    with pytest.raises(refold.InvalidInputError, match=message):
+        KeyEnvironment("OTHER_KEYS").wrap(KEY)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"m1": 7}', '{"m1": "?"}', '{"m1": "AAAA"}', "{}"])
+def test_a_wrong_file_is_named(tmp_path: Path, text: str) -> None:
+    """It is neither used nor overwritten."""
+    path = tmp_path / "keys.json"
+    path.write_text(text)
+
+    with pytest.raises(refold.InvalidInputError, match="keys"):
+        KeyFile(path).wrap(KEY)
+    assert path.read_text() == text
+
+
+def test_two_that_make_a_file_at_once_share_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slower one uses the file of the faster one."""
+    path = tmp_path / "keys.json"
+    made = json.dumps({"m1": base64.b64encode(KEY).decode()})
+
+    def overtaken(*_: object) -> None:
+        path.write_text(made)
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", overtaken)
+    master, wrapped = KeyFile(path).wrap(KEY[::-1])
+
+    assert MasterKeys({"m1": KEY}).unwrap(master, wrapped) == KEY[::-1]
+    assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]

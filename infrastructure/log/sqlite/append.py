@@ -421,7 +421,7 @@ class Appender:
             lane = slice_of(part.root) if part.root else part.slice
             head = head._replace(key=self._inserter.add_stream(connection, (part.stream, lane)))
         work.heads[part.stream] = head
-        for tag in {draft.tag for draft in part.drafts}:
+        for tag in dict.fromkeys(draft.tag for draft in part.drafts):
             self._add_tag(connection, tag)
         if part.idempotency_key is not None and part.drafts:
             first = part.first_after(head.version)

@@ -84,6 +84,7 @@ class Packing(Generic[State]):
     that the body names, now or when the state is used. `modules` have the code on which a state depends,
     besides that of this module: a snapshot that other code made does not count. `unread(log, stream, state)` returns a
     state in the middle of a long fold, up to an event of the stream, without what can be read from the log again.
+    Who appends keeps a snapshot now and then if `while_writing`, which suits states that are packed at once.
     """
 
     def __init__(
@@ -92,8 +93,9 @@ class Packing(Generic[State]):
         unpack: Callable[[Seen, str, bytes], State],
         *modules: str,
         unread: Callable[[Seen, str, State], State] = lambda _log, _stream, state: state,
+        while_writing: bool = True,
     ) -> None:
-        self._pack, self._unpack, self.unread = pack, unpack, unread
+        self._pack, self._unpack, self.unread, self.while_writing = pack, unpack, unread, while_writing
         # Now and not at the first use: the files may be those of a newer version by then.
         self._code = _code_digest((*COMMON, *modules))
 

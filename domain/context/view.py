@@ -75,8 +75,8 @@ class View(Generic[S]):
         self._outbox = Outbox(log)
         # True while a decision is given to the log. If a call finds it true, the call before it was interrupted.
         self._is_unsettled = False
-        # The version of the last snapshot that was made here; for a kind without snapshots none is ever due.
-        self._kept_at = 0 if decider.packing is not None else 1 << 62
+        # The version of the last snapshot that was made here; for most kinds one is due after many appends.
+        self._kept_at = 0 if decider.packing is not None and decider.packing.while_writing else 1 << 62
         # The version at which the state was last used: for a stream that is only appended to, no state is kept.
         self._used_at = 0
         self._transaction: Transaction | None = None
@@ -135,7 +135,7 @@ class View(Generic[S]):
         """Let the log keep a snapshot, so that the next one to open this stream need not fold all of it."""
         packing = self.decider.packing
         if packing is not None and end is not None and end.version >= SNAPSHOT_EVENTS and end.digest:
-            self._kept_at = end.version
+            self._kept_at = max(self._kept_at, end.version)
             packing.keep(self.log, self.place.stream, state, end)
 
     @property

@@ -17,7 +17,7 @@ import msgspec
 from ..canonical import parse_json
 from ..frozen import FrozenDict, freeze
 from ..spans import OWN, Ref
-from .events import NodeEvent, NodeRegistered, type_of
+from .events import NodeEvent, NodeRegistered
 from .identity import RunId
 from .nodes import (
     DESCRIPTION,
@@ -29,7 +29,8 @@ from .nodes import (
     own_fields,
     parse_node_name,
 )
-from .state import Change, Edge, Edges, RunState, Vertex, leaves_of, row_of
+from .state import Edge, Edges, RunState, leaves_of, row_of
+from .stored import Change, Vertex
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode, reached
 
 BRIDGE = "continues_to"
@@ -79,7 +80,7 @@ class RunGraph:
         before = sum(counts)
         for (stream, state), count in zip(reversed(self.rounds), reversed(counts), strict=True):
             before -= count
-            version = state.newest.get(name)
+            version = state.newest_of(name)
             while version and (vertex := state.vertices.get(version)):
                 if number in (None, before + vertex.number):
                     yield Ref(version, stream)
@@ -119,17 +120,18 @@ class RunGraph:
 
     def _is_last(self, vertex: Vertex, place: int) -> bool:
         """Whether no later vertex has the name of one of a round, given by its place; removed ones count."""
-        if self.rounds[place][1].newest.get(vertex.name) != vertex.version:
+        name = vertex.name
+        if self.rounds[place][1].newest_of(name) != vertex.version:
             return False
         later = self.rounds[place + 1 :]
-        return not later or not any(vertex.name in state.newest for _, state in later)
+        return not later or not any(state.newest_of(name) for _, state in later)
 
     def names(self, node_type: str | None = None) -> Iterator[str]:
         """Yield the names of all vertices of the graph, or of those of a type, in the order of registration."""
         for stream, vertices in self.there.items():
             place = self._places[stream]
             for vertex in vertices:
-                if node_type is None or type_of(vertex.event) == node_type:
+                if node_type is None or vertex.type == node_type:
                     # A call for each of 20,000 vertices that looks it up again takes five times as long.
                     yield vertex.name if self._is_last(vertex, place) else self.name_of(Ref(vertex.version, stream))
 
@@ -144,11 +146,12 @@ class RunGraph:
 
     def event(self, ref: Ref) -> NodeEvent:
         """Return the event that registered a vertex."""
-        return self._vertex(ref).event
+        event: NodeEvent = self._vertex(ref).event
+        return event
 
     def type_of(self, ref: Ref) -> str:
         """Return the type of a vertex."""
-        return type_of(self._vertex(ref).event)
+        return self._vertex(ref).type
 
     def is_there(self, ref: Ref) -> bool:
         """Return whether a vertex is in the graph: in one of its rounds, and not removed."""
@@ -303,7 +306,7 @@ class RunGraph:
 
 def _count(state: RunState, name: str) -> int:
     """Return how many vertices with a name a run ever registered."""
-    newest = state.vertices.get(state.newest.get(name) or 0)
+    newest = state.vertices.get(state.newest_of(name))
     return 0 if newest is None else newest.number
 
 
@@ -317,6 +320,10 @@ def trajectory_of(graph: RunGraph, identity: RunId) -> Trajectory:
 
     A graph may have ten thousand nodes, so this goes over each round once and computes nothing twice.
     """
+    for _, state in graph.rounds:
+        if state.stored is not None:
+            # The attributes may be looked at when the store is closed.
+            state.stored.fetch()
     names = _names(graph)
     added = _added_edges(graph, names)
     nodes: list[TrajectoryNode] = []
@@ -358,8 +365,8 @@ def _nodes(graph: RunGraph, stream: str, vertices: list[Vertex], names: Names, i
         TrajectoryNode(
             name=names[version := vertex.version],
             birth=f"{place}@{version}",
-            type=type_of(event := vertex.event),
-            label=event.label,
+            type=vertex.type,
+            label=(event := vertex.event).label,
             run_id=number,
             sub_id=sub,
             created_at=event.created_at,

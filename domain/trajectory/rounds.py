@@ -149,7 +149,7 @@ def export_round(run: Run) -> RoundRecord:
             )
         ),
         pointers=frozenset(names[ref] for ref in state.pointers if ref in names),
-        messages=tuple(parse_json(event.record) for event in state.messages.values()),
+        messages=tuple(parse_json(one.event.record) for one in state.messages.values()),
         user_id=run.user_id,
         session_id=run.session_id,
         agent=run.agent,

@@ -71,6 +71,7 @@ from .nodes import (
     own_fields,
     require_fields,
 )
+from .packed import PACKING
 from .state import EMPTY, RestoredRounds, RunState, complete, fold, recorded_event
 
 # Commands that a closed run refuses; present nodes can still be changed, described and removed.
@@ -127,7 +128,7 @@ def decide(command: Command, state: RunState) -> Decided:
             return _load_steps(command)
         case TakeStep(queue=queue):
             first = state.steps.first(require_queue(queue))
-            return [] if first is None else [StepTaken(queue=queue, step=first[0])]
+            return [] if first is None else [StepTaken(queue=queue, step=first.version)]
         case ReturnStep(step=version):
             return [_return_step(version, state)]
         case ClearSteps():
@@ -161,7 +162,7 @@ def _decide_on_graph(command: GraphCommand, graph: RunGraph) -> Decided:
             return [PortraitFailed(node=node, error=error.encode(errors="replace").decode())]
 
 
-RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, recorded_event)
+RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING)
 
 
 # New nodes
@@ -295,7 +296,7 @@ def _free_label(given: str | None, node_type: str, graph: RunGraph) -> str:
     if given is not None:
         if not isinstance(given, str) or not given:
             raise InvalidInputError(f"a label is a text of at least one character, not {given!r}")
-        taken = graph.state.newest.get(node_name(node_type, given))
+        taken = graph.state.newest_of(node_name(node_type, given))
         if node_type in COMPUTATION and taken and graph.is_there(Ref(taken)):
             raise InvalidInputError("Multiple nodes with same label detected.")
         return require_unicode(given, "the label")
@@ -429,4 +430,4 @@ def _return_step(version: int, state: RunState) -> StepReturned:
     step = state.steps.taken.get(version)
     if step is None:
         raise NotFoundError(f"no step of version {version} is taken: it was never, or has been given back")
-    return StepReturned(queue=step.queue, step=version)
+    return StepReturned(queue=step.event.queue, step=version)

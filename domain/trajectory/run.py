@@ -349,7 +349,7 @@ class Run(Context[RunState]):
         if found or self._state.pins:
             event = RoundsRestored(rounds=tuple(found.values()))
             if event.rounds != self._state.pins:
-                past = past_rounds(self._journal.log, event)
+                past = past_rounds(self._journal.log, event.rounds)
                 # It does not count as a call of its own: if nothing has changed, nothing is recorded.
                 self._record(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
         return list(found)
@@ -494,11 +494,11 @@ class Run(Context[RunState]):
             InvalidInputError: no such queue.
         """
         held = self._state.steps.all_in(require_queue(list_type))
-        return [QueuedStep(step.name, parse_json(step.params), version) for version, step in held]
+        return [QueuedStep(one.event.name, parse_json(one.event.params), one.version) for one in held]
 
     def messages(self, *, clean: bool = False) -> list[Message]:
         """Return all recorded messages, or with `clean`, the messages cleaned so that they can be replayed."""
-        held = (message_from_dict(parse_json(event.record)) for event in self._state.messages.values())
+        held = (message_from_dict(parse_json(one.event.record)) for one in self._state.messages.values())
         messages = [message for message in held if message is not None]
         return clean_messages(messages) if clean else messages
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ..canonical import canonical_json
 from ..errors import DamagedError
 from ..log.ports import Range
 from ..named_events import Seen
@@ -21,7 +20,6 @@ from ..ordered_map import OrderedMap, draft_of, settled
 from ..spans import Ref, Segment
 from .events import (
     QUERY,
-    AttributeChange,
     EdgeAdded,
     MessageRecorded,
     NodeChanged,
@@ -45,9 +43,12 @@ from .events import (
     StepsCleared,
     StepTaken,
 )
-from .nodes import DESCRIPTION, node_name
+from .nodes import node_name
+from .stored import Change, Held, StoredEvents, Vertex, hash_of
 
 T = TypeVar("T")
+# The fields of a state that say how it came about and not what it is.
+HOW_IT_IS_KEPT = ("newest", "hashed", "stored")
 # A linked list, the newest in front, so adding costs the same for any length. It consists of plain tuples: Python frees
 # a long chain of tuples without a stack overflow, and the collector soon stops looking at them.
 Row = tuple[T, "Row[T] | None"]
@@ -73,29 +74,6 @@ class Edge(msgspec.Struct, frozen=True, gc=False):
 Edges = OrderedMap[Ref, Row[Edge]]
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """The changes of a node by one version."""
-
-    version: int
-    changes: tuple[AttributeChange, ...]
-
-
-class Vertex(msgspec.Struct, frozen=True, gc=False):
-    """
-    A vertex: the event that registered it, at `version`, and its plain name, which other vertices of the run may have
-    too.
-
-    `number` counts the vertices with the same name from 1; `before` is the version of the one before it, 0 for the
-    first.
-    """
-
-    version: int
-    event: NodeEvent
-    name: str
-    number: int
-    before: int
-
-
 class Steps(msgspec.Struct, frozen=True):
     """
     The steps of the three queues, by the version that queued them.
@@ -104,51 +82,50 @@ class Steps(msgspec.Struct, frozen=True):
     before those in `waiting`.
     """
 
-    waiting: dict[str, OrderedMap[int, StepQueued]] = msgspec.field(default_factory=dict)
-    returned: dict[str, tuple[tuple[int, StepQueued], ...]] = msgspec.field(default_factory=dict)
-    taken: OrderedMap[int, StepQueued] = msgspec.field(default_factory=OrderedMap)
+    waiting: dict[str, OrderedMap[int, Held]] = msgspec.field(default_factory=dict)
+    returned: dict[str, tuple[Held, ...]] = msgspec.field(default_factory=dict)
+    taken: OrderedMap[int, Held] = msgspec.field(default_factory=OrderedMap)
 
     def count(self, queue: str) -> int:
         """Return how many steps a queue has."""
         return len(self.waiting.get(queue, ())) + len(self.returned.get(queue, ()))
 
-    def first(self, queue: str) -> tuple[int, StepQueued] | None:
-        """Return the step that is taken next, with its version; None from an empty queue."""
+    def first(self, queue: str) -> Held | None:
+        """Return the step that is taken next; None from an empty queue."""
         returned = self.returned.get(queue)
         if returned:
             return returned[0]
         waiting = self.waiting.get(queue)
-        return waiting.first(1)[0] if waiting else None
+        return waiting.first(1)[0][1] if waiting else None
 
-    def all_in(self, queue: str) -> list[tuple[int, StepQueued]]:
+    def all_in(self, queue: str) -> list[Held]:
         """Return the steps of a queue in the order in which they will be taken."""
         waiting = self.waiting.get(queue)
-        return [*self.returned.get(queue, ()), *(waiting.items() if waiting else ())]
+        return [*self.returned.get(queue, ()), *(waiting.values() if waiting else ())]
 
-    def plus(self, version: int, step: StepQueued) -> Steps:
+    def plus(self, queue: str, step: Held) -> Steps:
         """Return the queues with one more step at the end of a queue."""
-        held = self.waiting.get(step.queue) or OrderedMap()
-        return replace(self, waiting={**self.waiting, step.queue: held.plus(version, step)})
+        held = self.waiting.get(queue) or OrderedMap()
+        return replace(self, waiting={**self.waiting, queue: held.plus(step.version, step)})
 
     def without_first(self, queue: str) -> Steps:
         """Return the queues after the first step of one was taken."""
-        found = self.first(queue)
-        if found is None:
+        step = self.first(queue)
+        if step is None:
             raise DamagedError(f"the queue {queue!r} of a run", "a step was taken from it, and there was none")
-        version, step = found
-        taken = self.taken.plus(version, step)
+        taken = self.taken.plus(step.version, step)
         returned = self.returned.get(queue, ())
         if returned:
             return replace(self, taken=taken, returned={**self.returned, queue: returned[1:]})
-        return replace(self, taken=taken, waiting={**self.waiting, queue: self.waiting[queue].minus(version)})
+        return replace(self, taken=taken, waiting={**self.waiting, queue: self.waiting[queue].minus(step.version)})
 
-    def given_back(self, version: int) -> Steps:
+    def given_back(self, queue: str, version: int) -> Steps:
         """Return the queues after a taken step was put back as the first of its queue."""
         step = self.taken.get(version)
         if step is None:
             raise DamagedError(f"step {version} of a run", "it was given back, and had not been taken")
-        returned = ((version, step), *self.returned.get(step.queue, ()))
-        return replace(self, taken=self.taken.minus(version), returned={**self.returned, step.queue: returned})
+        returned = (step, *self.returned.get(queue, ()))
+        return replace(self, taken=self.taken.minus(version), returned={**self.returned, queue: returned})
 
     def without(self, queues: Iterable[str]) -> Steps:
         """Return the queues after some of them were cleared."""
@@ -188,10 +165,10 @@ class Outgoing:
 
 def _by_source(vertices: OrderedMap[int, Vertex], into: Edges) -> dict[Ref, Row[Edge]]:
     edges = [
-        (source, Edge(Ref(vertex.version), vertex.event.edge, vertex.version))
+        (source, Edge(Ref(vertex.version), event.edge, vertex.version))
         for vertex in vertices.values()
-        if isinstance(vertex.event, NodeRegistered)
-        for source in vertex.event.sources
+        if isinstance(event := vertex.event, NodeRegistered)
+        for source in event.sources
     ]
     edges += [(edge.end, Edge(target, edge.type, edge.version)) for target, row in into.items() for edge in row_of(row)]
     edges.sort(key=lambda pair: pair[1].version)
@@ -209,7 +186,7 @@ class PastRound(NamedTuple):
     leaves: tuple[Ref, ...]
 
 
-class RunState(msgspec.Struct, frozen=True, kw_only=True):
+class RunState(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The state of a run at one version. Maps by vertex also have vertices of earlier rounds."""
 
     version: int = 0
@@ -217,9 +194,11 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     is_closed: bool = False
     # The version that registered the query, or 0.
     query: int = 0
-    # All registered vertices, including removed ones, by version; and the newest version of each name.
+    # All registered vertices, including removed ones, by version; and the newest version of each name, by the hash of
+    # the name in `hashed` where a snapshot had only that.
     vertices: OrderedMap[int, Vertex] = msgspec.field(default_factory=OrderedMap)
     newest: OrderedMap[str, int] = msgspec.field(default_factory=OrderedMap)
+    hashed: dict[bytes, int] = msgspec.field(default_factory=dict)
     removed: OrderedMap[Ref, int] = msgspec.field(default_factory=OrderedMap)
     changes: OrderedMap[Ref, Row[Change]] = msgspec.field(default_factory=OrderedMap)
     # Edges by their targets, without those of registrations: these are in the sources of the node. `out` has all edges.
@@ -228,7 +207,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     # How many nodes of a type there ever were.
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     steps: Steps = msgspec.field(default_factory=Steps)
-    messages: OrderedMap[int, MessageRecorded] = msgspec.field(default_factory=OrderedMap)
+    messages: OrderedMap[int, Held] = msgspec.field(default_factory=OrderedMap)
     names: dict[str, int] = msgspec.field(default_factory=dict)
     # Whether vertices of earlier rounds were changed or joined, and whether an edge leads into an older vertex.
     touches_past: bool = False
@@ -237,6 +216,22 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     pins: tuple[Segment, ...] = ()
     past: tuple[PastRound, ...] = ()
     out: Outgoing = msgspec.field(default_factory=lambda: Outgoing(OrderedMap(), OrderedMap()))
+    # Where the events are that it does not hold; None if it holds all. It says nothing about the run.
+    stored: StoredEvents | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self._told == other._told if isinstance(other, RunState) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value, as the maps are
+
+    @property
+    def _told(self) -> list[Any]:
+        newest = [self.newest_of(vertex.name) for vertex in self.vertices.values()]
+        return [newest, *(getattr(self, name) for name in self.__struct_fields__ if name not in HOW_IT_IS_KEPT)]
+
+    def newest_of(self, name: str) -> int:
+        """Return the newest version of a plain name; 0 if the run never had it."""
+        return self.newest.get(name) or (self.hashed.get(hash_of(name), 0) if self.hashed else 0)
 
 
 class RestoredRounds(msgspec.Struct, frozen=True):
@@ -277,6 +272,7 @@ class _Fold:
         self._steps, self._messages = state.steps, draft_of(state.messages)
         self._touches_past, self._goes_backward = state.touches_past, state.goes_backward
         self._pins, self._past = state.pins, state.past
+        self._hashed, self._stored = state.hashed, state.stored
 
     def state(self) -> RunState:
         """Return the state at the end."""
@@ -302,6 +298,8 @@ class _Fold:
             pins=self._pins,
             past=self._past,
             out=Outgoing(vertices, into, None if out is None else settled(out, base.out.by_source)),
+            hashed=self._hashed,
+            stored=self._stored,
         )
 
     def apply(self, event: RunEvent | RestoredRounds) -> None:
@@ -314,11 +312,8 @@ class _Fold:
                 self._add_vertex(QUERY, event)
                 self._query = self._version
                 self._pointers[Ref(self._version)] = None
-            case NodeChanged(node=node, changes=changes):
-                self._change(node, changes)
-            case PortraitWritten(node=node, description=description):
-                new = canonical_json(description, what="a description")
-                self._change(node, (AttributeChange(DESCRIPTION, b'""', new),))
+            case NodeChanged() | PortraitWritten():
+                self._change(event)
             case NodeRemoved():
                 self._remove(event)
             case EdgeAdded():
@@ -326,13 +321,13 @@ class _Fold:
             case PointersMoved(left=left, joined=joined):
                 self._move_pointers(left, joined)
             case MessageRecorded():
-                self._messages[self._version] = event
-            case StepQueued():
-                self._steps = self._steps.plus(self._version, event)
+                self._messages[self._version] = Held(self._version, self._source_of(event))
+            case StepQueued(queue=queue):
+                self._steps = self._steps.plus(queue, Held(self._version, self._source_of(event)))
             case StepTaken(queue=queue):
                 self._steps = self._steps.without_first(queue)
-            case StepReturned(step=step):
-                self._steps = self._steps.given_back(step)
+            case StepReturned(queue=queue, step=step):
+                self._steps = self._steps.given_back(queue, step)
             case StepsCleared(queues=queues):
                 self._steps = self._steps.without(queues)
             case RestoredRounds(event=restored, past=past):
@@ -363,14 +358,20 @@ class _Fold:
 
     def _add_vertex(self, node_type: str, event: NodeEvent) -> None:
         version, name = self._version, node_name(node_type, event.label)
-        before = self._newest.get(name) or 0
+        before = self._newest.get(name) or (self._hashed.get(hash_of(name), 0) if self._hashed else 0)
         older = self._vertices.get(before) if before else None
-        self._vertices[version] = Vertex(version, event, name, older.number + 1 if older else 1, before)
+        number = older.number + 1 if older else 1
+        self._vertices[version] = Vertex(version, self._source_of(event), node_type, name, number, before)
         self._newest[name] = version
         self._counts[node_type] = self._counts.get(node_type, 0) + 1
 
-    def _change(self, node: Ref, changes: tuple[AttributeChange, ...]) -> None:
-        self._changes[node] = Change(self._version, changes), self._changes.get(node)
+    def _source_of(self, event: Any) -> Any:
+        stored = self._stored
+        return event if stored is None or stored.until is not None else stored
+
+    def _change(self, event: NodeChanged | PortraitWritten) -> None:
+        node = event.node
+        self._changes[node] = Change(self._version, self._source_of(event)), self._changes.get(node)
         self._touches_past = self._touches_past or bool(node.stream)
 
     def _remove(self, event: NodeRemoved) -> None:
@@ -413,16 +414,14 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRo
     if RoundsRestored not in map(type, events):
         return events
     last = next(event for event in reversed(events) if isinstance(event, RoundsRestored))
-    return [RestoredRounds(last, past_rounds(log, last)) if event is last else event for event in events]
+    return [RestoredRounds(last, past_rounds(log, last.rounds)) if event is last else event for event in events]
 
 
-def past_rounds(log: Seen, event: RoundsRestored) -> tuple[PastRound, ...]:
-    """Return the rounds that a restoration names, each folded by itself."""
-    held: list[Any] = log.read_ranges([Range(one.stream, 0, one.version) for one in event.rounds])
+def past_rounds(log: Seen, rounds: Sequence[Segment]) -> tuple[PastRound, ...]:
+    """Return earlier rounds, each folded by itself."""
+    held: list[Any] = log.read_ranges([Range(one.stream, 0, one.version) for one in rounds])
     states = [fold(EMPTY, events) for events in held]
-    return tuple(
-        PastRound(one.stream, state, leaves_of(state)) for one, state in zip(event.rounds, states, strict=True)
-    )
+    return tuple(PastRound(one.stream, state, leaves_of(state)) for one, state in zip(rounds, states, strict=True))
 
 
 def recorded_event(event: RunEvent | RestoredRounds) -> RunEvent:

@@ -14,6 +14,7 @@ from ...domain.log.ports import LiveLog
 from ...domain.memory.rules import MEMORIES
 from ...domain.pool.rules import POOLS, QUEUES
 from ...domain.positions import BEGINNING, Moment
+from ...domain.trajectory.rules import RUNS
 from ...domain.window.rules import WINDOWS
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
@@ -32,6 +33,7 @@ PACKED: dict[str, Decider[Any]] = {
     "pool": POOLS,
     "window": WINDOWS,
     "memory": MEMORIES,
+    "run": RUNS,
 }
 
 

@@ -14,11 +14,13 @@ from refold.domain.context import journal, view
 from refold.domain.context.decider import Decider
 from refold.domain.context.snapshot import Snapshot
 from refold.domain.context.view import Place, View
-from refold.domain.errors import DuplicateItemError, LogWentBackError
+from refold.domain.errors import DuplicateItemError, InvalidInputError, LogWentBackError
 from refold.domain.log.ports import LiveLog, StreamEnd
 from refold.domain.memory.rules import MEMORIES
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.rules import POOLS, QUEUES
+from refold.domain.trajectory.rules import RUNS
+from refold.domain.trajectory.stored import StoredEvents
 from refold.domain.window.items import ContextItem as WindowItem
 from refold.domain.window.rules import WINDOWS
 from refold.infrastructure.projecting.store import MemoryProjectionStore
@@ -28,14 +30,18 @@ from ..domain.chat_events import said
 from ..domain.memory.remembering import about
 from ..domain.pool.containers import item, queue_on
 from ..model.editing_life import TELLER
+from .grown_runs import ACTION, fill_runs
 from .windows import busy
 
+# A fold of each version behind each other one of a longer stream takes too long.
+LONG_STREAM = 40
 DECIDERS: dict[str, Decider[Any]] = {
     "chat": CHAT,
     "queue": QUEUES,
     "pool": POOLS,
     "memory": MEMORIES,
     "window": WINDOWS,
+    "run": RUNS,
 }
 
 
@@ -63,8 +69,8 @@ async def fill(log: LiveLog) -> list[str]:
     await pool.clear()
     await pool.add(item("last"))
     chat, brief = await fill_chats(store)
-    window = fill_window(store)
-    return [queue.stream_id, pool.stream_id, side.stream_id, other.stream_id, "memory:s", chat, brief, window]
+    streams = [queue.stream_id, pool.stream_id, side.stream_id, other.stream_id, "memory:s", chat, brief]
+    return [*streams, fill_window(store), *await fill_runs(store)]
 
 
 def fill_window(store: Store) -> str:
@@ -145,6 +151,15 @@ def is_used(log: LiveLog, stream: str) -> bool:
     return packing is not None and packing.read(log, stream, log.end(stream)) is not None
 
 
+def is_right(log: LiveLog, stream: str) -> bool:
+    """Return whether the snapshot that is kept is that of the state that a fold in pages gives, as `verify` asks."""
+    decider = DECIDERS[stream.partition(":")[0]]
+    packing, found = decider.packing, Snapshot.unpacked(stream, log.snapshot(stream))
+    assert packing is not None
+    assert found is not None
+    return packing.is_of(found, decider.state_at(log, stream, found.version, at_once=7))
+
+
 def other_digest(found: Snapshot) -> Snapshot:
     return msgspec.structs.replace(found, digest=bytes(len(found.digest)))
 
@@ -165,21 +180,23 @@ class SnapshotsContract:
     """What holds for snapshots in any log. Needs the fixture `log`."""
 
     async def test_every_answer_is_that_of_the_events(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Of every version, behind a snapshot of every version before it."""
+        """Of every version, behind a snapshot of every version before it; of long ones, of some of these."""
         streams = await fill(log)
         monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
 
         for stream in streams:
             last = log.head(stream)
             states = [view_of(log, stream).past(version) for version in range(last + 1)]
-            for kept in range(1, last + 1):
+            is_long = last > LONG_STREAM
+            for kept in range(1, last + 1, 5 if is_long else 1):
                 keep(log, stream, kept)
                 assert is_used(log, stream)
                 assert view_of(log, stream).state == states[last]
-                for version in range(kept, last + 1):
+                for version in range(kept, last + 1, last // 2 if is_long else 1):
                     assert view_of(log, stream).recorded_past(version) == states[version]
                 # And what follows is decided on the same state: a fold that goes on from it.
                 assert view_of(log, stream).recorded_past(kept - 1) == states[kept - 1]
+            assert is_right(log, stream)
 
     @pytest.mark.parametrize("spoil", [other_digest, other_code, ahead, other_body])
     async def test_one_that_does_not_fit_counts_for_nothing(
@@ -381,6 +398,39 @@ class SnapshotsContract:
         assert log.snapshot("chat:side") is None
         assert store.chat("c").items == chat.items
         assert is_used(log, "chat:c")
+
+    async def test_a_run_reads_the_events_that_it_shows(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Opened from a snapshot it finds a node by its name and goes on; only who looks at all of it reads all."""
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 200)
+        run = Store(log, MemoryProjectionStore()).run("mia", "long")
+        query = run.register_query("which orders?")
+        for number in range(400):
+            run.register_node("Action", "looked", [query], label=f"look {number}", **ACTION)
+        run.modify_node("Action(look 9)", {"output": "seen"})
+        assert log.snapshot(run.stream_id) is None
+        assert Store(log, MemoryProjectionStore()).run("mia", "long").nodes() == run.nodes()
+        assert log.snapshot(run.stream_id) is not None
+        read: list[int] = []
+        whole = StoredEvents._read
+
+        def noted(stored: StoredEvents, start: int, stop: int) -> None:
+            read.append(start)
+            whole(stored, start, stop)
+
+        monkeypatch.setattr(StoredEvents, "_read", noted)
+
+        again = Store(log, MemoryProjectionStore()).run("mia", "long", create=False)
+        assert again.steps() == []
+        assert read == []
+        assert again.node("Action(look 9)") == run.node("Action(look 9)")
+        again.register_node("Action", "looked again", ["Action(look 8)"], "triggers", label="look 8 again", **ACTION)
+        with pytest.raises(InvalidInputError, match="same label"):
+            again.register_node("Action", "looked", [query], label="look 300", **ACTION)
+        assert len(read) == 2
+        run.refresh()
+        assert again.nodes() == run.nodes()
+        assert again.graph().edges == run.graph().edges
+        assert again.versions("Action(look 9)") == run.versions("Action(look 9)")
 
 
 class KeptSnapshotsContract:

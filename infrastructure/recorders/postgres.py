@@ -163,7 +163,9 @@ class PostgresDatastore(Datastore):
         try:
             return super().append(tables, parts, tracking)
         except IntegrityError as error:
-            if tracking is not None and isinstance(error.__cause__, psycopg.errors.NotNullViolation):
+            # The error of the driver is behind that of the log.
+            refused = error.__cause__ and error.__cause__.__cause__
+            if tracking is not None and isinstance(refused, psycopg.errors.NotNullViolation):
                 raise not_above(tracking) from error
             raise
 

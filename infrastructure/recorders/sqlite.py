@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from eventsourcing.persistence import InterfaceError, Tracking
+from eventsourcing.persistence import IntegrityError, InterfaceError, Tracking
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.locks import locked, renew_in_child, synchronized
@@ -129,7 +129,11 @@ class SqliteDatastore(Datastore):
         with translated_for_eventsourcing(sqlite3.Error), lent as connection:
             cursor = connection.cursor()
             cursor.row_factory = sqlite3.Row
-            yield cursor
+            try:
+                yield cursor
+            except sqlite3.IntegrityError as error:
+                # Such a row is there already, as a snapshot of the same version: nothing is damaged.
+                raise IntegrityError(str(error)) from error
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

@@ -12,6 +12,8 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   │   ├── PendingCallsError    calls have no output, and the request was to be refused then
     │   │   └── CallSettledError     the call has another output, or another decision was made on it
     │   ├── IdempotencyError         the idempotency key stands for another call
+    │   ├── NotAllowedError          the actor may not do this: ask somebody who may (also a PermissionError)
+    │   │   └── ActorMissingError    the store takes changes only of an actor, and none is set
     │   └── LimitExceededError       a named limit was reached
     ├── ConcurrencyError             somebody else wrote first: refresh and try again
     │   └── CheckpointSupersededError  another run of a framework went on from a checkpoint: load the newest one
@@ -157,6 +159,28 @@ class IdempotencyError(RefusedError):
         super().__init__(
             f"the idempotency key {key!r} of {stream} stands for another call, which recorded {events}{more}: "
             "take another key, or repeat the same call"
+        )
+
+
+class NotAllowedError(RefusedError, PermissionError):
+    """`actor` (None: not set) may not do `action` with `context` (None: with the whole store); nothing was changed."""
+
+    def __init__(self, actor: str | None, action: str, context: str | None) -> None:
+        self.actor, self.action, self.context = actor, action, context
+        named = "nobody (no actor is set)" if actor is None else repr(actor)
+        where = context or "in the whole store"
+        super().__init__(f"{named} may not {action} {where}: the allow() of this store says no")
+
+
+class ActorMissingError(NotAllowedError):
+    """The store takes changes only of an actor (`acting="required"`), and none is set."""
+
+    def __init__(self, action: str, context: str | None) -> None:
+        self.actor, self.action, self.context = None, action, context
+        RefoldError.__init__(
+            self,
+            f"{action} of {context or 'the store'} has no actor, and this store requires one: "
+            "make the call within `with refold.acting(actor=...):`",
         )
 
 

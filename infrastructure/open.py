@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..domain.arguments import require_callable
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.context.view import Durability, require_durability
 from ..domain.errors import InvalidInputError
+from ..domain.log.gate import Acting, Allow, Gate, require_acting
 from .databases import location_of, open_database
 from .store import Store
 
@@ -20,6 +22,8 @@ def open_store(
     read_only: bool = False,
     synchronous: str = "FULL",
     system: System = REAL_SYSTEM,
+    acting: Acting = "optional",
+    allow: Allow | None = None,
 ) -> Store:
     """
     Open the store at `location`: a path (SQLite), a URL "postgresql://...", or ":memory:". A URL of SQLAlchemy, such as
@@ -30,12 +34,19 @@ def open_store(
     a power cut; with NORMAL, a power cut may lose the last commits. With `create=False` a missing database is an error.
     `system` gives the times and the new ids of its events; a test may give one of its own.
 
+    With `acting="required"` every change needs an actor, which `refold.acting(actor=...)` sets. `allow(actor, action,
+    context)` is asked at every call that reads or changes something, and returns whether the actor may do it. `action`
+    is one of `refold.domain.log.gate.ACTIONS`; `context` is `kind:id`, or None for the whole store.
+
     Raises:
         InvalidInputError: an option or the location is invalid.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
     """
     text = location_of(location)
     require_durability(durability)
+    require_acting(acting)
+    if allow is not None:
+        require_callable(allow, "allow")
     if require_unicode(synchronous, "synchronous").upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     log, projections = open_database(
@@ -45,7 +56,12 @@ def open_store(
         # A log in memory has no database, and needs no warning if it is not closed. The `where` of PostgreSQL leaves
         # out the password.
         opened_at = log.database.where if hasattr(log, "database") else None
-        return Store(log, projections, durability=durability, opened_at=opened_at, system=system)
+        if allow is None and acting == "optional":
+            return Store(log, projections, durability=durability, opened_at=opened_at, system=system)
+        from .trust.gated_store import GatedStore
+
+        gate = Gate(allow, needs_actor=acting == "required")
+        return GatedStore(log, projections, durability=durability, opened_at=opened_at, system=system, gate=gate)
     except BaseException:
         log.close()
         raise

@@ -18,6 +18,7 @@ from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, N
 from ..domain.ids import split_stream_id, stream_id
 from ..domain.kinds import KINDS
 from ..domain.log.envelope import Event
+from ..domain.log.gate import opening_allowed
 from ..domain.log.ports import LiveLog, Log, NewEvents
 from ..domain.spans import Span
 
@@ -110,7 +111,15 @@ def open_journal(
     Raises:
         InvalidInputError: the id is invalid, or the context has another user, session or agent.
         NotFoundError: it does not exist and `create` is False.
+        NotAllowedError: the gate of the log says no.
     """
+    with opening_allowed(log, stream_id(wanted.kind, context_id)):
+        return _opened(log, context_id, wanted, create, durability, unflushed)
+
+
+def _opened(
+    log: LiveLog, context_id: str, wanted: Opening, create: bool, durability: Durability, unflushed: set[Journal[Any]]
+) -> Journal[Any]:
     stream = stream_id(wanted.kind, context_id)
     version, digest = log.end(stream)
     first = wanted.first

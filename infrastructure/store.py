@@ -23,6 +23,8 @@ from ..domain.frozen import read_before_closing
 from ..domain.ids import encoded_id, require_name, split_stream_id, stream_id
 from ..domain.kinds import ITEM_KINDS
 from ..domain.log.envelope import NO_TRACE, Trace
+from ..domain.log.gate import Gate
+from ..domain.log.gated_log import gated
 from ..domain.log.ports import LiveLog
 from ..domain.moments import MomentNames
 from ..domain.positions import BEGINNING, Moment, Position
@@ -93,8 +95,11 @@ class Store:
         durability: Durability = "commit",
         opened_at: str | None = None,
         system: System = REAL_SYSTEM,
+        gate: Gate | None = None,
     ) -> None:
-        self.log = log
+        self.log = log if gate is None else gated(log, gate)
+        # Projections are folded, and the store is checked, for everybody: the gate asks for the answers.
+        self._whole_log = log
         self._system = system
         self._durability = durability
         self._projections = projections
@@ -844,7 +849,7 @@ class Store:
         """
         from .projecting.status import status_of
 
-        return [status_of(self.log, self._projections, one) for one in self._runner.projections.values()]
+        return [status_of(self._whole_log, self._projections, one) for one in self._runner.projections.values()]
 
     def events_missed(self) -> int:
         """
@@ -895,8 +900,8 @@ class Store:
         projection = self._runner.named(name)
         workers = None if executor is None else Workers.of(executor, partitions)
         return rebuild(
-            self.log, self._projections, projection, restart=restart, progress=progress, stop=stop, workers=workers,
-            swap=swap,
+            self._whole_log, self._projections, projection, restart=restart, progress=progress, stop=stop,
+            workers=workers, swap=swap,
         )  # fmt: skip
 
     def check(self, name: str, *, progress: Progress | None = None, stop: Stop = lambda: False) -> RebuildReport:
@@ -909,7 +914,7 @@ class Store:
         """
         from .projecting.rebuild import check
 
-        return check(self.log, self._projections, self._runner.named(name), progress=progress, stop=stop)
+        return check(self._whole_log, self._projections, self._runner.named(name), progress=progress, stop=stop)
 
     def discard_rebuild(self, name: str) -> bool:
         """
@@ -920,7 +925,7 @@ class Store:
         """
         from .projecting.rebuild import discard
 
-        return discard(self.log, self._projections, self._runner.named(name))
+        return discard(self._whole_log, self._projections, self._runner.named(name))
 
     def start_projections(self, names: Iterable[str] | None = None) -> WorkingThread:
         """
@@ -964,14 +969,15 @@ class Store:
 
         projections = self._runner.projections.values()
         return verify(
-            self.log, self._projections, projections, repair=repair, progress=progress, stop=stop, processes=processes
-        )
+            self._whole_log, self._projections, projections, repair=repair, progress=progress, stop=stop,
+            processes=processes,
+        )  # fmt: skip
 
     def _worker(self, names: Iterable[str] | None) -> ProjectionWorker:
         from .projecting.worker import ProjectionWorker
 
         chosen = list(self._runner.projections) if names is None else list(names)
-        return ProjectionWorker(self.log, self._projections, [self._runner.named(name) for name in chosen])
+        return ProjectionWorker(self._whole_log, self._projections, [self._runner.named(name) for name in chosen])
 
     # The end
 

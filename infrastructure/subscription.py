@@ -19,6 +19,7 @@ from ..domain.errors import ConcurrencyError, InvalidInputError, LogWentBackErro
 from ..domain.ids import require_name, split_stream_id
 from ..domain.kinds import KINDS
 from ..domain.log.envelope import RecordedEvent
+from ..domain.log.gate import behind_gate, gate_of
 from ..domain.log.ports import LiveLog, StreamEnd, require_known
 from ..domain.positions import Moment
 from .projecting.store import ProjectionStore, kept_by, stored_moment
@@ -138,7 +139,8 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     def __init__(
         self, log: LiveLog, *, after: Moment, wanted: Wanted = EVERYTHING, cursor: Cursor | None = None
     ) -> None:
-        self._log = log
+        # Each event is asked for when it is handed out: the page may hold others.
+        self._log, self._gate = behind_gate(log), gate_of(log)
         self._cursor = cursor
         self._wanted = wanted
         self._next = after
@@ -186,9 +188,13 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     def _take(self) -> RecordedEvent | None:
         """Return the next wanted event of the page; None if there is none."""
         while self._page:
-            event = self._page.popleft()
+            event = self._page[0]
+            is_wanted = self._wanted.has(event)
+            if is_wanted and self._gate is not None:
+                self._gate.ask("read", event.stream)
+            self._page.popleft()
             self._heads[event.position.slice] = event.position.number
-            if self._wanted.has(event):
+            if is_wanted:
                 return event
         return None
 

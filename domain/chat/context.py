@@ -938,7 +938,7 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             NotFoundError: there is no such call, or a fork began with it: then ask the context that made it.
         """
-        return self._view(ReadOnlyChatContext, version_before(self.stream_id, call_id, self._journal.state.items))
+        return self._view(ReadOnlyChatContext, version_before(self.stream_id, call_id, self._source.live.state.items))
 
     @property
     def readonly(self) -> ReadOnlyChatContext:

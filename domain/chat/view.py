@@ -114,13 +114,13 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     def _find(self, address: OfItem | Happened) -> int | None:
         """Return the version that brought an item, or the last one before an item that is younger than a time."""
         self._source.settle()
-        items = self._journal.state.items
+        items = self._source.live.state.items
         if isinstance(address, OfItem):
             ordinal = items.named(address.name)
             return None if ordinal is None else items.arrival(ordinal)
         younger = items.arena.first_younger(address.time.timestamp(), items.reach)
         if younger == items.reach:
-            return self._journal.version
+            return self._source.live.version
         # Edits between the two items happened later, as far as anybody knows.
         before = items.arrival(younger) - 1
         return min(before, items.arrival(younger - 1)) if younger else before

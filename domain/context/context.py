@@ -116,10 +116,24 @@ class Live(Generic[S]):
         """Itself."""
         return self
 
+    def require_readable(self) -> None:
+        """
+        Ask the gate of the log, if it has one, whether the context may be read now.
+
+        Raises:
+            NotAllowedError: it may not.
+        """
+        journal = self.journal
+        if journal.gate is not None:
+            journal.gate.ask("read", journal.place.stream)
+
     @property
     def version(self) -> int:
         """The version that the journal has reached."""
-        return self.journal.version
+        journal = self.journal
+        if journal.gate is not None:
+            self.require_readable()
+        return journal.version
 
     @property
     def is_loaded(self) -> bool:
@@ -129,7 +143,10 @@ class Live(Generic[S]):
     @property
     def state(self) -> S:
         """The folded state at `version`."""
-        return self.journal.state
+        journal = self.journal
+        if journal.gate is not None:
+            self.require_readable()
+        return journal.state
 
     def settle(self) -> None:
         """Wait until all queued events are on disk, so that other streams may name them."""
@@ -140,7 +157,7 @@ class Past(Generic[S]):
     """A context as it was at one version. Its state is read once, at the first use."""
 
     def __init__(self, live: Live[S], version: int) -> None:
-        self.live, self.version = live, version
+        self.live, self._version = live, version
         journal = live.journal
         is_at_hand = version == journal.version and journal.is_loaded
         # The state of a version in an open transaction is read now, since the transaction may be rolled back.
@@ -150,6 +167,12 @@ class Past(Generic[S]):
     def journal(self) -> Journal[S]:
         """The journal of the context."""
         return self.live.journal
+
+    @property
+    def version(self) -> int:
+        """The version that is shown."""
+        self.live.require_readable()
+        return self._version
 
     @property
     def attachment(self) -> Attachment:
@@ -164,8 +187,9 @@ class Past(Generic[S]):
     @property
     def state(self) -> S:
         """The folded state at `version`."""
+        self.live.require_readable()
         if self._state is None:
-            self._state = self.live.journal.recorded_past(self.version)
+            self._state = self.live.journal.recorded_past(self._version)
         return self._state
 
     def settle(self) -> None:
@@ -303,6 +327,7 @@ class Context(Generic[S]):
     @property
     def came_between(self) -> tuple[RecordedEvent, ...]:
         """The events that other writers recorded first, if the last call of this context came second; else empty."""
+        self._source.live.require_readable()
         return self._journal.came_between
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
@@ -397,7 +422,7 @@ class Context(Generic[S]):
 
     def names(self) -> dict[str, int]:
         """Return the names given so far and their versions."""
-        return dict(self._journal.state.names)
+        return dict(self._source.live.state.names)
 
     def recorded_events(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
         """

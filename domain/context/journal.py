@@ -28,6 +28,7 @@ from ..errors import (
     StorageError,
 )
 from ..log.envelope import Event, RecordedEvent, current_meta, encode_payload, require_payload_size
+from ..log.gate import gate_of
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_same_call
 from .decider import trusted
 from .outbox import Outbox
@@ -115,11 +116,24 @@ class Journal(View[S]):
             StorageError: the database refused; the view is unchanged. LogWentBackError: it does not have events that
                 the view shows.
         """
-        outcome = self._execute(command, call, expected_version, idempotency_key, catch_up)
-        while isinstance(outcome, Transaction):
-            outcome.wait_until_over(self.place.stream)
-            outcome = self._execute(command, call, expected_version, idempotency_key, catch_up)
-        return outcome
+        if self.gate is not None and not self.gate.is_inside:
+            # A change may have to read what is there, for itself; its events are asked for when they are decided.
+            with self.gate.changing(self.place.stream):
+                outcome = self.execute(
+                    command,
+                    call=call,
+                    expected_version=expected_version,
+                    idempotency_key=idempotency_key,
+                    catch_up=catch_up,
+                )
+                if outcome.replayed or not outcome.events:
+                    self.gate.require("read", self.place.stream)
+            return outcome
+        made = self._execute(command, call, expected_version, idempotency_key, catch_up)
+        while isinstance(made, Transaction):
+            made.wait_until_over(self.place.stream)
+            made = self._execute(command, call, expected_version, idempotency_key, catch_up)
+        return made
 
     @property
     def other_transaction(self) -> Transaction | None:
@@ -273,6 +287,8 @@ class Journal(View[S]):
             idempotency_key=key,
             expected_digest=self._known_digest() if self._unflushed else self._digest,
         )
+        if self.gate is not None and within is None:
+            self.gate.admit(new)
         if within is not None or self.durability == "enqueue":
             _require_sizes(events)
         if within is not None:
@@ -422,6 +438,7 @@ class Journal(View[S]):
     def move_to(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
         """Continue in another log, where the same events were recorded as a stream of their own."""
         self.log, self.place, self._base = log, place, None
+        self.gate = gate_of(log)
         self._outbox = Outbox(log)
         self._state, self._digest = None, b""
         self.durability, self._unflushed = durability, unflushed

@@ -18,6 +18,7 @@ import msgspec
 from ..clock import REAL_SYSTEM
 from ..concurrency.locks import synchronized
 from ..log.envelope import Event
+from ..log.gate import behind_gate
 from ..log.ports import Log, NewEvents, Pending, Receipt
 
 
@@ -37,7 +38,8 @@ class Outbox:
     """Queues decisions on one stream, and gives them to the log without waiting."""
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        # The journal asked the gate for the events that it queues.
+        self._log = behind_gate(log)
         self._lock = threading.RLock()
         self._waiting: list[NewEvents] = []
         self._on_its_way: NewEvents | None = None

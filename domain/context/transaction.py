@@ -22,6 +22,7 @@ from ..concurrency.locks import News
 from ..concurrency.threads import in_thread
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageBusyError
 from ..log.envelope import Event, Meta, RecordedEvent
+from ..log.gate import behind_gate, gate_of
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
 
 # Two transactions may each wait for a context that the other one changed: then one of them is refused after this time.
@@ -141,7 +142,10 @@ class Transaction:
 
         Raises:
             InvalidInputError: a second handle of the same stream writes in this transaction.
+            NotAllowedError: the actor may not record them.
         """
+        if (gate := gate_of(self.log)) is not None:
+            gate.admit(new)
         part = self._parts.get(new.stream)
         if part is None:
             self._parts[new.stream] = _Part(new, list(zip(new.events, new.metas, strict=True)), settle)
@@ -251,7 +255,7 @@ class Transaction:
             if repeated:
                 return [Receipt((), True)] * len(parts)
         batch = [part.joined(key, whole) for part in parts]
-        return self.log.append(batch).result() if batch else []
+        return behind_gate(self.log).append(batch).result() if batch else []
 
     def roll_back(self) -> None:
         """Make every context drop its decisions within the block."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from ..concurrency.locks import locked, renew_in_child, synchronized
 from ..errors import InvalidInputError, LogWentBackError
 from ..log.envelope import Event, RecordedEvent
+from ..log.gate import gate_of
 from ..log.ports import Log, StreamEnd, require_known
 from ..named_events import SeenLog
 from .decider import Decider, trusted
@@ -64,6 +65,7 @@ class View(Generic[S]):
         # The state at version 1 if it is known already; that of a fork comes from its parent.
         self._base = base
         self.log, self.place, self.decider = log, place, decider
+        self.gate = gate_of(log)
         self.durability: Durability = require_durability(durability)
         # The owner's set of journals with queued events; it keeps each alive until its flush.
         self._unflushed: set[Any] = set() if unflushed is None else unflushed

@@ -195,6 +195,11 @@ def acting(
         _ACTING.reset(token)
 
 
+def acting_actor() -> str | None:
+    """Return the actor that `acting` set for this flow of control, if it did."""
+    return _ACTING.get().actor
+
+
 class _Correlation:
     """Where a correlation id comes from that nobody set; for all threads of the process."""
 

@@ -18,6 +18,7 @@ from ..concurrency.promises import Settled
 from ..errors import DecisionRefusedError
 from ..positions import Moment
 from .envelope import Event, RecordedEvent
+from .gate import gate_of
 from .memory_log import MemoryLog
 from .ports import Log, NewEvents, Pending, Range, Receipt, StreamEnd
 
@@ -32,6 +33,7 @@ class OverlayLog:
         self._heads: dict[str, int] = {}
         self._lock = threading.RLock()
         self._is_finished = False
+        self.gate = gate_of(below)
 
     @synchronized
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:

@@ -13,6 +13,7 @@ from ..context.transaction import current_or_new_transaction
 from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..log.envelope import Event
+from ..log.gate import opening_allowed
 from ..log.ports import StreamEnd
 from .commands import Begin
 from .events import RunOpened
@@ -71,11 +72,12 @@ class RunFactory:
                 raise NotFoundError(f"sub_id=None is a new run beside {main.stream!r}: give a number to open one")
             return self._next_sub(main, agent)
         identity = RunId(user_id, session_id, run_id, sub_id)
-        run = self._runs.get(identity)
-        if run is not None and not run._journal.is_void:
-            _require_same(run.agent, run.stream_id, agent)
-            return run
-        return self._opened(identity, agent, restore=restore, create=create)
+        with opening_allowed(self._attachment.log, identity.stream):
+            run = self._runs.get(identity)
+            if run is not None and not run._journal.is_void:
+                _require_same(run.agent, run.stream_id, agent)
+                return run
+            return self._opened(identity, agent, restore=restore, create=create)
 
     @synchronized
     def keep(self, run: Run) -> None:

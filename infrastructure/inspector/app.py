@@ -28,7 +28,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ...domain.errors import InvalidInputError, NotFoundError, RefoldError
+from ...domain.errors import InvalidInputError, NotAllowedError, NotFoundError, RefoldError
+from ...domain.log.gate import gate_of
 from ..request_guard import LOCAL_HOSTS, RequestGuard, refused
 from ..store import Store
 from .answers import meta
@@ -58,6 +59,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
+STATUS = {NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400}
 Redact = Callable[[str], str]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -151,7 +153,10 @@ async def _page(version: str, request: Request) -> Response:
 
 
 async def _meta(settings: Settings, request: Request) -> Response:
-    answer = await run_in_threadpool(meta, settings.store)
+    try:
+        answer = await run_in_threadpool(meta, settings.store)
+    except NotAllowedError as error:
+        return _fault(settings, error)
     return _json(settings, {**answer, "store": settings.name, "token": settings.token, "cache": settings.start})
 
 
@@ -162,7 +167,8 @@ async def _answer(settings: Settings, question: Question, request: Request) -> R
 async def _answered(settings: Settings, question: Question, wish: Wish) -> Response:
     try:
         answer = await run_in_threadpool(question.answer, settings.store, wish)
-        return _json(settings, answer, cached=question.is_lasting(wish))
+        # An answer that only some may see is kept nowhere.
+        return _json(settings, answer, cached=question.is_lasting(wish) and gate_of(settings.store.log) is None)
     except RefoldError as error:
         return _fault(settings, error)
 
@@ -237,6 +243,6 @@ def _redacted(value: Any, redact: Redact) -> Any:
 
 
 def _fault(settings: Settings, error: RefoldError) -> Response:
-    status = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, InvalidInputError) else 500
+    status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
     shown = str(error) if settings.redact is None else settings.redact(str(error))
     return refused(status, shown, type(error).__name__)

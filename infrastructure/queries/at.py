@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from ...domain.errors import DamagedError, NotFoundError
+from ...domain.log.gate import gate_of
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
 from ...domain.totals import Totals
@@ -164,6 +165,8 @@ class StoreAt:
 
     def contexts(self) -> list[CatalogueRow]:
         """Return the catalogue row of each context that existed then, ordered by kind and id."""
+        if (gate := gate_of(self._store.log)) is not None:
+            gate.ask("search")
         runner = self._store._runner
         runner.catch_up(*CONTEXTS)
         return list(_rows_then(runner, runner.stored(CATALOGUE), self._cut).values())

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from refold.domain.errors import KeyMissingError as KeyMissingError
     from refold.domain.errors import KeyUnavailableError as KeyUnavailableError
     from refold.domain.errors import LogWentBackError as LogWentBackError
+    from refold.domain.errors import NotAllowedError as NotAllowedError
     from refold.domain.errors import NotFoundError as NotFoundError
     from refold.domain.errors import PendingCallsError as PendingCallsError
     from refold.domain.errors import ProjectionError as ProjectionError
@@ -131,6 +132,7 @@ _MODULES = {
     "MemoryStore": "refold.domain.memory.records",
     "MessageStream": "refold.domain.chat.stream",
     "Moment": "refold.domain.positions",
+    "NotAllowedError": "refold.domain.errors",
     "NotFoundError": "refold.domain.errors",
     "PendingAnswer": "refold.domain.chat.pairing",
     "PendingApproval": "refold.infrastructure.queries.approvals",
@@ -202,6 +204,7 @@ __all__ = [
     "MemoryStore",
     "MessageStream",
     "Moment",
+    "NotAllowedError",
     "NotFoundError",
     "PendingAnswer",
     "PendingApproval",

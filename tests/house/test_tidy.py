@@ -20,7 +20,8 @@ WHOLE_CLASSES = {
     # Written by scripts/siblings: a line for each of their names.
     ROOT / "infrastructure" / "aio" / "siblings.py",
 }
-CLASS_LINES_MAX = 1_000
+# The store has a method for each of its jobs, which calls the module that does it; so it grows by ten lines for a job.
+CLASS_LINES_MAX = 1_200
 SHIPPED = (*PACKAGES.values(), ROOT / "scripts", ROOT / "benchmarks")
 OURS = (*SHIPPED, ROOT / "tests")
 # Recorded data are what they are.

@@ -58,14 +58,16 @@ def mcp_server(store: Store, *, write: bool = False, actor: str = NAME, version:
         return await in_thread(_called, store, tool, params.arguments or {}, actor)
 
     async def list_resources(_: Any, params: Params) -> types.ListResourcesResult:
-        return await in_thread(_resources, store, None if params is None else params.cursor)
+        with acting(actor=actor):
+            return await in_thread(_resources, store, None if params is None else params.cursor)
 
     async def list_templates(_: Any, params: Params) -> types.ListResourceTemplatesResult:
         _first_page_only(params)
         return types.ListResourceTemplatesResult(resource_templates=_templates())
 
     async def read_resource(_: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        return await in_thread(_read, store, str(params.uri))
+        with acting(actor=actor):
+            return await in_thread(_read, store, str(params.uri))
 
     return Server(
         "refold",

@@ -335,3 +335,25 @@ async def test_a_run_is_shown_as_a_graph(store: refold.Store) -> None:
     assert [(one["old"], one["new"]) for one in history["changes"]][-1] == ("/orders.csv", "/new.csv")
     assert [one["new"] for one in difference["changed"]] == ["/new.csv"]
     assert "there is no context" in refused
+
+
+def test_tools_and_resources_ask_who_may() -> None:
+    """`allow` is asked with the actor of the server; a refusal is the answer, and a resource is refused as well."""
+    asked: list[tuple[str | None, str, str | None]] = []
+
+    def allow(actor: str | None, action: str, context: str | None) -> bool:
+        asked.append((actor, action, context))
+        return actor is None
+
+    async def use(store: refold.Store) -> str:
+        async with asking(store, actor="agent-7") as client:
+            with pytest.raises(MCPError, match="may not"):
+                await client.read_resource(uri_of("a"))
+            answer = await client.call_tool("context_view", {"context": "a"})
+            return str(answer.structured_content["error"])
+
+    with refold.open(":memory:", allow=allow) as store:
+        store.chat("a").add_message("user", "secret")
+
+        assert asyncio.run(use(store)) == "NotAllowedError"
+    assert {actor for actor, *_ in asked} == {None, "agent-7"}

@@ -1,0 +1,163 @@
+"""A log behind a gate: reading and appending are asked for, and then done by the log below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..concurrency.locks import News
+from ..errors import DamagedError
+from ..positions import Moment, Partition
+from .envelope import Event, RecordedEvent
+from .gate import Gate
+from .ports import KeyRow, LiveLog, NewEvents, Page, PagedLog, PartitionedLog, Pending, Range, Receipt, StreamEnd
+
+
+def gated(log: LiveLog, gate: Gate) -> LiveLog:
+    """Return a log behind a gate."""
+    return _GatedPartitionedLog(log, gate) if isinstance(log, PartitionedLog) else GatedLog(log, gate)
+
+
+class GatedLog:
+    """
+    A `LiveLog` whose events are handed out and taken if the gate allows it.
+
+    Versions, positions and the names of files are given to everybody: they hold nothing that a context says.
+    """
+
+    def __init__(self, behind: LiveLog, gate: Gate) -> None:
+        self.behind_gate, self.gate = behind, gate
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """
+        Append all of `batch` or nothing.
+
+        Raises:
+            NotAllowedError: an actor may not record an event; nothing was appended.
+        """
+        # A journal has asked for its events when it decided on them.
+        if not self.gate.is_inside:
+            for new in batch:
+                self.gate.admit(new)
+        return self.behind_gate.append(batch, wait=wait)
+
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
+        self.gate.ask("read", stream)
+        return self.behind_gate.read(stream, after=after, until=until, known=known)
+
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
+        self.gate.ask("read", stream)
+        return self.behind_gate.read_events(stream, after=after, until=until, known=known)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        for stream in dict.fromkeys(one.stream for one in ranges):
+            self.gate.ask("read", stream)
+        return self.behind_gate.read_ranges(ranges)
+
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        self.gate.ask("read", stream)
+        return self.behind_gate.recorded_under(stream, key)
+
+    def snapshot(self, stream: str) -> bytes | None:
+        self.gate.ask("read", stream)
+        return self.behind_gate.snapshot(stream)
+
+    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+        self.behind_gate.keep_snapshot(stream, packed)
+
+    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
+        self.gate.ask("search")
+        return self.behind_gate.streams(prefix, limit=limit)
+
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
+        self.gate.ask("read")
+        return self.behind_gate.read_all(after=after, limit=limit, until=until, undecodable=undecodable)
+
+    def idempotency_keys(self) -> Iterable[KeyRow]:
+        self.gate.ask("read")
+        return self.behind_gate.idempotency_keys()
+
+    def streams_with_snapshot(self) -> Iterable[str]:
+        self.gate.ask("search")
+        return self.behind_gate.streams_with_snapshot()
+
+    def doubtful_streams(self) -> Iterable[str]:
+        self.gate.ask("search")
+        return self.behind_gate.doubtful_streams()
+
+    def damaged_files(self) -> Iterable[DamagedError]:
+        return self.behind_gate.damaged_files()
+
+    def damaged_texts(self) -> Iterable[DamagedError]:
+        return self.behind_gate.damaged_texts()
+
+    def damaged_rows(self) -> Iterable[DamagedError]:
+        return self.behind_gate.damaged_rows()
+
+    def head(self, stream: str) -> int:
+        return self.behind_gate.head(stream)
+
+    def end(self, stream: str) -> StreamEnd:
+        return self.behind_gate.end(stream)
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        return self.behind_gate.version_at(stream, moment)
+
+    def now(self) -> Moment:
+        return self.behind_gate.now()
+
+    @property
+    def news(self) -> News:
+        return self.behind_gate.news
+
+    @property
+    def has_slices(self) -> bool:
+        return self.behind_gate.has_slices
+
+    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
+        self.behind_gate.wait_for_news(seen, timeout_seconds=timeout_seconds)
+
+    def files(self) -> Sequence[str]:
+        return self.behind_gate.files()
+
+    def close(self) -> None:
+        self.behind_gate.close()
+
+
+class _GatedPartitionedLog(GatedLog):
+    """A gated log whose partitions can be read, too."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL at which it is opened."""
+        return self._partitioned.location
+
+    @property
+    def _partitioned(self) -> PartitionedLog:
+        assert isinstance(self.behind_gate, PartitionedLog)
+        return self.behind_gate
+
+    def prepare_partitions(self) -> None:
+        """Prepare the log so that partitions are read quickly."""
+        self._partitioned.prepare_partitions()
+
+    def partition(self, partition: Partition) -> PagedLog:
+        """Return one partition of the log."""
+        return _GatedPages(self._partitioned.partition(partition), self.gate)
+
+
+class _GatedPages:
+    """A partition behind a gate."""
+
+    def __init__(self, behind: PagedLog, gate: Gate) -> None:
+        self._behind, self._gate = behind, gate
+
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
+        self._gate.ask("read")
+        return self._behind.read_all(after=after, limit=limit, until=until, undecodable=undecodable)
+
+    def now(self) -> Moment:
+        return self._behind.now()

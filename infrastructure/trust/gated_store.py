@@ -1,0 +1,133 @@
+"""
+A store behind a gate: its questions are asked for here, in one place.
+
+Contexts are asked for where they are opened, read and changed, by the gate of the log (`domain/log/gate.py`), so that
+handles, views, branches, subscriptions and recorders need nothing here. A method that is in neither of the two tables
+is for those who may do everything ("admin").
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, NamedTuple
+
+from ...domain.errors import NotFoundError
+from ...domain.kinds import KINDS
+from ...domain.log.gate import Action, Gate
+from ...domain.trajectory.identity import RunId
+from ..opening import context_named
+from ..store import Store
+
+Arguments = Mapping[str, Any]
+# Returns the contexts that a call is about; None stands for the whole store.
+Contexts = Callable[[Store, Arguments], list[str | None]]
+EVERYTHING: list[str | None] = [None]
+
+
+class Question(NamedTuple):
+    """A method of the store that is asked for: the action, and the contexts that the call is about."""
+
+    action: Action
+    contexts: Contexts = lambda store, given: EVERYTHING
+
+
+def _named(argument: str, kinds: tuple[str, ...] = KINDS) -> Contexts:
+    """Return the context that an argument names; a name that no context has stays as it is given."""
+
+    def contexts(store: Store, given: Arguments) -> list[str | None]:
+        name = given.get(argument)
+        if not isinstance(name, str):
+            return EVERYTHING
+        try:
+            return [context_named(store._whole_log, name, kinds)]
+        except NotFoundError:
+            return [name]
+
+    return contexts
+
+
+def _subject(store: Store, given: Arguments) -> list[str | None]:
+    """Return the context of an audit; nodes of runs may lie in several."""
+    subject = given["subject"]
+    is_node = isinstance(subject, str) and subject.endswith(")")
+    return _run(store, given) if is_node else _named("subject")(store, given)
+
+
+def _run(store: Store, given: Arguments) -> list[str | None]:
+    """Return the run that is given whole; rounds and agents that are left out mean several."""
+    parts = [given.get(name) for name in ("user_id", "session_id", "run_id", "sub_id")]
+    return EVERYTHING if None in parts else [RunId(*parts).stream]  # type: ignore[arg-type]  # None is not in it
+
+
+def _subscribed(store: Store, given: Arguments) -> list[str | None]:
+    contexts = given.get("contexts")
+    return EVERYTHING if contexts is None else list(contexts)
+
+
+def _chat(store: Store, given: Arguments) -> list[str | None]:
+    context = given.get("context")
+    return EVERYTHING if context is None else [f"chat:{context}"]
+
+
+QUESTIONS: dict[str, Question] = {
+    "contexts": Question("search"),
+    "find_contexts": Question("search"),
+    "lineage": Question("search", _named("context")),
+    "search": Question("search", _named("context")),
+    "usage": Question("search"),
+    "rollup": Question("search"),
+    "rows": Question("search"),
+    "pending_approvals": Question("search"),
+    "moments": Question("search"),
+    "diff": Question("search"),
+    "saved_states": Question("read", _chat),
+    "validity": Question("read", _named("context_id", ("chat",))),
+    "entries": Question("read", _named("context", ("queue", "pool"))),
+    "run_nodes": Question("read", _run),
+    "run_edges": Question("read", _run),
+    "run_graph": Question("read", _run),
+    "subscribe": Question("read", _subscribed),
+    "audit": Question("audit", _subject),
+    "audit_node": Question("audit", _run),
+    "why_gone": Question("audit", _named("context")),
+}
+# The reasons why these are not asked for by their names.
+UNASKED: dict[str, str] = {
+    **dict.fromkeys(
+        ("chat", "queue", "pool", "window", "agent_context", "run"), "the gate asks when a context is opened"
+    ),
+    **dict.fromkeys(("memory", "at", "what_if"), "the gate asks when the contexts of the result are opened or read"),
+    **dict.fromkeys(("adopt", "name_moment"), "the gate asks for the events that it records"),
+    "transaction": "the gate asks for each change in it",
+    "recorder": "the gate asks when it reads",
+    "now": "a position says nothing of what is recorded",
+    **dict.fromkeys(("flush", "aflush", "close"), "what was queued was asked for before"),
+    "release_runs": "it lets go of objects of this process",
+    "events_missed": "it is a number of faults",
+    "on_folding": "it shows numbers of events, to whom works in this process",
+}
+
+
+class GatedStore(Store):
+    """A store whose questions are asked for; `refold.open(..., allow=...)` gives one."""
+
+    # Without a gate a store is of the class `Store`, so that this costs nothing there.
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name.startswith("_") or name in UNASKED or not inspect.ismethod(found):
+            return found
+        question = QUESTIONS.get(name, Question("admin"))
+
+        @wraps(found)
+        def asked(*args: Any, **options: Any) -> Any:
+            gate: Gate = self.log.gate  # type: ignore[attr-defined]  # the log of a gated store has one
+            if not gate.is_inside:
+                given = inspect.signature(found).bind(*args, **options).arguments
+                for context in question.contexts(self, given):
+                    gate.ask(question.action, context)
+            with gate.inside():
+                return found(*args, **options)
+
+        return asked

@@ -15,6 +15,18 @@ from tests.support import citus
 from tests.support.effort import IS_DEEP
 from tests.support.postgres import MissingServerError, Server, running_server
 
+# Contracts lie in modules that are no test modules. Pytest explains their assertions only if it is told so before a
+# test imports one of them.
+CHAT = ("chat", "chat_checking", "chat_editing", "chat_forking", "chat_merging", "chat_streaming", "chat_summaries")
+CONTAINERS = ("containers", "containers_racing", "containers_shared")
+RUNS = ("runs", "runs_shared", "runs_threads")
+LOGS = (
+    "appending", "reading", "repeating", "following", "durable", "exits", "forks", "processes", "damage", "restores",
+    "writing",
+)  # fmt: skip
+for part in (*LOGS, *CHAT, *CONTAINERS, "windows", "limits", "memories", "agents", "agents_shared", *RUNS):
+    pytest.register_assert_rewrite(f"tests.contract.{part}")
+
 # How much is drawn where the test does not say: what every change waits for, and what scripts/soak takes its time for.
 settings.register_profile(
     "ci",

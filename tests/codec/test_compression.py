@@ -220,3 +220,13 @@ def test_a_frame_that_promises_too_much(frame: bytes, said: str) -> None:
     """Or nothing: it is not expanded, and the error says what it promises."""
     with pytest.raises(DamagedError, match=rf"\(its content is said to have {said}, and the most that is stored"):
         Compression(no_dictionary).expand(b"\x01" + frame, "it")
+
+
+def test_marks_are_those_of_the_stored_format(dictionary: bytes) -> None:
+    """They lie in databases: 0 as it is, 1 made small, 2 with a dictionary, 0x10 with references to large texts."""
+    plain, trained = Compression(no_dictionary), trained_compression(dictionary)
+    large = payloads(3)[0] * 9
+
+    assert [stored[0] for stored in (plain.shrink(b"short"), plain.shrink(large), trained.shrink(large))] == [0, 1, 2]
+    assert mark_references(plain.shrink(large))[0] == 0x11
+    assert int.from_bytes(trained.shrink(large)[1:3], "big") == 1

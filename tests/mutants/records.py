@@ -35,6 +35,7 @@ FRAMEWORKS_TESTS = "tests/frameworks"
 # Not recorded, but quick: they compare limits and options with the documents.
 DOCUMENTED = "tests/docs/test_reference.py::test_limits_have_the_documented_values"
 DOCUMENTED_COMMANDS = "tests/docs/test_command_line.py"
+NUMBERS = "tests/golden/test_numbers.py"
 # Reads the source, and is in no record.
 GUARDED = "tests/house/test_guarded_fields.py::test_guarded_fields_are_used_under_the_lock"
 STARTS_PROCESSES = re.compile("(Forks|Exits)::")
@@ -146,7 +147,7 @@ def _unrecorded(place: Place, *, at_import: bool) -> list[str]:
         return []
     guarding = [GUARDED] if place.mutant.kind == "lock removed" else []
     commands = [DOCUMENTED_COMMANDS] if place.file.startswith(COMMANDS) else []
-    return [*guarding, *([DOCUMENTED, *commands] if at_import else [])]
+    return [*guarding, *([DOCUMENTED, NUMBERS, *commands] if at_import else [])]
 
 
 def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

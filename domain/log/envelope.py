@@ -29,8 +29,7 @@ PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
 META_BYTES_MAX = 65_536
 NO_DIGEST = b"\x00" * 32
 PAYLOAD = msgspec.msgpack.Encoder()
-_encode, _blake2b = PAYLOAD.encode, hashlib.blake2b
-_hash, _digest = partial(hashlib.blake2b, digest_size=32), methodcaller("digest")
+_encode, _digest = PAYLOAD.encode, methodcaller("digest")
 _FINGERPRINT = attrgetter("fingerprint")
 
 
@@ -113,7 +112,67 @@ def require_meta_size(encoded: bytes) -> bytes:
     return encoded
 
 
-def chain_digest(
+class Chain:
+    """
+    Computes the digests of a log. Those of a store with a chain key are keyed: nobody without the key computes one.
+
+    The key is set before the first event is read, and never changes; without one the format is that of
+    docs/adr/0008. Where it is kept says docs/adr/0035.
+    """
+
+    def __init__(self, key: bytes = b"") -> None:
+        self.key = key
+        # Every append passes `digest`; blake2b without a key is the same as with an empty one.
+        self._hash = partial(hashlib.blake2b, digest_size=32, key=key)
+
+    def use(self, key: bytes) -> None:
+        """Compute keyed digests from now on."""
+        self.key = key
+        self._hash = partial(hashlib.blake2b, digest_size=32, key=key)
+
+    def digest(
+        self,
+        previous: bytes,
+        stream: str,
+        version: int,
+        position: Position,
+        recorded_at: int,
+        meta: Meta,
+        payload: bytes,
+    ) -> bytes:
+        """Return the digest of an event: it covers envelope, payload and the digest before it in its stream."""
+        return self._hash(covered(previous, stream, version, position, recorded_at, meta, payload)).digest()
+
+    def digests(
+        self,
+        previous: Iterable[bytes],
+        streams: Iterable[str],
+        versions: Iterable[int],
+        positions: tuple[Iterable[int], Iterable[int]],
+        times: Iterable[int],
+        metas: Iterable[Meta],
+        payloads: Iterable[bytes | memoryview],
+    ) -> Iterator[bytes]:
+        """
+        Return the `digest` of each of many events, given by columns; `positions` are slices and numbers.
+
+        The result is as long as the shortest column.
+        """
+        # Every event that is read passes here: without a loop in Python, this takes two thirds of the time.
+        listed = list(metas)
+        envelopes = (map(get, listed) for get in _META_FIELDS)
+        fields: Iterable[tuple[Any, ...]] = zip(
+            previous, streams, versions, *positions, times, *envelopes, payloads, strict=False
+        )
+        if any(map(_FINGERPRINT, listed)):
+            fields = (
+                some if meta.fingerprint is None else (*some, meta.fingerprint)
+                for some, meta in zip(fields, listed, strict=False)
+            )
+        return map(_digest, map(self._hash, map(_encode, fields)))
+
+
+def covered(
     previous: bytes,
     stream: str,
     version: int,
@@ -122,42 +181,18 @@ def chain_digest(
     meta: Meta,
     payload: bytes,
 ) -> bytes:
-    """Return the digest of an event: it covers envelope, payload and the digest before it in its stream."""
-    covered = (
+    """Return the bytes of which the digest of an event is the hash."""
+    fields = (
         previous, stream, version, position.slice, position.number, recorded_at,
         meta.actor, meta.correlation_id, meta.causation, meta.idempotency_key, meta.key_id, payload,
     )  # fmt: skip
     if meta.fingerprint is not None:
-        return _blake2b(_encode((*covered, meta.fingerprint)), digest_size=32).digest()
-    return _blake2b(_encode(covered), digest_size=32).digest()
+        return _encode((*fields, meta.fingerprint))
+    return _encode(fields)
 
 
-def chain_digests(
-    previous: Iterable[bytes],
-    streams: Iterable[str],
-    versions: Iterable[int],
-    positions: tuple[Iterable[int], Iterable[int]],
-    times: Iterable[int],
-    metas: Iterable[Meta],
-    payloads: Iterable[bytes | memoryview],
-) -> Iterator[bytes]:
-    """
-    Return the `chain_digest` of each of many events, given by columns; `positions` are slices and numbers.
-
-    The result is as long as the shortest column.
-    """
-    # Every event that is read passes here: without a loop in Python, this takes two thirds of the time.
-    listed = list(metas)
-    envelopes = (map(get, listed) for get in _META_FIELDS)
-    covered: Iterable[tuple[Any, ...]] = zip(
-        previous, streams, versions, *positions, times, *envelopes, payloads, strict=False
-    )
-    if any(map(_FINGERPRINT, listed)):
-        covered = (
-            fields if meta.fingerprint is None else (*fields, meta.fingerprint)
-            for fields, meta in zip(covered, listed, strict=False)
-        )
-    return map(_digest, map(_hash, map(_encode, covered)))
+# The chain of every log that has no key.
+UNKEYED = Chain()
 
 
 _ACTING: ContextVar[Meta] = ContextVar("refold_acting", default=NO_META)

@@ -19,9 +19,9 @@ from .admission import admitted
 from .envelope import (
     NO_DIGEST,
     NO_META,
+    Chain,
     Event,
     RecordedEvent,
-    chain_digest,
     encode_payload,
     require_meta_size,
     require_payload_size,
@@ -37,6 +37,7 @@ class MemoryLog:
     has_slices = False
 
     def __init__(self, system: System = REAL_SYSTEM) -> None:
+        self.chain = Chain()
         self._system = system
         self._lock = fork_safe_lock()
         self.news = News()
@@ -95,7 +96,7 @@ class MemoryLog:
         for event, meta, payload in zip(new.events, new.metas, payloads, strict=True):
             version += 1
             position = Position(ONE_SEQUENCE, len(self._all) + len(added) + 1)
-            digest = chain_digest(digest, new.stream, version, position, now, meta, payload)
+            digest = self.chain.digest(digest, new.stream, version, position, now, meta, payload)
             added.append(RecordedEvent(new.stream, version, position, now, event, meta, digest))
         return Receipt(tuple(added[before:]))
 

@@ -35,7 +35,7 @@ from ...domain.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from ...domain.log.envelope import NO_DIGEST, NO_META, PAYLOAD_BYTES_MAX, chain_digest
+from ...domain.log.envelope import NO_DIGEST, NO_META, PAYLOAD_BYTES_MAX, UNKEYED
 from ...domain.positions import Position
 from ..log.codec import decode_meta
 from ..log.records import Draft, Part
@@ -224,7 +224,7 @@ def opened_state(row: Stored, expand: Callable[[bytes, str], bytes]) -> bytes:
     if row.previous is None and row.version > max(FOREIGN_STARTS):
         raise DamagedError(f"event {row.stream}@{row.version - 1}", "it is missing")
     state = expand(row.state, what)
-    digest = chain_digest(
+    digest = UNKEYED.digest(
         row.previous or NO_DIGEST,
         row.stream,
         row.version,

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from refold.domain.errors import DamagedError
-from refold.domain.log.envelope import Meta, chain_digests
+from refold.domain.log.envelope import Chain, Meta
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.block_body import block_checksum
@@ -293,13 +293,13 @@ def test_a_part_of_another_time(store: Store, column: str) -> None:
 
 def test_a_block_is_hashed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digests of events that were read before are not computed again when they are read in the same way."""
-    log, computed = sealed(store), list[int]()
+    log, computed, whole = sealed(store), list[int](), Chain.digests
 
-    def chain_and_count(previous: list[bytes], *columns: Any) -> Iterator[bytes]:
+    def chain_and_count(chain: Chain, previous: list[bytes], *columns: Any) -> Iterator[bytes]:
         computed.append(len(previous) - 1)
-        return chain_digests(previous, *columns)
+        return whole(chain, previous, *columns)
 
-    monkeypatch.setattr("refold.infrastructure.log.sqlite.blocks.chain_digests", chain_and_count)
+    monkeypatch.setattr(Chain, "digests", chain_and_count)
 
     counts = []
     for read in (*ways_to_read(log).values(), *ways_to_read(log).values()):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refold.domain.chat.events import MessageAdded
-from refold.domain.log.envelope import NO_DIGEST, Meta, RecordedEvent, chain_digest, encode_payload
+from refold.domain.log.envelope import NO_DIGEST, UNKEYED, Meta, RecordedEvent, encode_payload
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents, Receipt
 from refold.domain.positions import BEGINNING, Moment
 
@@ -64,7 +64,7 @@ def check_chain(events: Sequence[RecordedEvent]) -> None:
     for version, one in enumerate(events, 1):
         assert one.version == version
         payload = encode_payload(one.event)
-        expected = chain_digest(previous, one.stream, version, one.position, one.recorded_at, one.meta, payload)
+        expected = UNKEYED.digest(previous, one.stream, version, one.position, one.recorded_at, one.meta, payload)
         assert one.digest == expected
         previous = one.digest
 

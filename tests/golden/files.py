@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from refold.domain.log.envelope import Event, chain_digest, encode_payload
+from refold.domain.log.envelope import UNKEYED, Event, encode_payload
 from refold.infrastructure.log.codec import CODEC, encode_meta, tag_of
 
 from .known import ENVELOPES, EVENTS
@@ -68,7 +68,7 @@ def envelope_content() -> dict[str, Any]:
         covered += [meta.fingerprint] if meta.fingerprint is not None else []
         examples.append({
             "covered": msgspec.msgpack.encode(covered).hex(),
-            "digest": chain_digest(**given).hex(),
+            "digest": UNKEYED.digest(**given).hex(),
             "stored_meta": stored.hex() if stored else None,
             "view": view(covered),
         })  # fmt: skip

@@ -187,7 +187,7 @@ EVENTS: list[Event] = [
     StoreCopied(source="postgresql:///agents", moment=str(Moment.of({3: 7})), events=7, root=bytes(32)),
 ]
 
-# What chain_digest is given, for each example.
+# What the digest is made of, for each example.
 ENVELOPES: list[dict[str, Any]] = [
     {
         "previous": NO_DIGEST,

@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 import pytest
 
 from refold.domain.errors import DamagedError
-from refold.domain.log.envelope import chain_digests
+from refold.domain.log.envelope import Chain
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, said
@@ -59,12 +59,13 @@ def test_a_changed_payload_without_its_envelope(full: PostgresLog, pg_url: str, 
 def test_the_same_bytes_are_hashed_once(full: PostgresLog, pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of runs of 64 that were read before no digest is computed again, unless they refer to a large text or changed."""
     computed: list[int] = []
+    whole = Chain.digests
 
-    def chain_and_count(previous: Any, streams: Any, versions: Any, *columns: Any) -> Iterator[bytes]:
+    def chain_and_count(chain: Chain, previous: Any, streams: Any, versions: Any, *columns: Any) -> Iterator[bytes]:
         computed.extend(versions)
-        return chain_digests(previous, streams, versions, *columns)
+        return whole(chain, previous, streams, versions, *columns)
 
-    monkeypatch.setattr("refold.infrastructure.log.postgres.stored_events.chain_digests", chain_and_count)
+    monkeypatch.setattr(Chain, "digests", chain_and_count)
     full.read_events("chat:a")
     assert computed == list(range(1, 201))
     for read in (

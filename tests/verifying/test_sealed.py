@@ -12,7 +12,7 @@ from msgspec import Raw
 import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import DamagedError
-from refold.domain.log.envelope import NO_META, chain_digest
+from refold.domain.log.envelope import NO_META, UNKEYED
 from refold.domain.positions import Position
 from refold.infrastructure.verifying import Report
 from tests.contract.damage import FORGERIES, forge_blocks
@@ -105,7 +105,7 @@ def test_an_event_with_a_digest_of_its_own(copied: str) -> None:
         parts, positions, times, _, payloads = bodies[0]
         payloads[5] = Raw(bytes(payloads[5]).replace(b"text", b"test"))
         place = Position(-1, positions[5])
-        digests[0][5] = chain_digest(digests[0][4], parts[0][0], 6, place, times[5], NO_META, bytes(payloads[5]))
+        digests[0][5] = UNKEYED.digest(digests[0][4], parts[0][0], 6, place, times[5], NO_META, bytes(payloads[5]))
 
     forge_blocks(copied, change, 1)
 

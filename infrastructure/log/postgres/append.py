@@ -15,6 +15,7 @@ import psycopg
 from ....domain.clock import System
 from ....domain.concurrency.locks import renew_in_child
 from ....domain.errors import StorageBusyError, StorageUnavailableError
+from ....domain.log.envelope import UNKEYED, Chain
 from ....domain.log.ports import NewEvents, Receipt
 from ..compression import Compression
 from ..records import Request
@@ -85,8 +86,10 @@ class Appender:
         compression: Compression,
         guard: Guard | None = None,
         blocks: Blocks | None = None,
+        chain: Chain = UNKEYED,
     ) -> None:
         self._blocks = blocks
+        self._chain = chain
         self._database = database
         self._prefix = prefix
         self._system = system
@@ -118,7 +121,7 @@ class Appender:
 
     def _after_fork(self) -> None:
         # Another thread may have been changing it. And ids that continue the parent's would be given out twice.
-        self._memory = Memory()
+        self._memory = Memory(self._chain)
         self._ids = EventIds()
         self._inquiry = Inquiry(self._memory, self._prefix, self._lock, self._lineage, self._guard, self._blocks)
         # The connection that the memory was read on: another connection may lead to another copy of the database.
@@ -212,7 +215,7 @@ class Appender:
                 count += len(new.events)
             first_id = self._ids.take(count, now)
             placed = [*zip(together, ends, strict=True)]
-            rows = rows_of(placed, first_id, now)
+            rows = rows_of(placed, first_id, now, self._chain)
             wire.dispatch(*self._inserts(placed, rows), COMMIT)
             receipts = received(placed, rows, self._memory)
             wire.conclude()

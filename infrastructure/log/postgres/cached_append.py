@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ....domain.errors import LimitExceededError
 from ....domain.ids import slice_of
 from ....domain.log.admission import admitted
-from ....domain.log.envelope import RecordedEvent, chain_digest
+from ....domain.log.envelope import Chain, RecordedEvent
 from ....domain.log.ports import ANY_VERSION, NewEvents, Receipt
 from ....domain.positions import Position
 from ..codec import encode_meta, tag_of
@@ -130,7 +130,7 @@ def ready(news: Sequence[NewEvents], memory: Memory, compression: Compression) -
     return together if len(together) == 1 or size <= BYTES_MAX else None
 
 
-def rows_of(placed: ReadyAtEnds, first_id: int, now: int) -> list[Row]:
+def rows_of(placed: ReadyAtEnds, first_id: int, now: int, chain: Chain) -> list[Row]:
     """Return the rows to write, stream after stream."""
     rows: list[Row] = []
     for (new, payloads, all_stored, metas, tags), (number, slice_end, tip) in placed:
@@ -140,7 +140,7 @@ def rows_of(placed: ReadyAtEnds, first_id: int, now: int) -> list[Row]:
         for meta, payload, stored, packed, tag in zip(new.metas, payloads, all_stored, metas, tags, strict=True):
             version += 1
             place += 1
-            digest = chain_digest(digest, stream, version, Position(number, place), recorded_at, meta, payload)
+            digest = chain.digest(digest, stream, version, Position(number, place), recorded_at, meta, payload)
             event_id = first_id.to_bytes(16, "big")
             rows.append((where, key, int8(place), int4(version), tag, time, event_id, packed, stored, digest))
             first_id += 1

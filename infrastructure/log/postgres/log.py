@@ -15,7 +15,7 @@ from ....domain.concurrency.locks import News
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from ....domain.ids import slice_of
-from ....domain.log.envelope import Event, Meta, RecordedEvent, encode_payload
+from ....domain.log.envelope import Chain, Event, Meta, RecordedEvent, encode_payload
 from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Witness, is_small
@@ -82,13 +82,14 @@ class PostgresLog:
         system: System = REAL_SYSTEM,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
+        self.chain = Chain()
         self.database = PostgresDatabase(url, patience_seconds=patience_seconds)
         self._dictionaries = Dictionaries(self.database, "")
         self._compression = self._dictionaries.compression
         self._acknowledged = Acknowledged()
         self._blocks = Blocks(self._compression)
-        self._appender = Appender(self.database, "", system, self._compression, self, self._blocks)
-        self._reader = Reader(self.database, codec, self._compression, self._went_back)
+        self._appender = Appender(self.database, "", system, self._compression, self, self._blocks, self.chain)
+        self._reader = Reader(self.database, codec, self._compression, self._went_back, self.chain)
         self._ends = Ends(self.database)
         self._pager = Pager(self.database, self._ends, self._blocks)
         self._sealer = Sealer(self.database, self._compression, self._reader.check_rows)

@@ -19,7 +19,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ....domain.errors import ConcurrencyError
-from ....domain.log.envelope import NO_DIGEST, chain_digest
+from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain
 from ....domain.positions import Position
 from ..codec import encode_meta
 from ..compression import Compression, mark_references
@@ -82,10 +82,11 @@ class Memory:
     of their last use, valid for ever; and tags, valid in the lineage that they were read in (see append.py).
 
     `shared` are the slices in which another process wrote lately, each with the number of appends since: their ends are
-    read under the lock instead of predicted.
+    read under the lock instead of predicted. `chain` computes the digests.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, chain: Chain = UNKEYED) -> None:
+        self.chain = chain
         self.slice_ends: dict[int, SliceEnd] = {}
         self.slices: OrderedDict[str, int] = OrderedDict()
         self.tags: dict[str, bytes] = {}
@@ -257,10 +258,13 @@ class Plan:
         recorded_at = slice_end.recorded_at = max(self._now, slice_end.recorded_at, part.recorded_at)
         where, stream, time = int4(number), int4(tip.key), int8(recorded_at)
         placed, rows, tags = [], self._rows.setdefault("event", []), self._memory.tags
+        digest_of = self._memory.chain.digest
         for draft in part.drafts:
             slice_end.position += 1
             position, meta = Position(number, slice_end.position), draft.meta
-            tip.digest = chain_digest(tip.digest, part.stream, version, position, recorded_at, meta, draft.payload)
+            tip.digest = digest_of(
+                tip.digest, part.stream, version, position, recorded_at, meta, draft.payload
+            )
             stored = self._refer(draft, number, slice_end) if draft.texts else draft.stored
             packed = encode_meta(meta)
             self.size += len(stored)

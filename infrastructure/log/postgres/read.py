@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ....domain.errors import DamagedError
-from ....domain.log.envelope import NO_DIGEST, Event, RecordedEvent
+from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
 from ....domain.log.ports import Page, Range, StreamEnd
 from ....domain.positions import Moment
 from ..codec import Codec
@@ -104,11 +104,12 @@ class Reader:
         codec: Codec,
         compression: Compression,
         went_back: WentBack | None = None,
+        chain: Chain = UNKEYED,
     ) -> None:
         self._database = database
         self._compression = compression
-        self._opener = Opener(codec, compression, self._texts)
-        self._marking_opener = Opener(codec.marking(), compression, self._texts)
+        self._opener = Opener(codec, compression, self._texts, chain)
+        self._marking_opener = Opener(codec.marking(), compression, self._texts, chain)
         self._blocks = Blocks(compression)
         self._went_back = went_back
         self._places: dict[str, Place] = {}

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ....domain.errors import DamagedError
-from ....domain.log.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
+from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
 from ....domain.positions import Position
 from ..codec import Codec, decode_meta
 from ..compression import REFERENCES, Compression
@@ -49,7 +49,8 @@ class Origin(NamedTuple):
 class Opener:
     """Makes events from rows; `fetch_texts` fetches the large texts that they refer to."""
 
-    def __init__(self, codec: Codec, compression: Compression, fetch_texts: FetchTexts) -> None:
+    def __init__(self, codec: Codec, compression: Compression, fetch_texts: FetchTexts, chain: Chain = UNKEYED) -> None:
+        self._chain = chain
         self._codec = codec
         self._compression = compression
         self._fetch_texts = fetch_texts
@@ -137,7 +138,7 @@ class Opener:
             for one, version in zip(packed, versions, strict=True)
         ]
         columns = (repeat(stream), versions, (lanes, numbers), times, metas, payloads)
-        computed = chain_digests((before, *digests), *columns)
+        computed = self._chain.digests((before, *digests), *columns)
         require_digests(computed, list(digests), lambda place: f"event {stream}@{versions[place]}")
         if is_kept:
             self._known.add(seen)

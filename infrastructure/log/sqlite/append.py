@@ -18,7 +18,7 @@ from ....domain.concurrency.locks import locked
 from ....domain.errors import ConcurrencyError, LimitExceededError
 from ....domain.ids import slice_of
 from ....domain.log.admission import admitted
-from ....domain.log.envelope import NO_DIGEST, Event, RecordedEvent, chain_digest
+from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
 from ....domain.log.ports import ANY_VERSION, NewEvents, Receipt
 from ....domain.positions import Position
 from ..codec import encode_meta, tag_of
@@ -177,7 +177,9 @@ class Appender:
         system: System,
         compression: Compression,
         encode: Encode = encoded,
+        chain: Chain = UNKEYED,
     ) -> None:
+        self._chain = chain
         self._database = database
         self._system = system
         self._compression = compression
@@ -300,7 +302,7 @@ class Appender:
             number += 1
             version += 1
             position = Position(ONE_SEQUENCE, number)
-            digest = chain_digest(digest, stream, version, position, recorded_at, meta, payload)
+            digest = self._chain.digest(digest, stream, version, position, recorded_at, meta, payload)
             rows.append((number, key, version, recorded_at, tag, encode_meta(meta), stored, digest))
             recorded.append(RecordedEvent(stream, version, position, recorded_at, event, meta, digest))
         return recorded
@@ -438,7 +440,7 @@ class Appender:
             number += 1
             position = Position(ONE_SEQUENCE, number)
             meta, payload = draft.meta, draft.payload
-            digest = chain_digest(digest, part.stream, version, position, recorded_at, meta, payload)
+            digest = self._chain.digest(digest, part.stream, version, position, recorded_at, meta, payload)
             stored = self._refer(connection, draft) if draft.texts else draft.stored
             tag = self._tags[draft.tag]
             work.rows.append((number, head.key, version, recorded_at, tag, encode_meta(meta), stored, digest))

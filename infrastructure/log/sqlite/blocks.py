@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ....domain.errors import DamagedError, RefoldError
-from ....domain.log.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
+from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
 from ....domain.positions import Position
 from ..block_body import (
     BLOCK_EVENTS,
@@ -253,7 +253,8 @@ def _shape_of(event: Any) -> Any:
 class BlockReader:
     """Opens the blocks of one log; may be used by any number of threads."""
 
-    def __init__(self, codec: Codec, compression: Compression) -> None:
+    def __init__(self, codec: Codec, compression: Compression, chain: Chain = UNKEYED) -> None:
+        self._chain = chain
         self._codec = codec
         self._compression = compression
         # The blocks that were read last, the newest first; replaced as a whole because several threads read at once.
@@ -314,7 +315,7 @@ class BlockReader:
             return _names(opened, range(start, stop))[place]
 
         if not is_known:
-            _check(block, opened, range(start, stop), befores, payloads, name)
+            _check(block, opened, range(start, stop), befores, payloads, name, self._chain)
             # A large text is stored elsewhere and may change.
             if not has_references(block.body):
                 self._known.add(key)
@@ -411,6 +412,7 @@ def _check(
     befores: Mapping[int, bytes],
     payloads: Iterable[Any],
     name: Callable[[int], str],
+    chain_of_log: Chain,
 ) -> None:
     """Check events at some places of a block against their digests."""
     start, stop = places.start, places.stop
@@ -418,7 +420,7 @@ def _check(
     previous = [block.digests[(start - 1) * DIGEST_BYTES : start * DIGEST_BYTES], *stored]
     for place, digest in befores.items():
         previous[place - start] = digest
-    computed = chain_digests(
+    computed = chain_of_log.digests(
         previous,
         islice(_streams(opened), start, stop),
         islice(_versions(opened), start, stop),

@@ -19,7 +19,7 @@ from ....domain.clock import REAL_SYSTEM, System
 from ....domain.concurrency.locks import News
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
-from ....domain.log.envelope import Event, Meta, RecordedEvent
+from ....domain.log.envelope import Chain, Event, Meta, RecordedEvent
 from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Nothing, is_small
@@ -86,9 +86,10 @@ class SqliteLog:
         refuse_foreign_file(path)
         self.database = SqliteDatabase(path, create=create, read_only=read_only, synchronous=synchronous)
         self._compression = Compression(_no_dictionary)
-        self._appender = Appender(self.database, "", system, self._compression)
-        self._reader = Reader(codec, self._compression)
-        self._marking_reader = Reader(codec.marking(), self._compression)
+        self.chain = Chain()
+        self._appender = Appender(self.database, "", system, self._compression, chain=self.chain)
+        self._reader = Reader(codec, self._compression, self.chain)
+        self._marking_reader = Reader(codec.marking(), self._compression, self.chain)
         self._sealer = Sealer(self._compression, self._reader)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(
             self._commit, self._commit_alone, self.database

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from ....domain.errors import DamagedError
-from ....domain.log.envelope import NO_DIGEST, NO_META, Event, Meta, RecordedEvent, chain_digest
+from ....domain.log.envelope import NO_DIGEST, NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
 from ....domain.log.ports import Page, Range
 from ....domain.positions import Moment, Partition, Position
 from ..block_body import BLOCK_EVENTS, DIGEST_BYTES
@@ -139,10 +139,11 @@ RowOpener = Callable[[sqlite3.Connection, str, Row, bytes], T]
 class Reader:
     """Decodes the events of one log, through a connection that shows one moment of it."""
 
-    def __init__(self, codec: Codec, compression: Compression) -> None:
+    def __init__(self, codec: Codec, compression: Compression, chain: Chain = UNKEYED) -> None:
+        self._chain = chain
         self._codec = codec
         self._compression = compression
-        self._blocks = BlockReader(codec, compression)
+        self._blocks = BlockReader(codec, compression, chain)
 
     def read_stream(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[RecordedEvent]:
         """
@@ -353,7 +354,7 @@ class Reader:
             payload = stored[1:] if stored[:1] == b"\x00" else self._payload(connection, stream, row)
             meta = NO_META if packed_meta is None else decode_meta(packed_meta, f"event {stream}@{version}")
             position = Position(ONE_SEQUENCE, number)
-            found = chain_digest(previous, stream, version, position, recorded_at, meta, payload)
+            found = self._chain.digest(previous, stream, version, position, recorded_at, meta, payload)
         except VALUE_FAULTS as error:
             raise unreadable(f"event {stream}@{version}", error) from error
         if found != digest:

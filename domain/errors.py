@@ -30,12 +30,13 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   └── KeyDestroyedError        the key was destroyed on purpose: its subject was erased
     ├── ProjectionError              an event that a projection cannot fold: mend the projection, and rebuild it
     └── DamagedError                 stored bytes are not what was written: repair or restore
+        └── TamperedError            the store is another one than its witness saw: somebody changed it
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 MESSAGE_CHARACTERS_MAX = 2_000
 # Python raises these if a stored value has another shape than the code expects.
@@ -346,6 +347,27 @@ class KeyDestroyedError(KeyUnavailableError):
 class DamagedError(RefoldError):
     """Stored bytes do not match their digest or cannot be read; `what` names them, and `remedy` is the advice."""
 
+    _verdict: ClassVar[str] = "is damaged"
+
     def __init__(self, what: str, reason: str, *, remedy: str = "restore it from a copy, nothing was changed") -> None:
         self.what, self.reason, self.remedy = what, reason, remedy
-        super().__init__(f"{what} is damaged: {reason}; {remedy}")
+        super().__init__(f"{what} {self._verdict}: {reason}; {remedy}")
+
+
+class TamperedError(DamagedError):
+    """
+    A store lacks what its witness saw, or has something else in its place; `what` names the place.
+
+    Its own bytes may be consistent, since whoever may write to a database can compute digests and checksums anew.
+    """
+
+    _verdict = "is not what its witness saw"
+
+    def __init__(
+        self,
+        what: str,
+        reason: str,
+        *,
+        remedy: str = "look who may write to the store, and restore it from a copy that its witness knows",
+    ) -> None:
+        super().__init__(what, reason, remedy=remedy)

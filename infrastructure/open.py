@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..domain.arguments import require_callable
 from ..domain.canonical import require_unicode
@@ -11,7 +12,12 @@ from ..domain.context.view import Durability, require_durability
 from ..domain.errors import InvalidInputError
 from ..domain.log.gate import Acting, Allow, Gate, require_acting
 from .databases import location_of, open_database
+from .projecting.store import ProjectionStore
 from .store import Store
+
+if TYPE_CHECKING:
+    from .trust.checkpoints import Checkpoints
+    from .trust.witness import Witness
 
 
 def open_store(
@@ -21,6 +27,7 @@ def open_store(
     create: bool = True,
     read_only: bool = False,
     synchronous: str = "FULL",
+    witness: Witness | str | Path | None = None,
     system: System = REAL_SYSTEM,
     acting: Acting = "optional",
     allow: Allow | None = None,
@@ -38,9 +45,14 @@ def open_store(
     context)` is asked at every call that reads or changes something, and returns whether the actor may do it. `action`
     is one of `refold.domain.log.gate.ACTIONS`; `context` is `kind:id`, or None for the whole store.
 
+    `witness` keeps checkpoints of the store outside of it: the path of a file on another disk or machine, a URL
+    "https://...", or an object with the methods `add` and `entries`. Then reading refuses what was changed since. It is
+    the witness of this store alone, and all who write to the store must name it.
+
     Raises:
         InvalidInputError: an option or the location is invalid.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
+        TamperedError: the store is not what its witness saw.
     """
     text = location_of(location)
     require_durability(durability)
@@ -56,12 +68,57 @@ def open_store(
         # A log in memory has no database, and needs no warning if it is not closed. The `where` of PostgreSQL leaves
         # out the password.
         opened_at = log.database.where if hasattr(log, "database") else None
+        checkpoints = None if witness is None else _witnessed(log, projections, witness, read_only=read_only)
         if allow is None and acting == "optional":
-            return Store(log, projections, durability=durability, opened_at=opened_at, system=system)
+            return Store(
+                log, projections, durability=durability, opened_at=opened_at, system=system, checkpoints=checkpoints
+            )
         from .trust.gated_store import GatedStore
 
         gate = Gate(allow, needs_actor=acting == "required")
-        return GatedStore(log, projections, durability=durability, opened_at=opened_at, system=system, gate=gate)
+        return GatedStore(
+            log, projections, durability=durability, opened_at=opened_at, system=system, gate=gate,
+            checkpoints=checkpoints,
+        )  # fmt: skip
     except BaseException:
         log.close()
         raise
+
+
+def accept_store(location: str, *, witness: Witness | str | Path | None, actor: str, reason: str) -> int:
+    """
+    Have the witness of a store begin anew with the store as it is; return how many events it has.
+
+    Raises:
+        InvalidInputError: no witness was named.
+        StorageError: the witness cannot be reached.
+    """
+    if witness is None:
+        raise InvalidInputError("no witness was named: --witness or REFOLD_WITNESS does")
+    log, projections = open_database(location_of(location), create=False)
+    try:
+        checkpoints = _checkpoints(log, projections, witness, read_only=False)
+        checkpoints.accept(actor, reason)
+        checkpoints.close()
+        return checkpoints.known.seen.events
+    finally:
+        log.close()
+
+
+def _witnessed(log: Any, projections: ProjectionStore, witness: object, *, read_only: bool) -> Checkpoints:
+    """Compare a log with its witness, from now on."""
+    checkpoints = _checkpoints(log, projections, witness, read_only=read_only)
+    checkpoints.start()
+    log.use_evidence(checkpoints.known)
+    return checkpoints
+
+
+def _checkpoints(log: Any, projections: ProjectionStore, witness: object, *, read_only: bool) -> Checkpoints:
+    from .trust.checkpoints import Checkpoints
+    from .trust.known_events import KnownEvents
+    from .trust.witness import witness_at
+
+    found = witness_at(witness)
+    if not hasattr(log, "use_evidence"):
+        raise InvalidInputError("a store in memory ends with its process, and nobody else can change it: no witness")
+    return Checkpoints(KnownEvents(log, log.segment_table(), read_only=read_only), projections, found)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import date, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import finalize
 
 from ..domain.arguments import require_instance
 from ..domain.canonical import canonical_json, require_unicode
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
     from .queries.pages import ContextPage
     from .queries.what_if import WhatIf
     from .queries.why_gone import WhyGone
+    from .trust.checkpoints import Checkpoints
+    from .trust.proofs import WitnessState
     from .verifying import Report
 
 # Contexts, projections and queries are imported by the calls that need them. So a program with chats only never loads
@@ -96,10 +99,12 @@ class Store:
         opened_at: str | None = None,
         system: System = REAL_SYSTEM,
         gate: Gate | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.log = log if gate is None else gated(log, gate)
         # Projections are folded, and the store is checked, for everybody: the gate asks for the answers.
         self._whole_log = log
+        self._checkpoints = checkpoints
         self._system = system
         self._durability = durability
         self._projections = projections
@@ -110,6 +115,9 @@ class Store:
         flush_at_exit(self._unflushed)
         self._warning = None if opened_at is None else warn_of_unclosed(self, opened_at)
         self._opened_at = opened_at or ":memory:"
+        if checkpoints is not None:
+            # A program that ends without `close` hands over its last checkpoint, too.
+            finalize(self, checkpoints.close)
 
     def __repr__(self) -> str:
         return f"Store({self._opened_at!r})"
@@ -452,6 +460,8 @@ class Store:
             ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded.
         """
         flush_all(self._unflushed)
+        if self._checkpoints is not None:
+            self._checkpoints.write()
 
     # The past
 
@@ -959,19 +969,76 @@ class Store:
         Check everything: versions, positions, digests, references, large texts, keys, and every projection.
 
         The report lists all problems. With `repair`, projections that differ from the log are rebuilt; no event
-        changes. In a database of 100,000 events and more, other processes of this machine help, one for each further
+        changes. A store with a witness is compared with all checkpoints of the witness, for which its events are read
+        once more. In a database of 100,000 events and more, other processes of this machine help, one for each further
         core, at most 2; with `processes=1` there are none. `stop` is called after each page of events.
 
         Raises:
             InvalidInputError: `processes` is less than 1.
         """
-        from .verifying import verify
+        from .verifying import verify, with_faults
 
         projections = self._runner.projections.values()
-        return verify(
+        report = verify(
             self._whole_log, self._projections, projections, repair=repair, progress=progress, stop=stop,
             processes=processes,
         )  # fmt: skip
+        is_witnessed = self._checkpoints is not None and report.is_done
+        return with_faults(report, self._compared(stop)) if is_witnessed else report
+
+    # Evidence
+
+    def compare_with_witness(self, stop: Stop = lambda: False) -> list[tuple[str, str]]:
+        """
+        Return where the events differ from any checkpoint that the witness has, and why; all events are read.
+
+        Raises:
+            InvalidInputError: the store has no witness.
+        """
+        return self._compared(stop)
+
+    def _compared(self, stop: Stop) -> list[tuple[str, str]]:
+        from .trust.proofs import faults_of
+
+        return faults_of(self._witnessed_by(), stop)
+
+    def witnessed(self) -> WitnessState | None:
+        """Return what the witness of this store saw last, and whether it can be reached; None if it has no witness."""
+        from .trust.proofs import state_of
+
+        return None if self._checkpoints is None else state_of(self._checkpoints)
+
+    def prove(self, event: str) -> dict[str, Any]:
+        """
+        Return the proof that an event, `stream@version`, is among those of the last checkpoint, for somebody who has
+        this checkpoint from the witness: plain data, which a few lines check without Refold (docs/how-to/prove.md).
+
+        Raises:
+            InvalidInputError: it is no reference, or the store has no witness, or one that has not seen the event.
+            NotFoundError: there is no such event.
+            TamperedError: the events are not those that the witness saw.
+        """
+        from .trust.proofs import prove
+
+        return prove(self._witnessed_by(), event)
+
+    def prove_consistency(self, earlier: int) -> dict[str, Any]:
+        """
+        Return the proof that the last checkpoint continues an earlier one, given by its number of events: nothing
+        before it was changed since.
+
+        Raises:
+            InvalidInputError: the store has no witness.
+            NotFoundError: the witness has no such checkpoint.
+        """
+        from .trust.proofs import prove_consistency
+
+        return prove_consistency(self._witnessed_by(), earlier)
+
+    def _witnessed_by(self) -> Checkpoints:
+        if self._checkpoints is None:
+            raise InvalidInputError("the store was opened without its witness: open it with witness=")
+        return self._checkpoints
 
     def _worker(self, names: Iterable[str] | None) -> ProjectionWorker:
         from .projecting.worker import ProjectionWorker
@@ -992,6 +1059,8 @@ class Store:
         try:
             self.flush()
             read_before_closing(self.log)
+            if self._checkpoints is not None:
+                self._checkpoints.close()
         finally:
             self.log.close()
 

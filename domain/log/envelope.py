@@ -143,6 +143,10 @@ class Chain:
         """Return the digest of an event: it covers envelope, payload and the digest before it in its stream."""
         return self._hash(covered(previous, stream, version, position, recorded_at, meta, payload)).digest()
 
+    def hashed(self, data: bytes) -> bytes:
+        """Return the hash of bytes, as digests are made."""
+        return self._hash(data).digest()
+
     def digests(
         self,
         previous: Iterable[bytes],

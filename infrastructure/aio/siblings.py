@@ -445,6 +445,10 @@ class AsyncStore(StoreProxy):
     discard_rebuild = awaited(lambda: _store.discard_rebuild)
     start_projections = returning(lambda: _store.start_projections, lambda: AsyncWorker)
     verify = awaited(lambda: _store.verify)
+    compare_with_witness = awaited(lambda: _store.compare_with_witness)
+    witnessed = awaited(lambda: _store.witnessed)
+    prove = awaited(lambda: _store.prove)
+    prove_consistency = awaited(lambda: _store.prove_consistency)
 
 
 # By the place of the sync class in this package.

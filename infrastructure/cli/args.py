@@ -123,11 +123,17 @@ def shown(location: str) -> str:
     return one_line(PASSWORD.sub(r"\1\2***", location))
 
 
+def opening_options() -> dict[str, Any]:
+    """Return how the program was told to open a store, besides its location."""
+    context = click.get_current_context(silent=True)
+    return {} if context is None else {"witness": context.find_root().params.get("witness")}
+
+
 @contextmanager
 def reading(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
     """Open an existing database, for reading only; `own` are projections to add to the store's."""
     try:
-        store = open_store(location, create=False, read_only=True)
+        store = open_store(location, create=False, read_only=True, **opening_options())
     except StorageUnavailableError as error:
         if location != DEFAULT_DATABASE:
             raise
@@ -149,7 +155,7 @@ def keeping(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
     with reading(location):
         # Opened for reading first, so that faults of the file are found before it is opened for writing.
         pass
-    with open_store(location, create=False) as store:
+    with open_store(location, create=False, **opening_options()) as store:
         store.on_folding(_Folding())
         _add(store, own)
         yield store
@@ -204,7 +210,7 @@ def summed_up(location: str, read: Callable[[Store], T]) -> T:
 @contextmanager
 def writing(location: str) -> Iterator[Store]:
     """Open a database; make it if it is missing."""
-    with open_store(location) as store:
+    with open_store(location, **opening_options()) as store:
         yield store
 
 

@@ -48,6 +48,8 @@ COMMANDS = {
     "rebuild": ("projections:rebuild", "Make the rows of projections anew, or check them."),
     "run": ("run_worker", "Keep projections up to date until it is stopped."),
     "verify": ("verify", "Find out whether anything in the store is damaged."),
+    "witness": ("witness", "Show the witness of the store, and compare the store with it."),
+    "prove": ("witness:prove", "Print the proof that an event is among those that the witness saw."),
     "export": ("import_export:export", "Write contexts with their past, or all, into a file."),
     "init": ("init", "Make the tables of a database, or bring older ones forward."),
     "seal": ("init:seal", "Pack old events on PostgreSQL, so that they take less room."),
@@ -109,9 +111,16 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
     "(@2026-11-21T10:00:00Z), a position of the log (@pos:17) or a version's name (@before-refund).",
 )
 @click.option("--db", metavar="FILE|URL", callback=optional_text, envvar="REFOLD_DB", help=DATABASE_HELP)
+@click.option(
+    "--witness",
+    metavar="FILE|URL",
+    callback=optional_text,
+    envvar="REFOLD_WITNESS",
+    help="The witness of the store: a file, or http(s)://...  [default: REFOLD_WITNESS]",
+)
 @click.option("--version", is_flag=True, is_eager=True, callback=_print_version, help="Print the version and exit.")
 @click.pass_context
-def refold(context: click.Context, db: str | None, version: bool) -> None:
+def refold(context: click.Context, db: str | None, witness: str | None, version: bool) -> None:
     """Refold: an event-sourced context store for LLM agents. Git for what an agent knows."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)

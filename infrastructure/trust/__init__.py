@@ -1,1 +1,1 @@
-"""Trust: keys of encrypted stores and what is built on them, and who may do what."""
+"""Trust: keys of encrypted stores, evidence that a store was not changed, and who may do what."""

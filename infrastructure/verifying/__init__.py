@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .event_check import Problem, Report
-from .store_check import verify
+from .store_check import verify, with_faults
 
-__all__ = ["Problem", "Report", "verify"]
+__all__ = ["Problem", "Report", "verify", "with_faults"]

@@ -32,9 +32,9 @@ class Problem(msgspec.Struct, frozen=True):
     """
     Something wrong in a store: its kind, the place, and the reason.
 
-    `kind` is `file`, `event`, `version`, `position`, `reference`, `text`, `row`, `projection` or `snapshot`. `where` is
-    an event as `stream@version`, several as `stream@first..last`, a position, a stored text, a stream, or the name of a
-    projection.
+    `kind` is `file`, `event`, `version`, `position`, `reference`, `text`, `row`, `projection`, `snapshot` or `witness`.
+    `where` is an event as `stream@version`, several as `stream@first..last`, a position, a stored text, a stream, or
+    the name of a projection.
     Data that a rebuild can make again from the events, such as projections, is `repairable`.
     """
 

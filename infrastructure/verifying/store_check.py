@@ -7,6 +7,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from ...domain.chat.rules.decide import CHAT
 from ...domain.context.decider import Decider
 from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
@@ -327,3 +329,9 @@ def _checkpoint(store: ProjectionStore, projection: Projection) -> Moment:
 
 def _is_ahead(seen: Moment, end: Moment) -> bool:
     return any(number > end.head(lane) for lane, number in seen.heads)
+
+
+def with_faults(report: Report, faults: Iterable[tuple[str, str]]) -> Report:
+    """Return a report with what differs from the witness, each with its place and the reason."""
+    found = [Problem("witness", where, reason) for where, reason in faults]
+    return msgspec.structs.replace(report, problems=(*report.problems, *found))

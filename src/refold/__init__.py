@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from refold.domain.errors import ProjectionError as ProjectionError
     from refold.domain.errors import RefoldError as RefoldError
     from refold.domain.errors import StorageError as StorageError
+    from refold.domain.errors import TamperedError as TamperedError
     from refold.domain.errors import WrongKeyError as WrongKeyError
     from refold.domain.log.envelope import RecordedEvent as RecordedEvent
     from refold.domain.log.envelope import acting as acting
@@ -147,6 +148,7 @@ _MODULES = {
     "Run": "refold.domain.trajectory.run",
     "SqliteMemoryStore": "refold.infrastructure.memory_file",
     "StorageError": "refold.domain.errors",
+    "TamperedError": "refold.domain.errors",
     "Store": "refold.infrastructure.store",
     "StoreAt": "refold.infrastructure.queries.at",
     "Usage": "refold.domain.chat.usage",
@@ -221,6 +223,7 @@ __all__ = [
     "StorageError",
     "Store",
     "StoreAt",
+    "TamperedError",
     "Usage",
     "WhatIf",
     "WrongKeyError",

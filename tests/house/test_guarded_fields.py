@@ -54,6 +54,11 @@ WITHOUT = {
     "infrastructure.projecting.store.MemoryProjectionStore": "note",
     "infrastructure.projecting.store.ReadOnlyProjectionStore": "note",
     "infrastructure.subscription.Subscription": "_take",
+    # One thread starts it, before others have it. They look whether there is work, and look again under the lock; what
+    # they say and show of the witness is replaced as a whole.
+    "infrastructure.trust.checkpoints.Checkpoints": "_connect _require_announced _say accept write",
+    # A dict of slices, to which slices are added in one step.
+    "infrastructure.trust.known_events.KnownEvents": "last_version state",
 }
 
 

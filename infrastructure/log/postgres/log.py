@@ -8,6 +8,7 @@ own connections; writer and readers do not wait for each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from ....domain.clock import REAL_SYSTEM, System
@@ -22,10 +23,12 @@ from ..acknowledged import Acknowledged, Witness, is_small
 from ..background import WaitingSnapshots
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS
+from ..evidence import Evidence, require_boundary, require_ends, require_version
 from ..group_commit import GroupCommitter, Ticket
 from ..records import ANY, Draft, Part, Request, draft_of, drafts_of, receipts_of
 from ..row_faults import RETIRED
 from .append import Appender, Begun, Interrupted
+from .beside import Segments, Snapshots
 from .blocks import Blocks, OvertakenError, Sealer
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
@@ -35,20 +38,7 @@ from .planning import Answer
 from .read import VERSION_MAX, PostgresPartition, Reader
 from .schema import WAIT_BRIEFLY, distribute, prepare_schema
 from .verify import damaged_rows, damaged_texts, doubtful_streams, key_rows, stream_ids
-from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire, int4
-
-# The table is made with the first snapshot: a schema without it is whole.
-MAKE_SNAPSHOTS = """
-    CREATE TABLE IF NOT EXISTS snapshot (
-        slice int NOT NULL, stream int NOT NULL, packed bytea NOT NULL, PRIMARY KEY (slice, stream))
-"""
-HAS_SNAPSHOTS = "SELECT to_regclass('snapshot')::text"
-PLACE = "SELECT slice, key FROM stream WHERE id = $1"
-READ_SNAPSHOT = "SELECT packed FROM snapshot WHERE slice = $1 AND stream = $2"
-KEEP_SNAPSHOT = """
-    INSERT INTO snapshot VALUES ($1, $2, $3) ON CONFLICT (slice, stream) DO UPDATE SET packed = excluded.packed
-"""
-WITH_SNAPSHOT = "SELECT s.id FROM snapshot AS p JOIN stream AS s ON s.slice = p.slice AND s.key = p.stream"
+from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire
 
 # A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
 RETIRE = f"ALTER TABLE event ADD CONSTRAINT {RETIRED} CHECK (false) NOT VALID"
@@ -95,8 +85,9 @@ class PostgresLog:
         self._sealer = Sealer(self.database, self._compression, self._reader.check_rows)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self.news = News()
-        self._snapshots = _Snapshots(self.database)
-        self._waiting = WaitingSnapshots(self.database.where, self._snapshots.store, lambda: self.news.count)
+        self._snapshots = Snapshots(self.database)
+        self.evidence: Evidence | None = None
+        self._waiting = WaitingSnapshots(self.database.where, self._store_snapshot, lambda: self.news.count)
         try:
             if self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create)):
                 self._expect_cluster()
@@ -121,7 +112,7 @@ class PostgresLog:
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
         cached = self._appender.append_cached(batch)
         if isinstance(cached, list):
-            self._acknowledged.note(cached, are_small=True)
+            self._note(cached, are_small=True)
             self._wake([cached])
             return cached
         answer = self._append([batch], cached)[0]
@@ -135,7 +126,7 @@ class PostgresLog:
         if isinstance(cached, list):
             receipts = iter(cached)
             answers: Sequence[list[Receipt] | Exception] = [[next(receipts) for _ in batch] for batch in batches]
-            self._acknowledged.note(cached, are_small=True)
+            self._note(cached, are_small=True)
             self._wake([cached])
         else:
             answers = self._append(batches, cached)
@@ -144,6 +135,20 @@ class PostgresLog:
                 ticket.future.set_exception(answer)
             else:
                 ticket.future.set_result(answer)
+
+    def _note(self, receipts: list[Receipt], *, are_small: bool) -> None:
+        self._acknowledged.note(receipts, are_small=are_small)
+        if self.evidence is not None:
+            self.evidence.note(receipts)
+
+    def use_evidence(self, evidence: Evidence) -> None:
+        """Compare with this evidence what is read from now on."""
+        self.evidence = evidence
+        self._reader.use_evidence(evidence)
+
+    def segment_table(self) -> Segments:
+        """Return the table for what the evidence keeps of segments."""
+        return Segments(self.database, self._blocks)
 
     def _append(self, batches: Sequence[Batch], before: Interrupted | Begun | None) -> list[list[Receipt] | Exception]:
         refused: dict[int, Exception] = {}
@@ -170,7 +175,7 @@ class PostgresLog:
         outcomes_drafted = receipts.of(answers)
         for outcome, small in zip(outcomes_drafted, are_small, strict=True):
             if not isinstance(outcome, Exception):
-                self._acknowledged.note(outcome, are_small=small)
+                self._note(outcome, are_small=small)
         made = iter(outcomes_drafted)
         outcomes = [refused[place] if place in refused else next(made) for place in range(len(batches))]
         self._wake(outcomes)
@@ -308,21 +313,44 @@ class PostgresLog:
     def read(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[RecordedEvent]:
-        return self._reader.read_stream(Range(stream, after, VERSION_MAX if until is None else until), known)
+        wanted = Range(stream, after, VERSION_MAX if until is None else until)
+        return self._reaching(wanted, lambda: self._reader.read_stream(wanted, known))
 
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        return self._reader.read_events(Range(stream, after, VERSION_MAX if until is None else until), known)
+        wanted = Range(stream, after, VERSION_MAX if until is None else until)
+        return self._reaching(wanted, lambda: self._reader.read_events(wanted, known))
+
+    def _reaching(self, wanted: Range, read: Callable[[], list[T]]) -> list[T]:
+        """Return the events of a range, after requiring that none is missing at its end that is known."""
+        if self.evidence is None:
+            return read()
+        reached = self._reader.known_version(wanted.stream)
+        found = read()
+        if wanted.until > max(wanted.after, 0):
+            require_version(wanted.stream, max(wanted.after, 0) + len(found), min(wanted.until, reached))
+        return found
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        return self._reader.read_ranges(ranges)
+        if self.evidence is None:
+            return self._reader.read_ranges(ranges)
+        reached = {stream: self._reader.known_version(stream) for stream in {one.stream for one in ranges}}
+        found = self._reader.read_ranges(ranges)
+        for (stream, after, until), events in zip(ranges, found, strict=True):
+            if until > max(after, 0):
+                require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
+        return found
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
         return self._reader.read_under(stream, key)
 
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
-        return self._reader.read_page(self._pager, after, limit, until=until, undecodable=undecodable)
+        known = {} if self.evidence is None else self.evidence.ends()
+        page = self._reader.read_page(self._pager, after, limit, until=until, undecodable=undecodable)
+        if known and until is None and len(page.events) < limit:
+            require_ends(self._ends.known, known)
+        return page
 
     @property
     def location(self) -> str:
@@ -335,13 +363,23 @@ class PostgresLog:
         return PostgresPartition(Pager(self.database, self._ends, self._blocks, partition), self._reader)
 
     def head(self, stream: str) -> int:
-        return self._reader.last_version(stream)
+        reached = self._reader.known_version(stream)
+        found = self._reader.last_version(stream)
+        require_version(stream, found, reached)
+        return found
 
     def end(self, stream: str) -> StreamEnd:
-        return self._reader.end(stream)
+        reached = self._reader.known_version(stream)
+        found = self._reader.end(stream)
+        require_version(stream, found.version, reached)
+        return found
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
-        return self._reader.last_version(stream, moment)
+        version = self._reader.last_version(stream, moment)
+        if self.evidence is not None:
+            read = partial(self.read, stream)
+            require_boundary(lambda after, until: read(after=after, until=until), version, partial(_is_in, moment))
+        return version
 
     def now(self) -> Moment:
         return Moment.of(dict(self._pager.ends()))
@@ -371,10 +409,19 @@ class PostgresLog:
         return key_rows(self.database)
 
     def snapshot(self, stream: str) -> bytes | None:
-        return self._waiting.get(stream) or self._snapshots.read(stream)
+        waiting = self._waiting.get(stream)
+        if waiting:
+            return waiting
+        packed = self._snapshots.read(stream)
+        return packed if packed is None or self.evidence is None else self.evidence.authentic_snapshot(stream, packed)
 
     def keep_snapshot(self, stream: str, packed: bytes) -> None:
         self._waiting.put(stream, packed)
+
+    def _store_snapshot(self, stream: str, packed: bytes) -> None:
+        if self.evidence is not None:
+            packed = self.evidence.stored_snapshot(stream, packed)
+        self._snapshots.store(stream, packed)
 
     def streams_with_snapshot(self) -> list[str]:
         return self._snapshots.streams()
@@ -384,42 +431,6 @@ class PostgresLog:
         self._committer.close()
         self._dictionaries.close()
         self.database.close()
-
-
-class _Snapshots:
-    """Reads and stores snapshots."""
-
-    def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
-        self._is_there = False
-
-    def _found(self) -> bool:
-        if not self._is_there:
-            ((table,),) = self._database.ask(Call(HAS_SNAPSHOTS))[0]
-            self._is_there = table is not None
-        return self._is_there
-
-    def read(self, stream: str) -> bytes | None:
-        """Return the snapshot of a stream, if there is one."""
-        place = self._place(stream) if self._found() else None
-        rows = self._database.ask(Call(READ_SNAPSHOT, place))[0] if place else []
-        return bytes(rows[0][0]) if rows else None
-
-    def store(self, stream: str, packed: bytes) -> None:
-        """Store the snapshot of a stream; there is none for a stream that is gone."""
-        if not self._found():
-            self._database.transacting(lambda wire: wire.run(BEGIN, Call(MAKE_SNAPSHOTS), COMMIT))
-        place = self._place(stream)
-        if place:
-            self._database.transacting(lambda wire: wire.run(BEGIN, Call(KEEP_SNAPSHOT, (*place, packed)), COMMIT))
-
-    def streams(self) -> list[str]:
-        """Return the streams that have one."""
-        return [row[0] for row in self._database.ask(Call(WITH_SNAPSHOT))[0]] if self._found() else []
-
-    def _place(self, stream: str) -> tuple[bytes, bytes] | None:
-        rows = self._database.ask(Call(PLACE, (stream.encode(),)))[0]
-        return (int4(rows[0][0]), int4(rows[0][1])) if rows else None
 
 
 class _Receipts:
@@ -456,6 +467,13 @@ class _Receipts:
             # The earlier call with this key may be another one, or damaged. The other requests of the group are
             # written.
             return error
+
+
+def _is_in(moment: Moment | int, one: RecordedEvent) -> bool:
+    """Return whether a moment includes an event."""
+    if isinstance(moment, int):
+        return one.recorded_at <= moment
+    return one.position.number <= moment.head(one.position.slice)
 
 
 def _is_new(answer: Answer) -> bool:

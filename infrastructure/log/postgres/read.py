@@ -21,6 +21,7 @@ from ....domain.log.ports import Page, Range, StreamEnd
 from ....domain.positions import Moment
 from ..codec import Codec
 from ..compression import Compression
+from ..evidence import Evidence
 from ..large_texts import text_of
 from ..records import Batch, batches
 from ..row_faults import digest_of_row, opening
@@ -112,8 +113,20 @@ class Reader:
         self._marking_opener = Opener(codec.marking(), compression, self._texts, chain)
         self._blocks = Blocks(compression)
         self._went_back = went_back
+        self._evidence: Evidence | None = None
         self._places: dict[str, Place] = {}
         self._names: dict[Place, str] = {}
+
+    def use_evidence(self, evidence: Evidence) -> None:
+        """Compare with this evidence what is read from now on."""
+        self._evidence = self._opener.evidence = self._marking_opener.evidence = evidence
+
+    def known_version(self, stream: str) -> int:
+        """Return the last version that is known of a stream from outside of the database."""
+        if self._evidence is None:
+            return 0
+        place = self._places_of([stream]).get(stream)
+        return self._evidence.last_version(stream, None if place is None else place.slice)
 
     def _places_of(self, streams: Iterable[str]) -> dict[str, Place]:
         """Return the places of those streams that exist."""

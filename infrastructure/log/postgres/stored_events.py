@@ -18,6 +18,7 @@ from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, Record
 from ....domain.positions import Position
 from ..codec import Codec, decode_meta
 from ..compression import REFERENCES, Compression
+from ..evidence import Evidence
 from ..large_texts import resolve_references
 from ..row_faults import CheckedBefore, require_digests
 
@@ -56,6 +57,7 @@ class Opener:
         self._fetch_texts = fetch_texts
         self._metas: dict[bytes, Meta] = {}
         self._known = CheckedBefore()
+        self.evidence: Evidence | None = None
 
     def recorded(self, rows: Sequence[Row], origins: Mapping[Place, Origin]) -> list[RecordedEvent]:
         """
@@ -119,6 +121,8 @@ class Opener:
     def _check(self, rows: Sequence[Row], payloads: Sequence[bytes], origin: Origin) -> None:
         """Check consecutive rows of one stream, one run at a time."""
         start, before = 0, origin.before
+        if self.evidence is not None and rows:
+            self.evidence.require(rows[0][0], [row[3] for row in rows], [row[7] for row in rows])
         while start < len(rows):
             end = start + 1 + -rows[start][2] % RUN
             self._check_some(rows[start:end], payloads[start:end], origin._replace(before=before))

@@ -37,6 +37,7 @@ from ..block_body import (
 )
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references, mark_references
+from ..evidence import Evidence
 from ..large_texts import resolve_references, text_of
 from ..row_faults import VALUE_FAULTS, CheckedBefore, require_digests, unreadable
 
@@ -260,6 +261,9 @@ class BlockReader:
         # The blocks that were read last, the newest first; replaced as a whole because several threads read at once.
         self._opened: tuple[tuple[Block, _Opened], ...] = ()
         self._known = CheckedBefore()
+        self.evidence: Evidence | None = None
+        # The checksums of blocks with events that are known from outside of the database.
+        self._proven = CheckedBefore()
         self._raw_decoder = msgspec.msgpack.Decoder(_shape_of(msgspec.Raw))
         # Made for the first block that is read a second time: it needs the events of all kinds of contexts.
         self._decoder: msgspec.msgpack.Decoder[Any] | None = None
@@ -302,6 +306,10 @@ class BlockReader:
         """Open a block; check the events within bounds, unless that was done before, and return them."""
         opened = self._open(block, bounds, chained if isinstance(chained, Place) else None)
         start, stop, _ = bounds.indices(len(opened.events))
+        if self.evidence is not None and block.checksum not in self._proven:
+            digests = _digests(block, 0, len(opened.events))
+            if self.evidence.require(ONE_SEQUENCE, opened.positions, digests):
+                self._proven.add(block.checksum)
         befores = _befores(block, opened, range(start, stop), chained)
         check = b"".join((block.checksum, start.to_bytes(4), stop.to_bytes(4), *befores.values()))
         key = hashlib.blake2b(check, digest_size=DIGEST_BYTES).digest()

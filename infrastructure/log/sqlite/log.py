@@ -26,10 +26,12 @@ from ..acknowledged import Acknowledged, Nothing, is_small
 from ..background import BackgroundWork, WaitingSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
+from ..evidence import Evidence, require_boundary, require_ends, require_version
 from ..group_commit import GroupCommitter, Ticket
 from ..records import ANY, Appended, Draft, Part, Request, draft_of, drafts_of, receipts_of
 from ..row_faults import RETIRED, whole
 from .append import END, Appender
+from .beside import Segments, Snapshots
 from .blocks import ONE_SEQUENCE, SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
 from .connection import SqliteDatabase
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, SqlitePartition, stored_digest, version_at
@@ -50,11 +52,6 @@ BACKLOG_EVENTS_MAX = 4_096
 # A trigger costs an append nothing while it is not there, and it also stops processes that have the file open already.
 RETIRE = f"CREATE TRIGGER IF NOT EXISTS {RETIRED} BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
 REOPEN = f"DROP TRIGGER IF EXISTS {RETIRED}"
-# The table is made with the first snapshot: a file without it is whole.
-MAKE_SNAPSHOTS = "CREATE TABLE IF NOT EXISTS snapshot (stream INTEGER PRIMARY KEY, packed BLOB NOT NULL)"
-HAS_SNAPSHOTS = "SELECT 1 FROM sqlite_schema WHERE name = 'snapshot'"
-KEEP_SNAPSHOT = "INSERT OR REPLACE INTO snapshot (stream, packed) VALUES (?, ?)"
-WITH_SNAPSHOT = "SELECT id FROM snapshot JOIN stream ON stream.key = snapshot.stream"
 PLAIN = Plain()
 POLL_SECONDS = 0.02
 STREAMS_MAX = 100_000
@@ -103,7 +100,9 @@ class SqliteLog:
             pulse=lambda: self._appender.position,
             is_pressing=self._is_sealing_pressing,
         )
-        self._snapshots = WaitingSnapshots(str(path), self._store_snapshot, lambda: self._appender.position)
+        self._snapshots = Snapshots(self.database, self.write, self._key_of)
+        self._waiting = WaitingSnapshots(str(path), self._store_snapshot, lambda: self._appender.position)
+        self.evidence: Evidence | None = None
         self._keys: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._acknowledged = Acknowledged()
@@ -129,14 +128,14 @@ class SqliteLog:
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
         receipts = self._appender.append_cached(batch)
         if receipts is not None:
-            self._acknowledged.note(receipts, are_small=True)
+            self._note(receipts, are_small=True)
         else:
             request = Request([self._part(new) for new in batch])
             answer = self._append_locked([request])[0]
             if isinstance(answer, ConcurrencyError):
                 raise answer
             receipts = receipts_of(batch, answer, self.read)
-            self._acknowledged.note(receipts, are_small=is_small(request))
+            self._note(receipts, are_small=is_small(request))
         self._announce()
         return receipts
 
@@ -145,7 +144,7 @@ class SqliteLog:
         if receipts is None:
             self._commit_locked(group)
         else:
-            self._acknowledged.note(receipts, are_small=True)
+            self._note(receipts, are_small=True)
             left = iter(receipts)
             for ticket in group:
                 ticket.future.set_result([next(left) for _ in ticket.request])
@@ -165,11 +164,26 @@ class SqliteLog:
                 # written.
                 ticket.future.set_exception(error)
             else:
-                self._acknowledged.note(receipts, are_small=is_small(request))
+                self._note(receipts, are_small=is_small(request))
                 ticket.future.set_result(receipts)
 
     def _append_locked(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
         return self._appender.append_locked(requests, self._require_acknowledged)
+
+    def _note(self, receipts: list[Receipt], *, are_small: bool) -> None:
+        self._acknowledged.note(receipts, are_small=are_small)
+        if self.evidence is not None:
+            self.evidence.note(receipts)
+
+    def use_evidence(self, evidence: Evidence) -> None:
+        """Compare with this evidence what is read from now on."""
+        self.evidence = evidence
+        self._reader.use_evidence(evidence)
+        self._marking_reader.use_evidence(evidence)
+
+    def segment_table(self) -> Segments:
+        """Return the table for what the evidence keeps of segments."""
+        return Segments(self.database, self.write)
 
     def _announce(self) -> None:
         """
@@ -290,15 +304,28 @@ class SqliteLog:
         is_empty = min(wanted.until, NO_LIMIT) <= max(wanted.after, 0)
         if is_empty and known is None:
             return []
+        reached = self._reached(wanted.stream)
         with self.database.reading() as connection:
             if known is not None:
                 self._require_known(connection, wanted.stream, known)
             key = None if is_empty else self._key_of(connection, wanted.stream)
-            return [] if key is None else read(connection, key, wanted)
+            found = [] if key is None else read(connection, key, wanted)
+        if reached and not is_empty:
+            require_version(wanted.stream, max(wanted.after, 0) + len(found), min(wanted.until, reached))
+        return found
+
+    def _reached(self, stream: str) -> int:
+        """Return the last version that is known of a stream from outside of the database."""
+        return 0 if self.evidence is None else self.evidence.last_version(stream, ONE_SEQUENCE)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        reached = {stream: self._reached(stream) for stream in {one.stream for one in ranges}} if self.evidence else {}
         with self.database.reading() as connection:
-            return self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
+            found = self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
+        for (stream, after, until), events in zip(ranges, found, strict=True) if reached else ():
+            if until > after:
+                require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
+        return found
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
         with self.database.reading() as connection:
@@ -310,6 +337,7 @@ class SqliteLog:
         if until is not None:
             limit = min(limit, max(0, until.head(ONE_SEQUENCE) - start))
         reader = self._marking_reader if undecodable else self._reader
+        known = {} if self.evidence is None else self.evidence.ends()
         with self.database.reading() as connection:
             self._require_acknowledged(connection)
             events = reader.read_between(
@@ -322,6 +350,7 @@ class SqliteLog:
                 if last > end:
                     raise DamagedError(f"position {end + 1}", "there is no event at it")
                 end = end if events else last
+                require_ends({ONE_SEQUENCE: max(last, end)}, known)
         return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
 
     @property
@@ -341,8 +370,11 @@ class SqliteLog:
             return self._marking_reader.read_partition(connection, names, partition, after=after, until=until)
 
     def head(self, stream: str) -> int:
+        reached = self._reached(stream)
         with self.database.reading() as connection:
-            return self._head(connection, self._key_of(connection, stream))
+            found = self._head(connection, self._key_of(connection, stream))
+        require_version(stream, found, reached)
+        return found
 
     def _head(self, connection: sqlite3.Connection, key: int | None) -> int:
         version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
@@ -350,10 +382,12 @@ class SqliteLog:
         return whole(f"the last version of stream {key}", version)
 
     def end(self, stream: str) -> StreamEnd:
+        reached = self._reached(stream)
         with self.database.reading() as connection:
             # Since a restore, the remembered key may belong to another stream, and contexts are opened here.
             self._keys.pop(stream, None)
             head = self._appender.stored_head(connection, stream)
+            require_version(stream, head.version or 0, reached)
             if head.version is None:
                 return StreamEnd(0, b"")
             self._remember(stream, head.key)
@@ -367,6 +401,15 @@ class SqliteLog:
         return self._version_at(stream, "position", bound, lambda event: event.position.number)
 
     def _version_at(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:
+        version = self._searched_version(stream, column, bound, place)
+        if self.evidence is not None:
+            read = partial(self.read, stream)
+            require_boundary(
+                lambda after, until: read(after=after, until=until), version, lambda one: place(one) <= bound
+            )
+        return version
+
+    def _searched_version(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:
         with self.database.reading() as connection:
             key = self._key_of(connection, stream)
             if key is None:
@@ -423,33 +466,26 @@ class SqliteLog:
             return key_rows(connection)
 
     def snapshot(self, stream: str) -> bytes | None:
-        waiting = self._snapshots.get(stream)
+        waiting = self._waiting.get(stream)
         if waiting is not None:
             return waiting
-        with self.database.reading() as connection:
-            key = self._key_of(connection, stream) if _one(connection, HAS_SNAPSHOTS) else None
-            packed = _one(connection, "SELECT packed FROM snapshot WHERE stream = ?", key) if key else None
-        return packed if isinstance(packed, bytes) else None
+        packed = self._snapshots.read(stream)
+        return packed if packed is None or self.evidence is None else self.evidence.authentic_snapshot(stream, packed)
 
     def keep_snapshot(self, stream: str, packed: bytes) -> None:
         if not self.database.read_only:
-            self._snapshots.put(stream, packed)
+            self._waiting.put(stream, packed)
 
     def _store_snapshot(self, stream: str, packed: bytes) -> None:
-        def store(connection: sqlite3.Connection) -> None:
-            key = self._key_of(connection, stream)
-            if key is not None:
-                connection.execute(MAKE_SNAPSHOTS)
-                connection.execute(KEEP_SNAPSHOT, (key, packed))
-
-        self.write(store)
+        self._snapshots.store(
+            stream, packed if self.evidence is None else self.evidence.stored_snapshot(stream, packed)
+        )
 
     def streams_with_snapshot(self) -> list[str]:
-        with self.database.reading() as connection:
-            return [row[0] for row in connection.execute(WITH_SNAPSHOT)] if _one(connection, HAS_SNAPSHOTS) else []
+        return self._snapshots.streams()
 
     def close(self) -> None:
-        self._snapshots.close()
+        self._waiting.close()
         self._committer.close()
         if self._sealing.close():
             self.database.give_back_space()

@@ -19,6 +19,7 @@ from ....domain.positions import Moment, Partition, Position
 from ..block_body import BLOCK_EVENTS, DIGEST_BYTES
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
+from ..evidence import Evidence
 from ..records import Batch, batches
 from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
 from .blocks import (
@@ -144,6 +145,11 @@ class Reader:
         self._codec = codec
         self._compression = compression
         self._blocks = BlockReader(codec, compression, chain)
+        self._evidence: Evidence | None = None
+
+    def use_evidence(self, evidence: Evidence) -> None:
+        """Compare with this evidence what is read from now on."""
+        self._evidence = self._blocks.evidence = evidence
 
     def read_stream(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[RecordedEvent]:
         """
@@ -359,6 +365,8 @@ class Reader:
             raise unreadable(f"event {stream}@{version}", error) from error
         if found != digest:
             raise DamagedError(f"event {stream}@{version}", "it does not match its digest")
+        if self._evidence is not None:
+            self._evidence.require_one(ONE_SEQUENCE, number, digest)
         return payload, position, meta
 
     def _payload(self, connection: sqlite3.Connection, stream: str, row: Row) -> bytes:

@@ -27,9 +27,10 @@ from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
+from ...log.postgres.beside import MAKE_SNAPSHOTS
 from ...log.postgres.blocks import digest_of
 from ...log.postgres.connection import first_line
-from ...log.postgres.log import MAKE_SNAPSHOTS, PostgresLog
+from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD

@@ -1,0 +1,110 @@
+"""
+Tables beside the log on PostgreSQL: snapshots, and what the evidence keeps of segments.
+
+They belong to no version of the schema. Each is made with its first row: a schema without them is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..evidence import SegmentRow, place
+from ..row_faults import opening
+from .blocks import ROWS_OF_POSITIONS, Blocks
+from .connection import PostgresDatabase
+from .wire import BEGIN, COMMIT, Call, int4, int8
+
+MAKE_SNAPSHOTS = """
+    CREATE TABLE IF NOT EXISTS snapshot (
+        slice int NOT NULL, stream int NOT NULL, packed bytea NOT NULL, PRIMARY KEY (slice, stream))
+"""
+HAS_TABLE = "SELECT to_regclass($1)::text"
+PLACE = "SELECT slice, key FROM stream WHERE id = $1"
+READ_SNAPSHOT = "SELECT packed FROM snapshot WHERE slice = $1 AND stream = $2"
+KEEP_SNAPSHOT = """
+    INSERT INTO snapshot VALUES ($1, $2, $3) ON CONFLICT (slice, stream) DO UPDATE SET packed = excluded.packed
+"""
+WITH_SNAPSHOT = "SELECT s.id FROM snapshot AS p JOIN stream AS s ON s.slice = p.slice AND s.key = p.stream"
+
+MAKE_SEGMENTS = """
+    CREATE TABLE IF NOT EXISTS segment (
+        slice int NOT NULL, number int NOT NULL, root bytea NOT NULL, contents bytea NOT NULL, ends bytea NOT NULL,
+        PRIMARY KEY (slice, number))
+"""
+SEGMENTS = "SELECT number, root, contents, ends FROM segment WHERE slice = $1 AND number < $2 ORDER BY number"
+KEEP_SEGMENT = """
+    INSERT INTO segment VALUES ($1, $2, $3, $4, $5) ON CONFLICT (slice, number)
+    DO UPDATE SET root = excluded.root, contents = excluded.contents, ends = excluded.ends
+"""
+DIGEST = 7
+
+
+class Snapshots:
+    """The stored snapshots."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._is_there = False
+
+    def _found(self) -> bool:
+        if not self._is_there:
+            ((table,),) = self._database.ask(Call(HAS_TABLE, (b"snapshot",)))[0]
+            self._is_there = table is not None
+        return self._is_there
+
+    def read(self, stream: str) -> bytes | None:
+        """Return the snapshot of a stream, if there is one."""
+        where = self._place(stream) if self._found() else None
+        rows = self._database.ask(Call(READ_SNAPSHOT, where))[0] if where else []
+        return bytes(rows[0][0]) if rows else None
+
+    def store(self, stream: str, packed: bytes) -> None:
+        """Store the snapshot of a stream; there is none for a stream that is gone."""
+        if not self._found():
+            self._database.transacting(lambda wire: wire.run(BEGIN, Call(MAKE_SNAPSHOTS), COMMIT))
+        where = self._place(stream)
+        if where:
+            self._database.transacting(lambda wire: wire.run(BEGIN, Call(KEEP_SNAPSHOT, (*where, packed)), COMMIT))
+
+    def streams(self) -> list[str]:
+        """Return the streams that have one."""
+        return [row[0] for row in self._database.ask(Call(WITH_SNAPSHOT))[0]] if self._found() else []
+
+    def _place(self, stream: str) -> tuple[bytes, bytes] | None:
+        rows = self._database.ask(Call(PLACE, (stream.encode(),)))[0]
+        return (int4(rows[0][0]), int4(rows[0][1])) if rows else None
+
+
+class Segments:
+    """What the evidence keeps of complete segments of slices."""
+
+    def __init__(self, database: PostgresDatabase, blocks: Blocks) -> None:
+        self._database, self._blocks = database, blocks
+        self._is_there = False
+
+    def _found(self) -> bool:
+        if not self._is_there:
+            ((table,),) = self._database.ask(Call(HAS_TABLE, (b"segment",)))[0]
+            self._is_there = table is not None
+        return self._is_there
+
+    def segments(self, lane: int, until: int) -> list[SegmentRow]:
+        """Return the rows of the first segments of a slice, in order."""
+        if not until or not self._found():
+            return []
+        rows: list[Any] = self._database.ask(Call(SEGMENTS, (int4(lane), int4(until))))[0]
+        return [*map(SegmentRow._make, rows)]
+
+    def keep(self, lane: int, rows: Sequence[SegmentRow]) -> None:
+        """Store rows, in place of those with the same numbers."""
+        make = [] if self._found() else [Call(MAKE_SEGMENTS)]
+        keep = [Call(KEEP_SEGMENT, (int4(lane), int4(row.number), *row[1:])) for row in rows]
+        self._database.transacting(lambda wire: wire.run(BEGIN, *make, *keep, COMMIT))
+
+    def digests(self, lane: int, first: int, last: int) -> list[bytes]:
+        """Return the digests of the events of a slice from one position to another, in their order."""
+        with opening(f"positions {place(lane, first)} to {place(lane, last)}"):
+            found = self._database.ask(Call(ROWS_OF_POSITIONS, (int4(lane), int8(first - 1), int8(last))))[0]
+            rows: list[Any] = self._blocks.rows_of_positions(found, first - 1, last)
+            return [row[DIGEST] for row in rows]

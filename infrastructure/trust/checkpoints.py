@@ -1,0 +1,329 @@
+"""
+Checkpoints: what a process tells the witness of a store, and when.
+
+Appending costs nothing more: a thread takes what was committed, adds it to the Merkle trees, and hands a checkpoint to
+the witness, at most one a second, and at `flush` and `close`. Rows of segments are stored before their checkpoint, and
+are made from the events alone. So whatever a crash leaves undone, the next process finds that fewer events were
+witnessed than there are, never more.
+
+A writer announces itself before it writes. So events behind the last checkpoint are either those of a writer that has
+not closed the store, or somebody else's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import warnings
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from operator import attrgetter
+
+from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.locks import locked, renew_in_child
+from ...domain.errors import RefoldError, TamperedError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Receipt
+from ...domain.positions import Moment
+from ..lineage import known_lineage, lineage_of
+from ..log.background import BackgroundWork
+from ..log.evidence import SegmentRow, require_ends
+from ..projecting.store import ProjectionStore, kept_by
+from .known_events import READ_EVENTS, KnownEvents
+from .slices import SliceEvidence
+from .witness import (
+    Accepted,
+    Checkpoint,
+    Entry,
+    Seen,
+    SliceSeen,
+    Witness,
+    WriterClosed,
+    WriterOpened,
+    is_over,
+    root_over,
+    text_of,
+)
+
+INTERVAL_SECONDS = 1.0
+# So many entries of each process are read by the next one, at most.
+FULL_EVERY = 256
+ONE_SEQUENCE = -1
+# The name of the note in the database of a writer that could not reach the witness.
+OUTAGE = "witness/outage"
+ACCEPT = "if you know why, `refold witness accept`; else restore it from a copy that its witness knows"
+LOGGER = logging.getLogger("refold")
+
+
+class Checkpoints:
+    """What one process tells the witness of one store; `rows` are those of its projections, which also keep notes."""
+
+    def __init__(self, known: KnownEvents, rows: ProjectionStore, witness: Witness) -> None:
+        self.known, self.witness = known, witness
+        # Why the witness could not be reached; empty if it could.
+        self.failure = ""
+        self._notes = kept_by(rows)
+        self._has_warned = self._is_closed = self._is_behind = False
+        self._outage = ""
+        self._written_at = 0.0
+        self._work = BackgroundWork(
+            self._step,
+            "writing checkpoints for the witness",
+            pulse=lambda: len(known.noted),
+            is_pressing=self._is_due,
+        )
+        known.wake = self._work.wake
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        self._stepping = threading.RLock()
+        self._writer = REAL_SYSTEM.new_id("w")
+        self._is_announced = False
+
+    # The start
+
+    def start(self) -> None:
+        """
+        Read what the witness saw, and compare the log with it.
+
+        Raises:
+            TamperedError: the log lacks events, has others in their place, or some that no writer announced.
+        """
+        try:
+            self._connect()
+        except RefoldError:
+            raise
+        except Exception as error:
+            self._say(error)
+            if not self.known.read_only:
+                self._note_outage(f"a writer of {socket.gethostname()}, who opened it at {_now()}")
+
+    def _connect(self) -> None:
+        """Read the entries of the witness, and announce this process as a writer."""
+        seen, known = Seen(self.witness.entries()), self.known
+        lineage = known_lineage(self._notes) if known.read_only else lineage_of(self._notes)
+        if seen.lineage and seen.lineage != lineage:
+            what = f"it is the store {lineage or 'without an id'}, and its witness saw {seen.lineage}"
+            raise TamperedError("the store", what, remedy=ACCEPT)
+        now = known.log.now()
+        require_ends(dict(now.heads), {lane: one.events for lane, one in sorted(seen.slices.items())})
+        self._is_behind = not seen.checkpoints or (seen.last is not None and seen.last.is_behind)
+        self._require_announced(seen, now)
+        known.seen = seen
+        if lineage and not known.read_only:
+            self._announce(lineage)
+        known.is_connected, self.failure = True, ""
+        if not known.log.has_slices:
+            known.state(ONE_SEQUENCE)
+        if now.events > seen.events and not known.read_only:
+            # Of a writer that was killed, or of one that has not handed over its last checkpoint yet.
+            self._is_behind = True
+            self._work.wake()
+
+    def _require_announced(self, seen: Seen, now: Moment) -> None:
+        """Require that events behind the last checkpoint may be those of a writer that has not closed the store."""
+        if self._is_behind or now.events <= seen.events or seen.writers:
+            return
+        self._outage = self._notes.note(OUTAGE) or ""
+        behind = f"{now.events - seen.events:,} events behind its last checkpoint, which no writer announced"
+        if not self._outage:
+            raise TamperedError("the end of the log", f"it has {behind}", remedy=ACCEPT)
+        self._warn(f"the store has {behind}: they are taken for those of {self._outage}, without the witness")
+
+    def _announce(self, lineage: str) -> None:
+        host, process = socket.gethostname(), os.getpid()
+        self._add(WriterOpened(lineage=lineage, time=_now(), writer=self._writer, host=host, pid=process))
+        self._is_announced = True
+
+    def _add(self, entry: Entry) -> None:
+        self.witness.add(text_of(entry))
+        self.known.seen.add(entry)
+
+    def _note_outage(self, note: str | None) -> None:
+        self._notes.set_note(OUTAGE, before=self._notes.note(OUTAGE), after=note)
+
+    def _say(self, error: BaseException) -> None:
+        """Say once that the witness cannot be reached; `verify` and `refold witness` say it as long as it is so."""
+        self.failure = f"{type(error).__name__}: {error}"
+        if not self._has_warned:
+            self._has_warned = True
+            self._warn(f"the witness {self.witness!r} cannot be reached ({self.failure}): events are recorded without")
+
+    def _warn(self, message: str) -> None:
+        LOGGER.warning(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+    # Checkpoints
+
+    def _is_due(self) -> bool:
+        return REAL_SYSTEM.monotonic() - self._written_at >= INTERVAL_SECONDS
+
+    def write(self) -> None:
+        """Hand over a checkpoint of all that this process has committed; that the witness is out of reach is said."""
+        while (self.known.noted or self._is_behind) and self._step_or_say():
+            pass
+
+    def _step_or_say(self) -> bool:
+        try:
+            return self._step()
+        except RefoldError:
+            raise
+        except Exception:
+            return False
+
+    def _step(self) -> bool:
+        """Write a checkpoint of what was committed since the last one; return whether there is more to do."""
+        return locked(self._stepping, self._locked_step)
+
+    def _locked_step(self) -> bool:
+        known = self.known
+        known.is_awake = False
+        if known.read_only or self._is_closed:
+            return False
+        try:
+            if not known.is_connected:
+                self._connect()
+            if not self._is_announced:
+                self._announce(known.seen.lineage or lineage_of(self._notes))
+            return self._written()
+        except RefoldError:
+            raise
+        except Exception as error:
+            self._say(error)
+            raise
+
+    def _written(self) -> bool:
+        known = self.known
+        noted, known.noted = known.noted, []
+        changed: dict[int, SliceSeen] = {}
+        try:
+            for lane, events in _by_lane(noted):
+                changed[lane] = self._added(lane, events)
+            is_more = self._is_behind and self._caught_up(changed)
+            if changed:
+                self._hand_over(changed)
+        except BaseException:
+            known.noted[:0] = noted
+            raise
+        return is_more
+
+    def _state(self, lane: int) -> SliceEvidence:
+        state = self.known.state(lane)
+        assert state is not None, "the witness was asked"
+        return state
+
+    def _added(self, lane: int, events: Sequence[RecordedEvent]) -> SliceSeen:
+        """Add committed events of a slice to its tree, and those of other writers before them."""
+        state = self._state(lane)
+        rows: list[SegmentRow] = []
+        for recorded in events:
+            number = recorded.position.number
+            if number > state.count + 1:
+                if self._is_behind:
+                    break
+                rows += self.known.read_on(lane, state, number - 1)
+            if number == state.count + 1 and (row := state.add(recorded)) is not None:
+                rows.append(row)
+        self.known.keep(lane, rows)
+        return state.seen()
+
+    def _caught_up(self, changed: dict[int, SliceSeen]) -> bool:
+        """Add a page of the events that were there before the store had a witness; return whether there are more."""
+        left = READ_EVENTS
+        for lane, end in self.known.log.now().heads:
+            state = self._state(lane)
+            until = min(end, state.count + left)
+            if until > state.count:
+                left -= until - state.count
+                self.known.keep(lane, self.known.read_on(lane, state, until))
+                changed[lane] = state.seen()
+            if until < end:
+                return True
+        self._is_behind = False
+        return False
+
+    def _hand_over(self, changed: dict[int, SliceSeen]) -> None:
+        seen = self.known.seen
+        is_full = seen.since_full >= FULL_EVERY or not seen.checkpoints
+        if is_full and seen.checkpoints:
+            # Others have opened and closed the store, and know more of the slices that only they wrote to.
+            fresh = Seen(self.witness.entries())
+            seen.writers = fresh.writers
+            seen.slices = {**fresh.slices, **seen.slices}
+        all_slices = {**seen.slices, **changed}
+        told = all_slices if is_full else changed
+        self._add(
+            Checkpoint(
+                lineage=seen.lineage,
+                time=_now(),
+                events=sum(one.events for one in all_slices.values()),
+                root=root_over(all_slices).hex(),
+                slices={str(lane): (one.events, one.root.hex(), one.sealed.hex()) for lane, one in told.items()},
+                writer=self._writer,
+                full=is_full,
+                is_behind=self._is_behind,
+                writers=[*seen.writers.values()] if is_full else (),
+                note=f"with events of {self._outage}" if self._outage else "",
+            )
+        )
+        # Only the last one is needed.
+        del seen.checkpoints[:-1]
+        self._written_at, self.failure = REAL_SYSTEM.monotonic(), ""
+        if self._notes.note(OUTAGE):
+            self._note_outage(None)
+            self._outage = ""
+
+    def accept(self, actor: str, reason: str) -> None:
+        """Have the witness begin anew with the store as it is; its earlier entries stay, and count no more."""
+        lineage = lineage_of(self._notes)
+        self._add(Accepted(lineage=lineage, time=_now(), actor=actor, reason=reason))
+        self._connect()
+        self._is_behind = True
+        self.write()
+
+    def close(self) -> None:
+        """Write the last checkpoint, and tell the witness that this process writes no more; may be called twice."""
+        if self._is_closed:
+            return
+        self._work.close()
+        try:
+            self.write()
+            locked(self._stepping, self._end)
+        finally:
+            self._is_closed = True
+
+    def _end(self) -> None:
+        if not self._is_announced or self.failure:
+            return
+        seen, now = self.known.seen, REAL_SYSTEM.now()
+        others = [one.writer for one in seen.writers.values() if one.writer != self._writer and is_over(one, now)]
+        # A writer that was killed may have left events, and nobody else reads them before they are taken for forged.
+        self._is_behind = self._is_behind or bool(others)
+        self.write()
+        if self.failure:
+            return
+        try:
+            for writer in (*others, self._writer):
+                self._add(WriterClosed(lineage=seen.lineage, time=_now(), writer=writer))
+        except Exception as error:
+            self._say(error)
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(REAL_SYSTEM.now(), UTC).isoformat(timespec="milliseconds")
+
+
+def _by_lane(noted: Sequence[Sequence[Receipt]]) -> list[tuple[int, list[RecordedEvent]]]:
+    """Return the events of receipts by their slices, each in the order of positions."""
+    lanes: dict[int, list[RecordedEvent]] = {}
+    for receipts in noted:
+        for receipt in receipts:
+            for recorded in () if receipt.replayed else receipt.events:
+                lanes.setdefault(recorded.position.slice, []).append(recorded)
+    return [(lane, sorted(events, key=_number)) for lane, events in lanes.items()]
+
+
+_number = attrgetter("position.number")

@@ -1,0 +1,272 @@
+"""
+Proofs for people who have a checkpoint from the witness, and neither the store nor Refold: that an event is among those
+of the checkpoint, and that a checkpoint continues an earlier one. And the check of a whole store against its witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from ...domain.errors import DamagedError, InvalidInputError, NotFoundError, TamperedError
+from ...domain.ids import require_reference
+from ...domain.log.envelope import NO_DIGEST, RecordedEvent, covered, encode_payload
+from ..log.evidence import place
+from .checkpoints import Checkpoints
+from .known_events import KnownEvents
+from .merkle import Growing, consistency_path, inclusion_path, leaf_hash
+from .slices import HEIGHT, SEGMENT, SliceEvidence
+from .witness import Checkpoint, Seen, SliceSeen, root_over, slice_leaves
+
+READ_EVENTS = 2_048
+LEAF, NODE = "00", "01"
+Proof = dict[str, Any]
+
+
+class WitnessState(NamedTuple):
+    """
+    What a process knows of the witness of its store: where it is, the id of the store, how many events it saw, the root
+    over them and when; `failure` says why it cannot be reached, and is empty if it can.
+    """
+
+    witness: str
+    lineage: str
+    events: int
+    root: str
+    time: str
+    writers: int
+    failure: str
+
+
+def state_of(checkpoints: Checkpoints) -> WitnessState:
+    """Return what is known of a witness."""
+    seen, last = checkpoints.known.seen, checkpoints.known.seen.last
+    return WitnessState(
+        witness=repr(checkpoints.witness),
+        lineage=seen.lineage,
+        events=seen.events,
+        root=last.root if last else "",
+        time=last.time if last else "",
+        writers=len(seen.writers),
+        failure=checkpoints.failure,
+    )
+
+
+class _Roots:
+    """The roots of ranges of events of one slice."""
+
+    def __init__(self, known: KnownEvents, lane: int, events: int) -> None:
+        self._known, self._lane = known, lane
+        self._rows = known.table.segments(lane, events // SEGMENT)
+
+    def __call__(self, start: int, end: int) -> bytes:
+        tree = Growing()
+        while start < end:
+            number = start // SEGMENT
+            if start % SEGMENT == 0 and end - start >= SEGMENT and number < len(self._rows):
+                tree.add(self._rows[number].root, HEIGHT)
+                start += SEGMENT
+            else:
+                until = min(end, (number + 1) * SEGMENT)
+                for recorded in self._known.events(self._lane, start, until):
+                    tree.add(leaf_hash(recorded.digest))
+                start = until
+        return tree.root()
+
+
+def prove(checkpoints: Checkpoints, reference: str) -> Proof:
+    """
+    Return the proof that an event, `stream@version`, is among those of the last checkpoint.
+
+    Raises:
+        InvalidInputError: it is no reference, or the witness did not see the event yet.
+        NotFoundError: there is no such event.
+        TamperedError: the events are not those that the witness saw.
+    """
+    stream, _, version = require_reference(reference, "the event").rpartition("@")
+    known = checkpoints.known
+    checkpoints.write()
+    found = known.log.read(stream, after=max(int(version) - 2, 0), until=int(version))
+    if not found or found[-1].version != int(version):
+        raise NotFoundError(f"there is no event {reference}: `refold log` lists them")
+    recorded, before = found[-1], found[0].digest if len(found) > 1 else NO_DIGEST
+    lane, number = recorded.position.slice, recorded.position.number
+    seen = known.seen.slices.get(lane)
+    if checkpoints.failure or seen is None or number > seen.events or known.seen.last is None:
+        why = checkpoints.failure or "it has no checkpoint with this event"
+        raise InvalidInputError(f"nothing proves {reference} yet, as its witness did not see it: {why}")
+    path = inclusion_path(_Roots(known, lane, seen.events), number - 1, seen.events)
+    steps = [[LEAF, ""], *_steps(path, number - 1, seen.events)]
+    proof = {
+        "format": "refold.inclusion.v1",
+        "store": known.seen.lineage,
+        "event": reference,
+        "position": place(lane, number),
+        "digest": recorded.digest.hex(),
+        "is_keyed": bool(known.log.chain.key),
+        "covered": _covered(known, recorded, before).hex(),
+        "checkpoint": {"events": known.seen.last.events, "root": known.seen.last.root, "time": known.seen.last.time},
+        "tree": {"index": number - 1, "size": seen.events, "path": [one.hex() for one in path]},
+        "steps": steps + _steps_over_slices(known.seen.slices, lane),
+    }
+    _require_proved(proof, recorded.digest)
+    return proof
+
+
+def _covered(known: KnownEvents, recorded: RecordedEvent, before: bytes) -> bytes:
+    """Return the bytes of which the digest of an event is the hash."""
+    found = covered(
+        before, recorded.stream, recorded.version, recorded.position, recorded.recorded_at, recorded.meta,
+        encode_payload(recorded.event),
+    )  # fmt: skip
+    if known.log.chain.hashed(found) != recorded.digest:
+        raise InvalidInputError(f"{recorded.reference} was recorded in an older form: its bytes cannot be given")
+    return found
+
+
+def _steps(path: Sequence[bytes], index: int, size: int) -> list[list[str]]:
+    """Return what stands before and after the hash that is known so far, for each hash of a path."""
+    steps: list[list[str]] = []
+    last = size - 1
+    for other in path:
+        if index & 1 or index == last:
+            steps.append([NODE + other.hex(), ""])
+            while not index & 1 and index:
+                index, last = index >> 1, last >> 1
+        else:
+            steps.append([NODE, other.hex()])
+        index, last = index >> 1, last >> 1
+    return steps
+
+
+def _steps_over_slices(slices: Mapping[int, SliceSeen], lane: int) -> list[list[str]]:
+    if lane < 0:
+        return []
+    numbers = sorted(number for number, one in slices.items() if one.events)
+    leaves, index = slice_leaves(slices), numbers.index(lane)
+
+    def root(start: int, end: int) -> bytes:
+        tree = Growing()
+        for leaf in leaves[start:end]:
+            tree.add(leaf_hash(leaf))
+        return tree.root()
+
+    place_of_slice = leaves[index][: -len(slices[lane].root)].hex()
+    return [[LEAF + place_of_slice, ""], *_steps(inclusion_path(root, index, len(leaves)), index, len(leaves))]
+
+
+def _require_proved(proof: Proof, digest: bytes) -> None:
+    """Require that a proof holds, as whoever gets it will do: its hashes come from the database."""
+    for before, after in proof["steps"]:
+        digest = sha256(bytes.fromhex(before) + digest + bytes.fromhex(after)).digest()
+    if digest.hex() != proof["checkpoint"]["root"]:
+        raise TamperedError(f"position {proof['position']}", "it does not lead to the root that its witness saw")
+
+
+def prove_consistency(checkpoints: Checkpoints, earlier: int) -> Proof:
+    """
+    Return the proof that the last checkpoint continues an earlier one, given by its number of events.
+
+    Raises:
+        NotFoundError: the witness has no such checkpoint.
+        TamperedError: it does not continue it.
+    """
+    checkpoints.write()
+    known, entries = checkpoints.known, Seen()
+    first: dict[int, SliceSeen] = {}
+    root = ""
+    for line in checkpoints.witness.entries():
+        entries.add_line(line)
+        last = entries.last
+        if last is not None and last.events == earlier and not root:
+            first, root = dict(entries.slices), last.root
+    if not root or known.seen.last is None:
+        raise NotFoundError(f"the witness has no checkpoint with {earlier:,} events: `refold witness` lists them")
+    trees = []
+    for lane, old in sorted(first.items()):
+        new = known.seen.slices[lane]
+        path = consistency_path(_Roots(known, lane, new.events), old.events, new.events) if old.events else []
+        trees.append(
+            {
+                "slice": lane,
+                "earlier": [old.events, old.root.hex()],
+                "later": [new.events, new.root.hex()],
+                "path": [one.hex() for one in path],
+            }
+        )
+    return {
+        "format": "refold.consistency.v1",
+        "store": known.seen.lineage,
+        "earlier": {"events": earlier, "root": root},
+        "later": {"events": known.seen.last.events, "root": known.seen.last.root},
+        "trees": trees,
+        "later_slices": {
+            str(lane): [one.events, one.root.hex()] for lane, one in sorted(known.seen.slices.items()) if lane >= 0
+        },
+    }
+
+
+# The check of a whole store
+
+Fault = tuple[str, str]
+
+
+def faults_of(checkpoints: Checkpoints, stop: Callable[[], bool] = lambda: False) -> list[Fault]:
+    """
+    Return where a store differs from any of the checkpoints that its witness has, and why, after reading all events.
+    """
+    if checkpoints.failure:
+        return [("the witness", f"it cannot be reached ({checkpoints.failure}): nothing was compared with it")]
+    seen = Seen(checkpoints.witness.entries())
+    faults = [("the witness", f"{seen.unreadable:,} of its lines are no entries")] if seen.unreadable else []
+    if seen.others:
+        faults.append(("the witness", f"it has entries of other stores, {', '.join(sorted(seen.others))}"))
+    for lane in sorted(seen.slices):
+        wanted = _wanted(seen.checkpoints, lane)
+        try:
+            fault = _fault_of_slice(checkpoints.known, lane, wanted, stop)
+        except DamagedError as error:
+            fault = (error.what, error.reason)
+        if fault is not None:
+            faults.append(fault)
+    return faults + [
+        ("the witness", f"the root of its checkpoint of {one.time} does not follow from its slices")
+        for one in seen.checkpoints
+        if one.full and root_over(_slices_of(one)).hex() != one.root
+    ]
+
+
+def _slices_of(one: Checkpoint) -> dict[int, SliceSeen]:
+    return {
+        int(lane): SliceSeen(events, bytes.fromhex(root), bytes.fromhex(sealed))
+        for lane, (events, root, sealed) in one.slices.items()
+    }
+
+
+def _wanted(checkpoints: Sequence[Checkpoint], lane: int) -> dict[int, tuple[SliceSeen, str]]:
+    """Return what a slice must be, by the number of its events, each with the time of the checkpoint."""
+    found: dict[int, tuple[SliceSeen, str]] = {}
+    for one in checkpoints:
+        slices = _slices_of(one)
+        if lane in slices:
+            found.setdefault(slices[lane].events, (slices[lane], one.time))
+    return found
+
+
+def _fault_of_slice(
+    known: KnownEvents, lane: int, wanted: Mapping[int, tuple[SliceSeen, str]], stop: Callable[[], bool]
+) -> Fault | None:
+    state = SliceEvidence()
+    for recorded in known.events(lane, 0, max(wanted, default=0)):
+        state.add(recorded)
+        seen, time = wanted.get(state.count, (None, ""))
+        if seen is not None and state.seen() != seen:
+            first = max((count for count in wanted if count < state.count), default=0) + 1
+            where = f"positions {place(lane, first)} to {place(lane, state.count)}"
+            return (where, f"they are not those that the witness saw at {time}")
+        if state.count % READ_EVENTS == 0 and stop():
+            return None
+    if state.count < max(wanted, default=0):
+        return (f"position {place(lane, state.count + 1)}", "there is no event at it, and the witness saw one")
+    return None

@@ -1,0 +1,300 @@
+"""
+Witnesses: places outside a store that keep what its checkpoints said. Whoever changes the store cannot change them.
+
+A witness keeps entries, one line of JSON each, for ever: that a writer opened the store, a checkpoint of its events,
+that the writer closed it. One witness is for one store.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from ...domain.canonical import require_unicode
+from ...domain.errors import InvalidInputError
+from .merkle import EMPTY_ROOT, Growing, leaf_hash
+
+HTTP = ("http://", "https://")
+HTTP_SECONDS_MAX = 3.0
+HTTP_BYTES_MAX = 64 << 20
+TAIL_BYTES = 1 << 20
+ONE_SEQUENCE = -1
+SLICE_BYTES = 2
+COUNT_BYTES = 8
+# A writer of another machine that has said nothing for so long has ended.
+SILENT_DAYS_MAX = 7
+
+
+@runtime_checkable
+class Witness(Protocol):
+    """
+    A place outside the store, of your own: two methods, called by one thread of a process at a time.
+
+    An exception of either means that it cannot be reached: Refold warns, goes on, and tries again later.
+    """
+
+    def add(self, entry: str) -> None:
+        """Keep one more entry, a line without its end, for ever; return when it is kept."""
+
+    def entries(self) -> Iterable[str]:
+        """Return the entries, oldest first; those before the last one with `"full":true` may be left out."""
+
+
+class SliceSeen(NamedTuple):
+    """A slice at a checkpoint: its events, the Merkle root over their digests, and a hash over its segments."""
+
+    events: int
+    root: bytes
+    sealed: bytes
+
+
+class WriterOpened(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="opened"):
+    """A process opened the store for writing; until it closes it, there may be events behind the last checkpoint."""
+
+    lineage: str
+    time: str
+    writer: str
+    host: str
+    pid: int
+
+
+class WriterClosed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="closed"):
+    """A process closed the store, after a checkpoint with all of its events."""
+
+    lineage: str
+    time: str
+    writer: str
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="accepted"):
+    """Somebody accepted the store as it is now: entries before this one count no more."""
+
+    lineage: str
+    time: str
+    actor: str
+    reason: str
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="checkpoint"):
+    """
+    The events of a store at one moment: how many, and the Merkle root over them.
+
+    `slices` has the slices that changed, or all if it is `full`: count, root and hash of segments, in hexadecimal. With
+    `is_behind` the store has more events, which were there before it had a witness and are not read yet.
+    """
+
+    lineage: str
+    time: str
+    events: int
+    root: str
+    slices: Mapping[str, tuple[int, str, str]]
+    writer: str = ""
+    full: bool = False
+    is_behind: bool = False
+    writers: Sequence[WriterOpened] = ()
+    note: str = ""
+
+
+Entry = WriterOpened | WriterClosed | Accepted | Checkpoint
+_decoder = msgspec.json.Decoder(Entry)
+_encode = msgspec.json.Encoder().encode
+
+
+def text_of(entry: Entry) -> str:
+    """Return an entry as the line that a witness keeps."""
+    return _encode(entry).decode()
+
+
+class Seen:
+    """All that a witness saw of a store, entry by entry."""
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        self.lineage = ""
+        self.slices: dict[int, SliceSeen] = {}
+        self.writers: dict[str, WriterOpened] = {}
+        self.last: Checkpoint | None = None
+        self.checkpoints: list[Checkpoint] = []
+        self.others: set[str] = set()
+        # Lines that are no entries: the witness itself was damaged, or somebody else writes to it.
+        self.unreadable = 0
+        # How many entries come after the last one that is full.
+        self.since_full = 0
+        for line in entries:
+            if line.strip():
+                self.add_line(line)
+
+    def add_line(self, line: str) -> None:
+        """Add the next entry, given as its line."""
+        try:
+            self.add(_decoder.decode(line))
+        except msgspec.MsgspecError:
+            self.unreadable += 1
+
+    def add(self, entry: Entry) -> None:
+        """Add the next entry."""
+        if isinstance(entry, Accepted):
+            self.__init__()  # type: ignore[misc]  # all entries before it count no more
+        if self.lineage and entry.lineage != self.lineage:
+            self.others.add(entry.lineage)
+            return
+        self.lineage = entry.lineage
+        self.since_full += 1
+        match entry:
+            case WriterOpened():
+                self.writers[entry.writer] = entry
+            case WriterClosed():
+                self.writers.pop(entry.writer, None)
+            case Checkpoint():
+                self._add_checkpoint(entry)
+
+    def _add_checkpoint(self, entry: Checkpoint) -> None:
+        self.last = entry
+        self.since_full = 0 if entry.full else self.since_full
+        self.checkpoints.append(entry)
+        self.writers.update((one.writer, one) for one in entry.writers)
+        for name, (count, root, sealed) in entry.slices.items():
+            known = self.slices.get(int(name))
+            # Checkpoints of two processes may come in another order than they were made.
+            if known is None or count > known.events:
+                self.slices[int(name)] = SliceSeen(count, bytes.fromhex(root), bytes.fromhex(sealed))
+
+    @property
+    def events(self) -> int:
+        """The number of events that it saw."""
+        return sum(one.events for one in self.slices.values())
+
+
+def root_over(slices: Mapping[int, SliceSeen]) -> bytes:
+    """
+    Return the root of a store: that of its one sequence, or of a tree over its slices, in the order of their numbers.
+
+    The leaf of a slice is its number, 2 bytes, the count of its events, 8 bytes, both big-endian, and its root.
+    """
+    if ONE_SEQUENCE in slices:
+        return slices[ONE_SEQUENCE].root
+    tree = Growing()
+    for leaf in slice_leaves(slices):
+        tree.add(leaf_hash(leaf))
+    return tree.root()
+
+
+def slice_leaves(slices: Mapping[int, SliceSeen]) -> list[bytes]:
+    """Return the leaves of the tree over slices; empty slices have none."""
+    return [
+        number.to_bytes(SLICE_BYTES) + one.events.to_bytes(COUNT_BYTES) + one.root
+        for number, one in sorted(slices.items())
+        if one.events
+    ]
+
+
+NOTHING_SEEN = SliceSeen(0, EMPTY_ROOT, bytes(32))
+
+
+class FileWitness:
+    """
+    A file, best on another disk or machine, or one that may only grow. An entry is on the disk when `add` returns.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        # A program may change its working folder.
+        self._path = os.path.abspath(path)
+
+    def __repr__(self) -> str:
+        return self._path
+
+    def add(self, entry: str) -> None:
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            # A process that was killed may have left half a line.
+            size = os.fstat(handle).st_size
+            is_torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            os.write(handle, (b"\n" if is_torn else b"") + entry.encode() + b"\n")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def entries(self) -> list[str]:
+        if not os.path.exists(self._path):
+            return []
+        with open(self._path, "rb") as file:
+            size, wanted = os.fstat(file.fileno()).st_size, TAIL_BYTES
+            while True:
+                start = max(0, size - wanted)
+                file.seek(start)
+                lines = file.read(size - start).decode("utf-8", "replace").split("\n")
+                # The first line may be cut, and the last one may be half written.
+                lines = lines[bool(start) : -1]
+                if not start or any('"full":true' in line for line in lines):
+                    return lines
+                wanted *= 4
+
+
+class HttpWitness:
+    """An endpoint: an entry is sent to it by POST, and GET answers with the entries, one a line."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __repr__(self) -> str:
+        return self._url.partition("?")[0]
+
+    def add(self, entry: str) -> None:
+        self._ask(entry.encode())
+
+    def entries(self) -> list[str]:
+        return self._ask(None).decode("utf-8", "replace").splitlines()
+
+    def _ask(self, data: bytes | None) -> bytes:
+        from urllib.request import Request, urlopen
+
+        request = Request(self._url, data, {"Content-Type": "application/json"} if data else {})
+        with urlopen(request, timeout=HTTP_SECONDS_MAX) as answer:
+            found: bytes = answer.read(HTTP_BYTES_MAX)
+        return found
+
+
+def witness_at(given: object) -> Witness:
+    """
+    Return the witness that is meant by a path, a URL, or an object with the methods `add` and `entries`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    if isinstance(given, str) and given.startswith(HTTP):
+        return HttpWitness(given)
+    if isinstance(given, str | Path):
+        path = Path(require_unicode(str(given), "the witness"))
+        if not str(given).strip() or path.is_dir() or not path.absolute().parent.is_dir():
+            raise InvalidInputError(f"the witness {str(given)!r} is no file in a folder that exists: name one")
+        return FileWitness(path)
+    if isinstance(given, Witness):
+        return given
+    raise InvalidInputError(f"the witness is {given!r}: give a path, http(s)://..., or an object with add and entries")
+
+
+def is_over(writer: WriterOpened, now: float) -> bool:
+    """Return whether the process of a writer has certainly ended, as far as this machine can say."""
+    from datetime import datetime
+
+    if writer.host == socket.gethostname():
+        return not _is_running(writer.pid)
+    try:
+        opened = datetime.fromisoformat(writer.time).timestamp()
+    except ValueError:
+        return True
+    return now - opened > SILENT_DAYS_MAX * 86_400
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

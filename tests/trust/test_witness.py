@@ -1,0 +1,191 @@
+"""A store and its witness: what was changed behind the store's back is refused when it is read."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+import refold
+from refold.domain.errors import DamagedError, TamperedError
+from refold.domain.log.envelope import NO_DIGEST, NO_META, UNKEYED
+from refold.domain.positions import Position
+from tests.contract.damage import forge_blocks
+
+from .forging import EventRow, Place, rechained, rewrite, with_text
+
+TEXTS = [f"text {number:03}" for number in range(560)]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A new store of each kind of database."""
+    url = request.getfixturevalue("ready_pg_url") if request.param == "postgres" else str(tmp_path / "store.db")
+    return Place(url, tmp_path / "witness.log")
+
+
+@pytest.fixture
+def filled(place: Place) -> Place:
+    """A store with two chats: a long one, of which a segment is complete, and a short one. All are rows."""
+    with place.open() as store:
+        chat = store.chat("a", session="s")
+        with store.transaction():
+            for text in TEXTS:
+                chat.add_message("user", text)
+        other = store.chat("b", session="s")
+        for text in ("one", "two", "six"):
+            other.add_message("user", text)
+    return place
+
+
+def texts_of(store: refold.Store, chat: str) -> list[str]:
+    """Return the texts of a chat."""
+    return [str(getattr(item, "text", None)) for item in store.chat(chat, create=False).items]
+
+
+def read(place: Place, chat: str = "a") -> list[str]:
+    """Open the store, and read a chat."""
+    with place.open() as store:
+        return texts_of(store, chat)
+
+
+def test_nothing_was_changed(filled: Place) -> None:
+    """What was written is read, also by somebody who opens it again and writes more."""
+    with filled.open() as store:
+        store.chat("b").add_message("user", "more")
+        assert texts_of(store, "a") == TEXTS
+
+    assert read(filled, "b") == ["one", "two", "six", "more"]
+    with filled.open() as store:
+        assert store.verify().problems == ()
+
+
+def cut_off(place: Place) -> None:
+    """Take the last event away."""
+    place.remove(place.rows("chat:b")[-1])
+
+
+def forge_one(place: Place) -> None:
+    """Append an event with the digest that it must have."""
+    *_, last = place.rows("chat:b")
+    forged = with_text(last, "six", "bad")._replace(version=last.version + 1, position=last.position + 1)
+    place.add(next(rechained("chat:b", [forged], last.digest)))
+
+
+def change_a_text(place: Place) -> None:
+    """Change a text in a complete segment, with all digests behind it; on SQLite it is in a block."""
+    if place.is_file:
+        change_a_sealed_text(place)
+        return
+    rewrite(place, "chat:a", lambda rows: [*rows[:7], with_text(rows[7], "text 006", "text 999"), *rows[8:]])
+
+
+def change_a_sealed_text(place: Place) -> None:
+    """Change a text in a block of a file, with all digests behind it and the checksums of blocks."""
+    keys = [key for (key,) in place.sql("SELECT key FROM block ORDER BY key")]
+    ends: list[bytes] = []
+
+    def change(bodies: list[list[list[Any]]], digests: list[list[bytes]]) -> None:
+        bodies[0][4][7] = Raw(bytes(bodies[0][4][7]).replace(b"text 006", b"text 999"))
+        before, version = NO_DIGEST, 0
+        for (_, positions, times, metas, payloads), some in zip(bodies, digests, strict=True):
+            for number, (position, time, meta, payload) in enumerate(
+                zip(positions, times, metas, payloads, strict=True)
+            ):
+                version += 1
+                assert meta is None
+                place_of_event = Position(-1, position)
+                before = UNKEYED.digest(before, "chat:a", version, place_of_event, time, NO_META, bytes(payload))
+                some[number] = before
+        ends.append(before)
+
+    forge_blocks(place.url, change, *keys)
+    for row in rechained("chat:a", place.rows("chat:a"), ends[0]):
+        place.put(row)
+
+
+def change_a_late_text(place: Place) -> None:
+    """Change a text in the segment that is not complete, with all digests behind it."""
+    rewrite(place, "chat:b", lambda rows: [*rows[:2], with_text(rows[2], "two", "bad"), *rows[3:]])
+
+
+def change_a_time(place: Place) -> None:
+    """Change when something was said, with all digests behind it."""
+    rewrite(place, "chat:b", lambda rows: [*rows[:2], rows[2]._replace(recorded_at=5), *rows[3:]])
+
+
+def change_an_actor(place: Place) -> None:
+    """Change who said something, with all digests behind it."""
+    actor = b"\x91\xa3bad"
+    rewrite(place, "chat:b", lambda rows: [*rows[:2], rows[2]._replace(meta=actor), *rows[3:]])
+
+
+def exchange(place: Place) -> None:
+    """Exchange the contents of two events, with all digests behind them."""
+
+    def exchanged(rows: list[EventRow]) -> list[EventRow]:
+        one, other = rows[2], rows[3]
+        rows[2:4] = [one._replace(payload=other.payload), other._replace(payload=one.payload)]
+        return rows
+
+    rewrite(place, "chat:b", exchanged)
+
+
+def move(place: Place) -> None:
+    """Move the last event of a chat to the end of another one, with the digest that it must have there."""
+    *_, last = place.rows("chat:b")
+    end = place.rows("chat:a")[-1]
+    moved = last._replace(stream=end.stream, version=end.version + 1)
+    place.put(next(rechained("chat:a", [moved], end.digest)))
+
+
+def forget_a_stream(place: Place) -> None:
+    """Take the row of a stream away, whose events stay."""
+    place.sql("DELETE FROM stream WHERE id = 'chat:b'")
+
+
+FORGERIES: dict[str, Callable[[Place], None]] = {
+    "its end is cut off": cut_off,
+    "an event is forged": forge_one,
+    "an old text is another": change_a_text,
+    "a late text is another": change_a_late_text,
+    "a time is another": change_a_time,
+    "an actor is another": change_an_actor,
+    "events are exchanged": exchange,
+    "an event is moved": move,
+    "a stream is gone": forget_a_stream,
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_what_was_changed_is_refused(filled: Place, forgery: str) -> None:
+    """Nobody is served what was changed, although all digests are right; each without a witness shows that."""
+    FORGERIES[forgery](filled)
+
+    with pytest.raises(DamagedError) as refused:
+        pytest.fail(f"{read(filled, 'a')[-3:]} and {read(filled, 'b')} were served")
+    if forgery == "a stream is gone":
+        return
+    assert isinstance(refused.value, TamperedError)
+    with refold.open(filled.url) as store:
+        # Its bytes are consistent: nobody but the witness can say.
+        assert len(texts_of(store, "a")) >= len(TEXTS)
+
+
+def test_an_older_copy(tmp_path: Path) -> None:
+    """A file that was replaced by an older copy of itself is refused, and so is an empty one."""
+    place, aside = Place(str(tmp_path / "store.db"), tmp_path / "witness.log"), tmp_path / "aside.db"
+    with place.open() as store:
+        store.chat("a").add_message("user", "first")
+    shutil.copy(place.url, aside)
+    with place.open() as store:
+        store.chat("a").add_message("user", "second")
+
+    shutil.copy(aside, place.url)
+    with pytest.raises(TamperedError, match="ends before it"):
+        place.open()
+    Path(place.url).unlink()
+    with pytest.raises(TamperedError, match="its witness saw"):
+        place.open()

@@ -92,6 +92,7 @@ QUESTIONS: dict[str, Question] = {
     "audit": Question("audit", _subject),
     "audit_node": Question("audit", _run),
     "why_gone": Question("audit", _named("context")),
+    "prove": Question("audit", lambda store, given: [str(given["event"]).rpartition("@")[0]]),
 }
 # The reasons why these are not asked for by their names.
 UNASKED: dict[str, str] = {

@@ -350,7 +350,8 @@ class SqliteLog:
                 if last > end:
                     raise DamagedError(f"position {end + 1}", "there is no event at it")
                 end = end if events else last
-                require_ends({ONE_SEQUENCE: max(last, end)}, known)
+                if known:
+                    require_ends({ONE_SEQUENCE: max(last, end)}, known)
         return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
 
     @property
@@ -373,7 +374,8 @@ class SqliteLog:
         reached = self._reached(stream)
         with self.database.reading() as connection:
             found = self._head(connection, self._key_of(connection, stream))
-        require_version(stream, found, reached)
+        if reached:
+            require_version(stream, found, reached)
         return found
 
     def _head(self, connection: sqlite3.Connection, key: int | None) -> int:
@@ -387,7 +389,8 @@ class SqliteLog:
             # Since a restore, the remembered key may belong to another stream, and contexts are opened here.
             self._keys.pop(stream, None)
             head = self._appender.stored_head(connection, stream)
-            require_version(stream, head.version or 0, reached)
+            if reached:
+                require_version(stream, head.version or 0, reached)
             if head.version is None:
                 return StreamEnd(0, b"")
             self._remember(stream, head.key)

@@ -1,18 +1,22 @@
 """
 Places for the nodes of a graph: the column is the depth, the row a lane; each agent of each round has lanes of its own.
 
-A node takes the lane of the node that it goes on from, if that is free, so that a straight run is a straight line. It
-takes time proportional to the nodes and edges, and no place depends on nodes that are registered later.
+A node takes the lane of the node that it goes on from, so that a straight run is a straight line; if that is taken, the
+nearest free one, sooner above than below. So a branch that ended makes room, and a graph grows to the right and
+hardly down. It takes time proportional to the nodes and edges, and no place depends on nodes that are registered later.
 """
 
 from __future__ import annotations
 
+from itertools import count
 from typing import NamedTuple
 
 from ...domain.trajectory.trajectory import Trajectory
 
-# Beyond this many lanes that end early a new lane costs less than looking for a free one.
-LOOKED_AT = 16
+# A lane below costs as much as so many above: that keeps a graph low.
+UPWARDS = 4
+# Beyond so many lanes above a new lane costs less than looking for a free one.
+LOOKED_AT = 512
 
 
 class Place(NamedTuple):
@@ -28,16 +32,28 @@ class _Band:
 
     def __init__(self) -> None:
         self.ends: list[int] = []
+        # How far one had to look from a node for the lane of the last one that goes on from it, by lane and column.
+        self._reached: dict[tuple[int, int], int] = {}
 
-    def lane(self, wanted: int | None, column: int) -> int:
-        """Return a lane that is free from a column on, the wanted one if it is."""
-        lanes = [] if wanted is None else [wanted]
-        lanes += range(max(0, len(self.ends) - LOOKED_AT), len(self.ends))
-        free = next((lane for lane in lanes if self.ends[lane] < column), len(self.ends))
-        if free == len(self.ends):
-            self.ends.append(column)
-        self.ends[free] = column
-        return free
+    def lane(self, wanted: int, column: int) -> int:
+        """Return the lane next to the wanted one that is free from a column on."""
+        ends, beginning = self.ends, self._reached.get((wanted, column), 0)
+        found = len(ends)
+        for distance in count(beginning):
+            self._reached[wanted, column] = distance
+            if distance > LOOKED_AT:
+                break
+            above, (below, rest) = wanted - distance, divmod(distance, UPWARDS)
+            if 0 <= above < len(ends) and ends[above] < column:
+                found = above
+                break
+            if not rest and (wanted + below >= len(ends) or ends[wanted + below] < column):
+                found = min(wanted + below, len(ends))
+                break
+        if found == len(ends):
+            ends.append(column)
+        ends[found] = column
+        return found
 
 
 def laid_out(graph: Trajectory) -> dict[str, Place]:
@@ -58,9 +74,10 @@ def laid_out(graph: Trajectory) -> dict[str, Place]:
         band = keys.setdefault((node.run_id, node.sub_id), len(keys))
         if band == len(bands):
             bands.append(_Band())
-        own = next((one for one in before if band_of[one] == band and columns[one] == column - 1), None)
+        # Of several it goes on from, the deepest one of its own agent.
+        own = max((one for one in before if band_of[one] == band), key=columns.__getitem__, default=None)
         columns[name], band_of[name] = column, band
-        lanes[name] = bands[band].lane(lanes[own] if own is not None else None, column)
+        lanes[name] = bands[band].lane(lanes[own] if own is not None else 0, column)
     tops, top = [], 0
     for one in bands:
         tops.append(top)

@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import refold
-from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from refold.infrastructure.inspector import answers
-from refold.infrastructure.inspector.layout import laid_out
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from refold.infrastructure.log.codec import tag_of
 from tests.support.every_kind import fill
@@ -435,39 +431,6 @@ def test_the_description_names_all_that_is_there() -> None:
     for path, question in QUESTIONS.items():
         named = {one["name"] for one in paths[f"/api/{path}"]["get"]["parameters"]}
         assert named == set(question.parameters)
-
-
-@given(st.lists(st.lists(st.integers(0, 30), max_size=3), max_size=40), st.integers(1, 3))
-def test_the_layout_keeps_what_leads_to_a_node_left_of_it(sources: list[list[int]], agents: int) -> None:
-    """No two nodes share a place, edges go right, and nodes that come later move none."""
-    nodes = [_node(number, number % agents) for number in range(len(sources))]
-    edges = [
-        TrajectoryEdge(_name(source), _name(number), "INFORMS")
-        for number, found in enumerate(sources)
-        for source in {one for one in found if one < number}
-    ]
-    places = laid_out(Trajectory(nodes, edges, root=None, initial=None, pointers=()))
-    half = len(nodes) // 2
-    before = laid_out(
-        Trajectory(
-            nodes[:half], [edge for edge in edges if int(edge.target) < half], root=None, initial=None, pointers=()
-        )
-    )
-
-    assert len({(place.column, place.row) for place in places.values()}) == len(nodes)
-    assert all(places[edge.source].column < places[edge.target].column for edge in edges)
-    assert {name: place.column for name, place in before.items()} == {name: places[name].column for name in before}
-
-
-def _name(number: int) -> str:
-    return str(number)
-
-
-def _node(number: int, agent: int) -> TrajectoryNode:
-    return TrajectoryNode(
-        name=_name(number), birth=f"run:u/s/0/{agent}@{number + 1}", type="State", label=_name(number), run_id=0,
-        sub_id=agent, created_at=0.0, attributes={},
-    )  # fmt: skip
 
 
 async def test_news_come_once_and_go_on_after_a_pause() -> None:

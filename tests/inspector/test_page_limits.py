@@ -322,6 +322,24 @@ def test_millions_of_rows_are_few_elements(watched: Watched) -> None:
     assert page.evaluate(count) <= DOM_MAX
 
 
+def test_a_large_graph_is_shown_from_its_beginning_and_as_a_whole(watched: Watched) -> None:
+    """It opens at a scale at which nodes can be told from each other, with a map; Fit, or 0, shows all of it."""
+    page = watched.page
+    page.route("**/api/graph?*", _big_run)
+    watched.open("/c/run:mia%2Fs1%2F1%2F0")
+    minimap = page.locator("canvas[aria-hidden]").last
+    expect(minimap).to_have_css("visibility", "hidden")
+    page.get_by_role("button", name="Fold").click()
+    expect(minimap).to_have_css("visibility", "visible")
+    page.get_by_role("application").focus()
+    page.keyboard.press("0")
+    expect(minimap).to_have_css("visibility", "hidden")
+    page.keyboard.press("+")
+    expect(minimap).to_have_css("visibility", "visible")
+    page.get_by_role("button", name="Show all").click()
+    expect(minimap).to_have_css("visibility", "hidden")
+
+
 @pytest.fixture(scope="module")
 def folding(browser: Browser, served: Served) -> Iterator[Page]:
     """A page with the functions of feed.js that fold."""

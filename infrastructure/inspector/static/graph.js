@@ -6,8 +6,10 @@ import { folded, relatedTo } from "./fold.js";
 
 // The steps from column to column are longer where there is room, so that labels fit.
 const [STEP_X, STEP_X_MAX] = [46, 130];
-const STEP_Y = 30;
-const NEAREST = 0.15;
+// So are those from row to row, where all of a large graph is drawn small.
+const [STEP_Y, RISE_MAX] = [30, 36];
+// A graph is shown from its beginning, at a scale at which nodes can be told from each other; all of it, at any scale.
+const [READABLE, FARTHEST] = [0.15, 0.002];
 const COLOURS = { Query: "user", State: "assistant", Action: "call", Table: "output", Data: "output" };
 const TABLE_ROWS = 52;
 const ORDERS = { version: (one, other) => one.version - other.version, type: (one, other) => one.type.localeCompare(other.type) || one.version - other.version,
@@ -27,7 +29,7 @@ const askGraph = (context) => ask("graph", { context: context.stream, attributes
 
 class Graph {
   constructor(context, view, found) {
-    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity, step: STEP_X, opened: new Set(), isFolded: true, isByLog: false, win: null });
+    Object.assign(this, { context, view, chosen: null, scale: 1, x: 30, y: 30, version: Infinity, step: STEP_X, rise: STEP_Y, opened: new Set(), isFolded: true, isByLog: false, win: null });
     this.take(found);
     this.canvas = h("canvas", { class: "graph", tabindex: 0, role: "application",
       "aria-label": "Graph of the run: arrow keys go along edges, plus and minus zoom, 0 shows all. The table has the same nodes." });
@@ -77,7 +79,7 @@ class Graph {
     this.take(this.found);
     this.drawTable();
     this.details();
-    requestAnimationFrame(() => this.fit());
+    requestAnimationFrame(() => this.fit(READABLE));
   }
 
   /** The part of the address that is this graph's. */
@@ -173,10 +175,10 @@ class Graph {
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.minimap.addEventListener("pointerdown", (event) => {
       this.x = this.canvas.clientWidth / 2 - event.offsetX / 180 * this.columns * this.step * this.scale;
-      this.y = this.canvas.clientHeight / 2 - event.offsetY / 90 * this.rows * STEP_Y * this.scale;
+      this.y = this.canvas.clientHeight / 2 - event.offsetY / 90 * this.rows * this.rise * this.scale;
       this.soon();
     });
-    requestAnimationFrame(() => this.fit());
+    requestAnimationFrame(() => this.fit(READABLE));
   }
 
   key(event) {
@@ -203,7 +205,7 @@ class Graph {
   }
 
   placeOf(node) {
-    return [this.x + node.column * this.step * this.scale, this.y + node.row * STEP_Y * this.scale];
+    return [this.x + node.column * this.step * this.scale, this.y + node.row * this.rise * this.scale];
   }
 
   nodeAt(x, y) {
@@ -274,19 +276,21 @@ class Graph {
   }
 
   zoom(by, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
-    const scale = Math.min(3, Math.max(0.02, this.scale * by));
+    const scale = Math.min(3, Math.max(FARTHEST, this.scale * by));
     this.x = x - (x - this.x) * scale / this.scale;
     this.y = y - (y - this.y) * scale / this.scale;
     this.scale = scale;
     this.soon();
   }
 
-  fit() {
+  /** Show all of the graph, or as much of its beginning as there is room for at a scale. */
+  fit(least = FARTHEST) {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    this.scale = Math.min(1.2, Math.max(NEAREST, Math.min((width - 80) / Math.max(1, this.columns * STEP_X), (height - 120) / Math.max(1, this.rows * STEP_Y))));
+    this.scale = Math.min(1.2, Math.max(least, Math.min((width - 80) / Math.max(1, this.columns * STEP_X), (height - 120) / Math.max(1, this.rows * STEP_Y))));
     this.step = Math.min(STEP_X_MAX, Math.max(STEP_X, (width - 120) / Math.max(1, this.columns) / this.scale));
+    this.rise = Math.max(STEP_Y, Math.min(RISE_MAX, (height - 120) / Math.max(1, this.rows)) / this.scale);
     this.x = Math.max(40, this.step * this.scale / 2);
-    this.y = Math.max(64, (height - this.rows * STEP_Y * this.scale) / 2);
+    this.y = Math.max(64, (height - this.rows * this.rise * this.scale) / 2);
     this.soon();
   }
 
@@ -361,7 +365,7 @@ class Graph {
 
   drawMinimap(width, height) {
     // It is for finding one's way: where all is on the screen there is none to find.
-    const isWhole = this.x >= 0 && this.y >= 0 && this.x + this.columns * this.step * this.scale <= width + this.step && this.y + this.rows * STEP_Y * this.scale <= height + STEP_Y;
+    const isWhole = this.x >= 0 && this.y >= 0 && this.x + this.columns * this.step * this.scale <= width + this.step && this.y + this.rows * this.rise * this.scale <= height + this.rise;
     const isHidden = isWhole || !this.table.hidden || height < 260;
     this.minimap.style.visibility = isHidden ? "hidden" : "visible";
     if (isHidden) return;
@@ -370,7 +374,7 @@ class Graph {
     drawing.fillStyle = colour("dim");
     for (const node of this.nodes) drawing.fillRect(node.column * across, node.row * down, Math.min(4, Math.max(1, across)), Math.min(4, Math.max(1, down - 1)));
     drawing.strokeStyle = colour("accent");
-    drawing.strokeRect(-this.x / this.step / this.scale * across, -this.y / STEP_Y / this.scale * down, width / this.step / this.scale * across, height / STEP_Y / this.scale * down);
+    drawing.strokeRect(-this.x / this.step / this.scale * across, -this.y / this.rise / this.scale * down, width / this.step / this.scale * across, height / this.rise / this.scale * down);
   }
 
   /** The node that stands for others, one of which has a name. */
@@ -390,7 +394,7 @@ class Graph {
     this.opened.clear();
     this.folds.setAttribute("aria-pressed", isFolded);
     this.arrange();
-    this.fit();
+    this.fit(READABLE);
     this.details();
   }
 

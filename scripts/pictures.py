@@ -78,7 +78,7 @@ def _node(page: Any) -> None:
     for _ in range(4):
         page.keyboard.press("ArrowRight")
     # Its attributes are asked for when it is chosen.
-    page.locator("aside pre").first.wait_for()
+    page.locator("aside pre").first.wait_for(state="attached")
 
 
 def _table(page: Any) -> None:
@@ -109,7 +109,12 @@ SHOTS = (
     Shot("forks", "graph", "/graph", "/graph", _choose_two),
     Shot("merge", "graph", "/graph", "/graph", _merge),
     Shot("node", "node", "/n/Table(orders)", "/n/Table(orders)?user=mia.frey&session=late-orders"),
+    Shot("raw", "context", "/c/support-42@4?tab=raw", "/c/flaky-test@61?tab=raw"),
+    Shot("pools", "pools", "/pools", "/pools"),
+    Shot("nodes", "nodes", "/n", "/n?user=mia.frey&session=late-orders"),
+    Shot("projection", "projection", "/projections/catalogue", "/projections/usage"),
     Shot("log", "log", "/log", "/log?row=12000"),
+    Shot("log-at", "log", "/log?pos=4", "/log?pos=12000"),
     Shot("log-by-actor", "log", "/log?actor=mia", "/log?actor=noor.vasquez"),
     Shot("event", "event", "/e/chat:support-42@3", "/e/chat:refund-7Q2KLM@16"),
     Shot("search", "search", "/search?q=order", "/search?q=taxi"),

@@ -18,15 +18,27 @@ from ...domain.ids import parse_address, split_stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
 from ...domain.trajectory.identity import run_id_of
+from ...domain.trajectory.nodes import NODE_TYPES
 from ...domain.trajectory.run import Run
 from ...domain.trajectory.trajectory import Trajectory
+from ...projections.catalogue import CatalogueRow
 from ...projections.version_names import VERSION_NAMES, VersionNameRow
 from ..log.codec import tag_of
 from ..opening import stream_named
 from ..queries.origins import event_at
+from ..queries.pages import row_page
+from ..queries.runs import NodeWish, node_page
 from ..store import Store
 from ..times import exact
-from ..views.answers import hit_shape, node_shape, status_shape, usage_shape, waiting_shape
+from ..views.answers import (
+    hit_shape,
+    node_row_shape,
+    node_shape,
+    plain_row,
+    status_shape,
+    usage_shape,
+    waiting_shape,
+)
 from ..views.contexts import Seen, SeenRun, view_of
 from ..views.lineage import drawn, families, point_shape, said_of
 from ..views.shapes import Shape, context_shape
@@ -50,6 +62,7 @@ def meta(store: Store) -> Shape:
         "moment": str(now),
         "has_slices": store.log.has_slices,
         "kinds": list(KINDS),
+        "node_types": list(NODE_TYPES),
         "missed": store.events_missed(),
     }
 
@@ -57,16 +70,29 @@ def meta(store: Store) -> Shape:
 def contexts_answer(store: Store, wish: Wish) -> Shape:
     """Return the answer to `contexts`; if the log cannot be folded, the names and versions alone, and the reason."""
     limit, cursor = wish.whole("limit", 200, 1, PAGE_MAX), wish.text("cursor")
-    kind, user, session, agent = map(wish.text, ("kind", "user", "session", "agent"))
+    named = wish.text("kind")
+    kinds = [None] if named is None else sorted(named.split(","))
+    user, session, agent = map(wish.text, ("user", "session", "agent"))
+    found: list[CatalogueRow] = []
     try:
-        page = store.find_contexts(kind=kind, user=user, session=session, agent=agent, limit=limit, cursor=cursor)
+        for kind in kinds:
+            # One more than is wanted says whether there are more.
+            wanted = limit + 1 - len(found)
+            if wanted:
+                page = store.find_contexts(
+                    kind=kind, user=user, session=session, agent=agent, limit=wanted, cursor=cursor
+                )
+                found += page.contexts
     except DamagedError as error:
-        return {**_names(store, kind, limit, cursor), "damage": str(error)}
-    return {"contexts": [context_shape(row) for row in page.contexts], "cursor": page.cursor, "damage": None}
+        return {**_names(store, kinds, limit, cursor), "damage": str(error)}
+    shown = found[:limit]
+    more = shown[-1].key if len(found) > limit else None
+    return {"contexts": [context_shape(row) for row in shown], "cursor": more, "damage": None}
 
 
-def _names(store: Store, kind: str | None, limit: int, cursor: str | None) -> Shape:
-    found = sorted(stream for stream in store.log.streams() if kind in (None, split_stream_id(stream)[0]))
+def _names(store: Store, kinds: Sequence[str | None], limit: int, cursor: str | None) -> Shape:
+    streams = store.log.streams()
+    found = sorted(one for one in streams if None in kinds or split_stream_id(one)[0] in kinds)
     shown = [stream for stream in found if cursor is None or stream > cursor][: limit + 1]
     rows = [dict(zip(("kind", "id"), split_stream_id(one), strict=True)) for one in shown[:limit]]
     return {
@@ -209,6 +235,25 @@ def node_answer(store: Store, wish: Wish) -> list[Shape]:
          "recorded_at": exact(one.recorded_at)}
         for one in found
     ]  # fmt: skip
+
+
+def nodes_answer(store: Store, wish: Wish) -> Shape:
+    """Return the answer to `nodes`: the nodes of all runs, by type, as they are now."""
+    asked = NodeWish(*map(wish.text, NodeWish._fields))
+    page = node_page(store._runner, asked, limit=wish.whole("limit", 200, 1, PAGE_MAX), cursor=wish.text("cursor"))
+    return {"nodes": [node_row_shape(row) for row in page.nodes], "cursor": page.cursor}
+
+
+def projection_answer(store: Store, wish: Wish) -> Shape:
+    """Return the answer to `projection`: its status, and some of its rows."""
+    name, limit = wish.required("name"), wish.whole("limit", 50, 1, PAGE_MAX)
+    rows, more = row_page(store._runner, name, under=wish.text("under") or "", limit=limit, cursor=wish.text("cursor"))
+    now = store.now()
+    (status,) = (one for one in store.projections() if one.name == name)
+    return {
+        "head": str(now), "events": now.events, "projection": status_shape(status),
+        "rows": [plain_row(row) for row in rows], "cursor": more,
+    }  # fmt: skip
 
 
 def projections_answer(store: Store, wish: Wish) -> Shape:

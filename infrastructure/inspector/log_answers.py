@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ from ...domain.chat.events import (
     FunctionCalled,
     FunctionReturned,
 )
-from ...domain.errors import DamagedError, NotFoundError
+from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent, Undecodable
-from ...domain.positions import BEGINNING, Moment
+from ...domain.positions import BEGINNING, Moment, Position
 from ...projections.rollup import ROLLUP_EVENTS, RollupRow, counts_by_type
 from ..log.codec import tag_of
 from ..opening import stream_named
@@ -39,8 +39,13 @@ def log_answer(store: Store, wish: Wish) -> Shape:
     """
     Return events of the log, or of one context, as lines.
 
-    `row` is the number of the first line in the whole log; with slices it is an estimate by time. A filtered question
-    may look at more events than it returns: `next` says from where to ask on.
+    `row` is the number of the first line in the whole log; with slices it is an estimate by time. `pos` is the position
+    of the event to begin with. A filtered question may look at more events than it returns: `next` says from where to
+    ask on.
+
+    Raises:
+        InvalidInputError: a position or a moment is malformed.
+        NotFoundError: the log has no such position.
     """
     limit = wish.whole("limit", 100, 1, PAGE_MAX)
     wanted = Filter(wish.text("type"), wish.text("actor"), (wish.text("q") or "").lower())
@@ -95,6 +100,9 @@ class Filter(NamedTuple):
 def _log_of_context(store: Store, stream: str, wish: Wish, wanted: Filter, limit: int) -> Shape:
     """Return the lines of one context; its versions are the moments from which a filtered question goes on."""
     row = wish.whole("after", wish.whole("row", 0))
+    position = wish.text("pos")
+    if position is not None:
+        row = store.log.version_at(stream, _before(store, position)[0])
     lines: list[Shape] = []
     scanned, head = 0, store.log.head(stream)
     while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
@@ -149,29 +157,80 @@ def _from(store: Store, wish: Wish) -> tuple[Moment, int]:
     if after is not None:
         moment = Moment.parse(after)
         return moment, moment.events
+    position = wish.text("pos")
+    if position is not None:
+        return _before(store, position)
     row = wish.whole("row", 0)
     if not row:
         return BEGINNING, 0
     if not store.log.has_slices:
         return Moment(((-1, row),)), row
-    return _moment_near(store.rollup(), row)
+    moment, count = _moment_near(store.rollup(), row)
+    # The rest of a block, so that the lines keep their numbers, and the last part of the log is not beyond its end.
+    page = store.log.read_all(after=moment, limit=row - count, undecodable=True) if row > count else None
+    return (moment, count) if page is None else (page.moment, count + len(page.events))
+
+
+def _position(store: Store, text: str) -> Position:
+    """Return the position that a text means, which the log has."""
+    heads = Moment.parse(text).heads
+    lane, number = heads[0] if heads else (-1, 0)
+    if text.startswith("v") or (number and (lane < 0) == store.log.has_slices):
+        raise InvalidInputError(f"{text!r} is no position of an event of this log: take one as its lines have it")
+    now = store.now()
+    if not 1 <= number <= now.head(lane):
+        raise NotFoundError(f"the log has no position {text}: it has {now.events:,} events")
+    return Position(lane, number)
+
+
+def _event_of(store: Store, position: Position) -> RecordedEvent:
+    """Return the event at a position that the log has."""
+    before = Moment.of(dict(store.now().heads) | {position.slice: position.number - 1})
+    (event,) = store.log.read_all(after=before, limit=1, undecodable=True).events
+    return event
+
+
+def _before(store: Store, text: str) -> tuple[Moment, int]:
+    """Return the moment before the event at a position, and the number of events before it, as `row` counts them."""
+    position = _position(store, text)
+    if not store.log.has_slices:
+        return Moment(((-1, position.number - 1),)) if position.number > 1 else BEGINNING, position.number - 1
+    recorded_at = _event_of(store, position).recorded_at
+    near, _ = _moment_behind(row for row in store.rollup() if row.last_at < recorded_at)
+    moment, scanned = near, 0
+    while scanned < SCANNED_MAX:
+        page = store.log.read_all(after=moment, limit=SCANNED_AT_ONCE, undecodable=True)
+        place = next((at for at, one in enumerate(page.events) if one.position == position), None)
+        if place is not None:
+            end = store.log.read_all(after=moment, limit=place, undecodable=True).moment if place else moment
+            return end, end.events
+        moment = page.moment
+        scanned += len(page.events)
+    # More came side by side than is looked through: its lines begin with it, and those before are only near it.
+    moment = Moment.of(dict(near.heads) | {position.slice: position.number - 1})
+    return moment, moment.events
 
 
 def _moment_near(rows: Sequence[RollupRow], row: int) -> tuple[Moment, int]:
     """Return a moment with about `row` events before it, by whole blocks of the log in the order of their times."""
+    blocks = sorted(rows, key=lambda one: one.last_at)
+    ends = accumulate(block.events for block in blocks)
+    return _moment_behind(block for block, end in zip(blocks, ends, strict=True) if end <= row)
+
+
+def _moment_behind(blocks: Iterable[RollupRow]) -> tuple[Moment, int]:
     heads: dict[int, int] = {}
-    count = 0
-    for block in sorted(rows, key=lambda one: one.last_at):
-        if count + block.events > row:
-            break
-        count += block.events
+    for block in blocks:
         heads[block.lane] = max(heads.get(block.lane, 0), block.block * ROLLUP_EVENTS + block.events)
     return Moment.of(heads), sum(heads.values())
 
 
 def event_answer(store: Store, wish: Wish) -> Shape:
     """Return one event with its envelope, its words, and the chain of its causes."""
-    ref = item_ref(wish.required("event"))
+    named = wish.required("event")
+    if "@" not in named:
+        named = _event_of(store, _position(store, named)).reference
+    ref = item_ref(named)
     event = event_at(store.log, ref.stream, ref.version)
     if event is None and 0 < ref.version <= store.log.head(ref.stream):
         raise DamagedError(f"event {ref}", MISSING)

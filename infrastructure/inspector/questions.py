@@ -26,6 +26,8 @@ from .answers import (
     lineage_answer,
     moments_answer,
     node_answer,
+    nodes_answer,
+    projection_answer,
     projections_answer,
     resolve_answer,
     search_answer,
@@ -44,7 +46,7 @@ QUESTIONS: dict[str, Question] = {
     "contexts": Question(
         contexts_answer,
         "The contexts, by kind and id, a page at a time.",
-        {"kind": "only this kind", "user": "only of this user", "session": "only of this session",
+        {"kind": "only this kind; several with commas", "user": "only of this user", "session": "only of this session",
          "agent": "only of this agent", "limit": "how many at most", "cursor": "the cursor of the page before"},
     ),
     "context": Question(
@@ -100,16 +102,28 @@ QUESTIONS: dict[str, Question] = {
         {"name": "as Table(orders)", "attribute": "only this one", "user": "of a session of this user",
          "session": "of this session", "round": "of this round", "sub": "of this agent"},
     ),
+    "nodes": Question(
+        nodes_answer, "The nodes of all runs as they are now, by type and run, a page at a time.",
+        {"type": "only of this type, as Table", "label": "only with this label", "user": "only of this user",
+         "session": "only of this session", "limit": "how many at most", "cursor": "the cursor of the page before"},
+    ),
     "log": Question(
         log_answer, "Events as lines.",
-        {"row": "from this line on", "after": "after this moment", "limit": "how many at most",
+        {"row": "from this line on", "pos": "from the event at this position on", "after": "after this moment",
+         "limit": "how many at most",
          "context": "only of this context", "type": "a tag, or the first part of one", "actor": "only by this actor",
          "q": "only with this text"},
     ),
     "event": Question(
-        event_answer, "One event in full, with the chain of its causes.", {"event": "STREAM@VERSION"}, ("event",),
+        event_answer, "One event in full, with the chain of its causes.",
+        {"event": "STREAM@VERSION, or its position"}, ("event",),
     ),
     "histogram": Question(histogram_answer, "The log in buckets.", {"buckets": "how many at most"}),
+    "projection": Question(
+        projection_answer, "One projection and its rows, a page at a time.",
+        {"name": "its name", "under": "only rows whose keys begin so", "limit": "how many rows at most",
+         "cursor": "the cursor of the page before"},
+    ),
     "projections": Question(projections_answer, "The projections and how far each is behind.", {}),
     "search": Question(
         search_answer, "Items with all words.",
@@ -128,8 +142,8 @@ ACTIONS: dict[str, Change | Task] = {**CHANGES, **TASKS}
 API_VERSION = "1"
 REQUIRED = {
     "context": ("context", "view", "left", "why", "audit", "pins", "replay", "graph", "resolve"), "ref": ("items",),
-    "before": ("diff",), "after": ("diff",), "item": ("why",), "name": ("node",), "event": ("event", "pieces"),
-    "q": ("search",), "at": ("resolve",),
+    "before": ("diff",), "after": ("diff",), "item": ("why",), "name": ("node", "projection"),
+    "event": ("event", "pieces"), "q": ("search",), "at": ("resolve",),
     "policy": ("replay",), "source": ("preview",), "target": ("preview",),
 }  # fmt: skip
 FAULT = {"description": "The request cannot be answered: {error, message}."}
@@ -201,9 +215,11 @@ ENDING = ".json"
 # The question of each screen that needs nothing of its address but the parameters.
 SCREENS = {
     "": "contexts", "log": "log", "graph": "lineage", "usage": "usage", "approvals": "approvals",
-    "projections": "projections", "search": "search",
+    "projections": "projections", "search": "search", "n": "nodes",
 }  # fmt: skip
 TABS = {"log": "log", "left": "left", "replay": "replay", "tokens": "context"}
+# The kinds of which /pools is the list; the page has the same in pools.js.
+POOLS = "pool,queue"
 # The page's names of parameters that the questions call otherwise.
 RENAMED = {"ctx": "context"}
 NODE = re.compile(r"(?P<name>.*\))(@\d+)?", re.DOTALL)
@@ -234,6 +250,10 @@ def question_of(store: Store, path: str, given: Mapping[str, str]) -> Asked | No
         case "n" if found := NODE.fullmatch(name):
             # The history is that of all versions; the context of the page says only from where one came.
             return "node", {**parameters, "name": found["name"]}
+        case "projections" if name:
+            return "projection", {**parameters, "name": name}
+        case "pools" if not name:
+            return "contexts", {"kind": POOLS, **parameters}
         case _ if screen in SCREENS and not name:
             return SCREENS[screen], parameters
     raise NotFoundError(f"the page has no address /{path.removesuffix(ENDING)}")

@@ -1,10 +1,13 @@
-"""The catalogue page by page: contexts by kind, user, session, agent and time of the last change."""
+"""
+Rows page by page: those of the catalogue by kind, user, session, agent and time of the last change, and those of any
+projection by their keys.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -84,3 +87,22 @@ def _microseconds(time: datetime) -> int:
     if time.tzinfo is None:
         raise InvalidInputError(f"{time} has no time zone: give an aware datetime")
     return microseconds(time)
+
+
+def row_page(
+    runner: ProjectionRunner, name: str, *, under: str, limit: int, cursor: str | None
+) -> tuple[list[Any], str | None]:
+    """
+    Return rows of a projection whose keys begin with `under`, by key, after a cursor; and the cursor for the next page.
+
+    Raises:
+        NotFoundError: there is no such projection.
+        ProjectionError: it cannot fold an event.
+    """
+    prefix, after = require_unicode(under, "under"), require_unicode(cursor or "", "the cursor")
+    projection = runner.named(name)
+    rows = runner.page(projection, after=max(prefix, after), limit=limit + 1)
+    # A page begins behind a key, and a row may have the prefix itself as its key.
+    first = runner.stored(projection, [prefix]) if after < prefix else {}
+    found = [row for row in (*first.values(), *rows) if row.key.startswith(prefix)]
+    return found[:limit], found[limit - 1].key if len(found) > limit else None

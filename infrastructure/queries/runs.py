@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.errors import NotFoundError
+from ...domain.canonical import require_unicode
+from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.spans import Ref, Segment
 from ...domain.trajectory.events import (
     QUERY,
@@ -162,6 +163,48 @@ def run_nodes(runner: ProjectionRunner, runs: Selected, node_type: str | None) -
         own_fields(node_type)
     tables = list(NODES.values()) if node_type is None else [NODES[node_type]]
     return [row for row in _nodes(runner.rows_under(tables, [runs.prefix]), runs) if not row.removed_by]
+
+
+class NodeWish(NamedTuple):
+    """A filter of nodes; None means any."""
+
+    type: str | None = None
+    label: str | None = None
+    user: str | None = None
+    session: str | None = None
+
+
+class NodePage(NamedTuple):
+    """Some nodes, and the cursor for the next page; None if there are no more."""
+
+    nodes: list[NodeRow]
+    cursor: str | None
+
+
+@opening("the tables of runs", remedy=REBUILD)
+def node_page(runner: ProjectionRunner, wish: NodeWish, *, limit: int, cursor: str | None) -> NodePage:
+    """
+    Return nodes of all runs that match a filter, type by type and run by run, after a cursor; removed ones, too.
+
+    Raises:
+        InvalidInputError: there is no such type, or the cursor is not that of a page.
+    """
+    if wish.type is not None:
+        own_fields(wish.type)
+    begun, _, after = require_unicode(cursor or "", "the cursor").partition(" ")
+    if begun and begun not in NODES:
+        raise InvalidInputError(f"{cursor!r} is no cursor of a page of nodes: leave it out to begin anew")
+    wanted = {"label": wish.label, "user_id": wish.user, "session_id": wish.session}
+    where = {name: require_unicode(value, name) for name, value in wanted.items() if value is not None}
+    types = [wish.type] if wish.type is not None else list(NODES)
+    found: list[NodeRow] = []
+    for node_type in types[types.index(begun) if begun in types else 0 :]:
+        first = after if node_type == begun else ""
+        found += runner.page(NODES[node_type], after=first, limit=limit + 1 - len(found), where=where)
+        if len(found) > limit:
+            last = found[limit - 1]
+            return NodePage(found[:limit], f"{last.node_type} {last.key}")
+    return NodePage(found, None)
 
 
 @opening("the tables of runs", remedy=REBUILD)

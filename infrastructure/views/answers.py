@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container
 from typing import Any
 
@@ -13,6 +14,7 @@ from ...domain.trajectory.events import QUEUES
 from ...domain.trajectory.history import TrajectoryDiff
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.search import SearchHit
+from ...projections.trajectory_tables import NodeRow
 from ...projections.usage import NAMES, UsageRow
 from ..log.codec import tag_of
 from ..projecting.rebuild import RebuildReport
@@ -96,6 +98,32 @@ def node_shape(node: TrajectoryNode, graph: Trajectory, wanted: Container[str] |
         "created_at": node.created_at,
         "pointer": node.name in graph.pointers,
         "attributes": attributes,
+    }
+
+
+# The attributes that say in words what a node is, where it is more than its description.
+SAID = {"Query": "query", "Action": "action", "State": "state"}
+
+
+def node_row_shape(row: NodeRow) -> Shape:
+    """Return a node of the tables of runs for JSON: its name, its run, a text about it, and what became of it."""
+    born = Ref.parse(row.key)
+    said = getattr(row, SAID.get(row.node_type, ""), "")
+    text = json.loads(said) if said else None
+    return {
+        "name": f"{row.node_type}({row.label})",
+        "type": row.node_type,
+        "label": row.label,
+        "stream": born.stream,
+        "version": born.version,
+        "user": row.user_id,
+        "session": row.session_id,
+        "round": row.run_id,
+        "sub": row.sub_id,
+        "created_at": row.created_at,
+        "text": text if isinstance(text, str) and text else row.description,
+        "changes": row.changes,
+        "removed_by": row.removed_by or None,
     }
 
 

@@ -15,7 +15,6 @@ from .layout import SMALL_LINES, circles, imports, only_for_one, passed_by_commo
 # A module for one importer, below SMALL_LINES, each for a reason of its own.
 SMALL_ALLOWED = {
     "refold.domain.hooks.loop_lock": "imports asyncio, a third of the time of `import refold`",
-    "refold.infrastructure.inspector.layout": "places of a graph are an idea of their own, tested without a server",
     "refold.infrastructure.message_files": "its functions are for users; `refold.trajectory` only names them",
     "refold.infrastructure.log.sqlite.open_files": "connection.py would be longer than a file may be",
     "refold.infrastructure.queries.search": "a question has a file of its own",

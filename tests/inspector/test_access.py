@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -40,6 +42,8 @@ HEADER = """
   - link "Refold"
   - navigation "Screens":
     - link "Contexts"
+    - link "Pools"
+    - link "Nodes"
     - link "Log"
     - link "Forks"
     - link "Approvals"
@@ -124,6 +128,18 @@ def test_landmarks_are_what_a_screen_reader_finds(watched: Watched, name: str) -
     expect(page.get_by_role("main")).to_match_aria_snapshot(MAIN[name])
     assert page.get_by_role("main").count() == page.get_by_role("banner").count() == 1
     assert page.get_by_role("heading", level=1).count() == 1
+
+
+def test_the_slider_says_where_one_is(watched: Watched) -> None:
+    """The version, what happened there, and what the context holds then."""
+    slider = watched.open("/c/scrubbed@12").get_by_role("slider")
+    chat = watched.served.store.chat("scrubbed", create=False).at(12)
+    expect(slider).to_have_attribute(
+        "aria-valuetext",
+        re.compile(rf"^version 12 of 61 · message added .*, 11 items, {chat.estimated_tokens()} tokens$"),
+    )
+    watched.page.keyboard.press("Home")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("^version 1 of 61 .*, 0 items, 0 tokens$"))
 
 
 @pytest.mark.parametrize("name", ["chat", "run", "tokens", "log"])

@@ -43,6 +43,7 @@ def wishes(store: refold.Store, question: str) -> Iterator[dict[str, Any]]:
         "event": {"event": f"{chat.key}@1"},
         "pieces": {"event": f"{chat.key}@2"},
         "search": {"q": "question"},
+        "projection": {"name": "catalogue"},
         "resolve": {"context": chat.key, "at": "-1"},
         "preview": {"source": chat.key, "target": chat.key},
     }

@@ -159,15 +159,71 @@ def test_alt_and_arrows_go_to_the_changes_of_what_is_chosen(watched: Watched, se
     for key, version in (("ArrowLeft", 27), ("ArrowLeft", 3), ("ArrowRight", 27)):
         page.keyboard.press(f"Alt+{key}")
         expect(about).to_contain_text(f"{version} of")
+
+
+def test_alt_and_arrows_follow_a_node_over_its_runs(watched: Watched) -> None:
+    """A table is the same in all rounds of a session: its changes are gone through by time, and it stays chosen."""
+    page = watched.open("/c/run:mia%2Fs1%2F1%2F0?node=Table(orders)")
+    place = page.locator("h1, .about")
+    for key, shown in (
+        ("ArrowLeft", ["run:mia/s1/1/0", "6 of"]), ("ArrowLeft", ["run:mia/s1/0/0", "5 of"]),
+        ("ArrowLeft", ["run:mia/s1/0/0", "3 of"]), ("ArrowRight", ["run:mia/s1/0/0", "5 of"]),
+        ("ArrowRight", ["run:mia/s1/1/0", "6 of"]), ("ArrowRight", ["run:mia/s1/2/0", "6 of"]),
+    ):  # fmt: skip
+        page.keyboard.press(f"Alt+{key}")
+        expect(place).to_contain_text(shown)
+        expect(ready(page).locator("aside h2")).to_have_text("Table(orders)")
+    page.keyboard.press("Alt+ArrowRight")
+    expect(page.locator("#said")).to_have_text("no later change")
+    page.go_back()
+    expect(place).to_contain_text(["run:mia/s1/1/0", "6 of"])
+
+
+def test_g_n_leads_to_the_chosen_node_or_to_those_of_the_session(watched: Watched) -> None:
+    """And elsewhere to all nodes; a filter is in the address, and a row leads to its node."""
     page = watched.open("/c/run:mia%2Fs1%2F1%2F0?node=Table(orders)")
     expect(page.locator("aside h2")).to_have_text("Table(orders)")
-    page.keyboard.press("Alt+ArrowLeft")
-    expect(about).to_contain_text("6 of")
-    page.keyboard.press("Alt+ArrowLeft")
-    expect(page.locator("#said")).to_have_text("no earlier change")
-    page.keyboard.press("Home")
-    page.keyboard.press("Alt+ArrowRight")
-    expect(about).to_contain_text("6 of")
+    page.keyboard.press("g")
+    page.keyboard.press("n")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Table(orders)")
+    page = watched.open("/c/run:mia%2Fs1%2F1%2F0")
+    page.keyboard.press("g")
+    page.keyboard.press("n")
+    page.wait_for_url("**/n?user=mia&session=s1")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(10)
+    page.get_by_label("Type").select_option("Table")
+    page.wait_for_url("**/n?type=Table&user=mia&session=s1")
+    expect(rows).to_have_count(3)
+    page.get_by_label("Label").fill("none")
+    expect(page.get_by_text("No node fits.")).to_be_visible()
+    page.get_by_label("Label").fill("orders")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("the orders of 1")
+    rows.nth(1).get_by_role("link", name="mia/s1/1/0@4").click()
+    page.wait_for_url("**/c/run*@4?node=Table*")
+    expect(page.locator("aside h2")).to_have_text("Table(orders)")
+
+
+def test_a_chat_leads_to_what_else_its_session_has(watched: Watched) -> None:
+    """Chats and runs of one session are a list."""
+    page = watched.open("/c/a")
+    page.locator(".headline").get_by_role("link", name="s1").click()
+    page.wait_for_url("**/?session=s1")
+    expect(page.locator("tbody")).to_contain_text("mia/s1/1/0")
+    expect(page.locator("tbody")).not_to_contain_text("many000")
+
+
+def test_raw_is_what_the_twin_has(watched: Watched) -> None:
+    """The JSON of the version that is shown, which goes along with it."""
+    page = watched.open("/c/a@12?tab=raw")
+    raw = page.locator("pre.raw")
+    expect(raw).to_contain_text('"version": 12')
+    page.keyboard.press("ArrowRight")
+    expect(raw).to_contain_text('"version": 13')
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="all of it").click()
+    assert opened.value.url.endswith("/c/a@13.json")
 
 
 def test_a_chosen_node_has_the_attributes_of_the_version(watched: Watched) -> None:

@@ -11,6 +11,8 @@ import refold
 
 from .browser import Served, Watched, apart
 
+EDGE = "(element, side) => element.getBoundingClientRect()[side]"
+
 
 def _fill(store: refold.Store) -> None:
     chat = store.chat("grows", agent="teller")
@@ -52,6 +54,35 @@ def test_a_link_to_a_line_of_the_log_shows_that_line(watched: Watched) -> None:
 
     expect(page.locator(".line").first).to_contain_text("line")
     expect(page.locator('.line[aria-rowindex="41"]')).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("width", [375, 620, 820, 960, 1024])
+def test_the_header_and_the_tabs_keep_their_lines(browser: Browser, served: Served, width: int) -> None:
+    """Screens and tabs are a line each, through which one scrolls; the buttons stay beside the search."""
+    profile = Watched(browser, served, viewport={"width": width, "height": 700})
+    page = profile.open("/c/grows")
+    for parts in ("header .search, header .state, header button:visible", "nav a", "[role=tab]:visible"):
+        middles = page.locator(parts).evaluate_all(
+            "all => all.map((one) => one.getBoundingClientRect()).map((box) => (box.top + box.bottom) / 2)"
+        )
+        assert len(middles) > 3
+        assert max(middles) - min(middles) < 4, parts
+    profile.close()
+
+
+def test_the_log_says_which_part_of_it_is_seen(watched: Watched) -> None:
+    """A frame on the histogram, which is not there while a filter leaves lines out."""
+    page = watched.open("/log")
+    here = page.locator(".here")
+    page.get_by_role("grid").focus()
+    for key, side in (("Home", "left"), ("End", "right")):
+        page.keyboard.press(key)
+        expect(here).to_be_visible()
+        seen, whole = (page.locator(one).evaluate(EDGE, side) for one in (".here", ".timeline canvas"))
+        assert abs(seen - whole) < 4
+    page.get_by_label("Actor").fill("teller")
+    page.get_by_label("Actor").press("Enter")
+    expect(here).to_be_hidden()
 
 
 def test_details_say_nothing_that_is_not_there(watched: Watched) -> None:

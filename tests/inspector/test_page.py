@@ -27,6 +27,10 @@ SCREENS = {
     "node": "/n/Table(orders)?user=mia&session=s1",
     "diff": "/c/a@5..29",
     "graph": "/graph",
+    "raw": "/c/a@12?tab=raw",
+    "pools": "/pools",
+    "nodes": "/n",
+    "projection": "/projections/catalogue?under=run:",
     "log": "/log",
     "event": "/e/chat:a@3",
     "search": "/search?q=question",
@@ -49,6 +53,7 @@ def test_each_screen_shows_what_the_store_holds(watched: Watched, name: str) -> 
         "left": "truncate", "left a window": "stale", "replay": "first difference", "found": "6 found",
         "run diff": "description", "events": "message_added", "queue": "about 4", "pool": "i9", "window": "value c",
         "memory": "lang", "run": "Table", "node": "the orders of 0", "diff": "unchanged", "graph": "forked from a@27",
+        "raw": '"version": 12', "pools": "q2", "nodes": "round 1?", "projection": "run:mia/s1/1/0",
         "log": "user=mia session=s1", "event": "trace-1", "search": "question 5", "usage": "planner",
         "approvals": "much money", "projections": "catalogue",
     }  # fmt: skip
@@ -181,7 +186,16 @@ def test_the_keys_do_what_the_help_says(watched: Watched, served: Served) -> Non
     expect(page.locator(".change[aria-current]")).to_contain_text("scrubbed 1")
     press("p")
     expect(page.locator(".change[aria-current]")).to_contain_text("scrubbed 0")
-    for key, path in {"l": "log", "g": "graph", "a": "approvals", "t": "usage", "p": "projections", "c": ""}.items():
+    for key, path in {
+        "q": "pools",
+        "n": "n",
+        "l": "log",
+        "g": "graph",
+        "a": "approvals",
+        "t": "usage",
+        "p": "projections",
+        "c": "",
+    }.items():
         press("g")
         press(key)
         page.wait_for_url(f"**/{path}")

@@ -225,6 +225,9 @@ def test_hostile_text_is_shown_as_text(browser: Browser) -> None:
                  "/c/memory:user:evil", "/c/memory:user:evil?tab=log", "/c/queue:evil",
                  "/c/run:evil%2Fs%2F0%2F0?tab=log",
                  f"/log?q={NASTY}&type={NASTY}&actor={NASTY}", f"/?user={NASTY}", f"/c/evil?q={NASTY}&msg={NASTY}",
+                 "/n", f"/n?label={NASTY}&user={NASTY}&session={NASTY}", "/pools", f"/pools?kind=queue&q={NASTY}",
+                 "/projections/nasty_b", f"/projections/nasty_b?under={NASTY}", "/projections/usage", "/c/evil?tab=raw",
+                 "/c/pool:evil?tab=raw", "/c/run:evil%2Fs%2F0%2F0?tab=raw", "/e/3", "/log?pos=3",
                  "/c/evil?tab=replay", f"/n/{quote(node)}?user=evil&session=s"]  # fmt: skip
         store.rows("nasty_b")
         for path in paths:
@@ -232,7 +235,15 @@ def test_hostile_text_is_shown_as_text(browser: Browser) -> None:
             assert page.locator("main img, main script, main b").count() == 0, path
             assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
         profile.allowed = ["404", "400"]
-        for path in (f"/c/{quote(NASTY)}", f"/e/chat:{quote(NASTY)}@1", f"/n/{quote(NASTY)}", f"/{quote(NASTY)}"):
+        for path in (
+            f"/c/{quote(NASTY)}",
+            f"/e/chat:{quote(NASTY)}@1",
+            f"/n/{quote(NASTY)}",
+            f"/{quote(NASTY)}",
+            f"/projections/{quote(NASTY)}",
+            f"/log?pos={quote(NASTY)}",
+            f"/n?type={quote(NASTY)}",
+        ):
             profile.open(path)
             assert page.locator("main img, main script, main b").count() == 0, path
             expect(page.get_by_role("alert")).to_be_visible()

@@ -169,3 +169,22 @@ def test_what_fails_says_why(watched: Watched, store: refold.Store, monkeypatch:
     press(row, "Compare usage")
     expect(row).to_contain_text("failed")
     expect(row).to_contain_text("it is torn")
+
+
+def test_a_projection_has_a_page_of_its_own(watched: Watched, store: refold.Store) -> None:
+    """Its line with its buttons, and its rows, of which some are chosen by their keys."""
+    page = watched.open("/projections")
+    page.get_by_role("link", name="catalogue").click()
+    page.wait_for_url("**/projections/catalogue")
+    expect(page.get_by_role("heading", level=1)).to_have_text("catalogue")
+    rows = page.get_by_role("region", name="Its rows").locator("tbody tr")
+    expect(rows).to_have_count(len(store.contexts()))
+    page.get_by_label("Keys that begin with").fill("run:")
+    page.wait_for_url("**/projections/catalogue?under=run*")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_contain_text("session s1")
+    press(of(watched, "catalogue"), "Compare catalogue")
+    expect(page.locator("main")).to_contain_text("all as those in use")
+    watched.allowed = ["404"]
+    watched.open("/projections/none")
+    expect(page.get_by_role("alert")).to_contain_text("none")

@@ -36,6 +36,10 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "node": ("node", {"name": "Table(orders)", "user": "mia", "session": "s1"}),
     "diff": ("diff", {"before": "a@5", "after": "a@29"}),
     "graph": ("lineage", {}),
+    "raw": ("view", {"context": "a", "version": 12}),
+    "pools": ("contexts", {"kind": "pool,queue"}),
+    "nodes": ("nodes", {}),
+    "projection": ("projection", {"name": "catalogue", "under": "run:"}),
     "log": ("log", {}),
     "event": ("event", {"event": "chat:a@3"}),
     "search": ("search", {"q": "question"}),
@@ -103,7 +107,8 @@ def test_a_context_whose_id_ends_so_has_its_page(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("path", "status"),
     [("/c/none", 404), ("/c/a@999", 404), ("/c/a@1@2", 400), ("/nowhere", 404), ("/c", 404), ("/n/orders", 404),
-     ("/diff/a", 404), ("/e/chat:a@999", 404), ("/search", 400), ("/log/more", 404)],
+     ("/diff/a", 404), ("/e/chat:a@999", 404), ("/search", 400), ("/log/more", 404), ("/projections/none", 404),
+     ("/pools/more", 404)],
 )  # fmt: skip
 def test_a_twin_of_nothing_says_so(asked: Asked, path: str, status: int) -> None:
     """As JSON, with the reason."""

@@ -37,7 +37,8 @@ export function here() {
     return { screen: "diff", before, after, query };
   }
   if (screen === "e") return { screen: "event", event: name, query };
-  if (screen === "n") return { screen: "node", node: name, query };
+  if (screen === "n") return name ? { screen: "node", node: name, query } : { screen: "nodes", query };
+  if (screen === "projections" && name) return { screen: "projection", name, query };
   return { screen: screen || "home", query };
 }
 

@@ -2,7 +2,7 @@
 import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
-import { debounced, fill, h, icon, merged, number, say, span } from "./dom.js";
+import { counted, debounced, fill, h, icon, merged, number, say, span } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
 import { bind, keyOf } from "./keys.js";
 import { Splitter } from "./splitter.js";
@@ -16,7 +16,7 @@ export async function screen(place) {
   const made = new ContextScreen(await ask("context", { context: place.context }));
   await made.move({ ...place, context: made.stream });
   return { element: made.element, title: short(made.stream), move: (next) => made.move(next), news: (news) => made.news(news),
-    leave: () => made.leave(), redraw: () => made.redraw(), entered: () => made.entered() };
+    leave: () => made.leave(), redraw: () => made.redraw(), entered: () => made.entered(), to: (path) => made.to(path) };
 }
 
 class ContextScreen {
@@ -93,9 +93,9 @@ class ContextScreen {
   tabNames() {
     // Without the rows of its items, the items of a version are asked for one by one.
     if (this.index.damage && !this.index.damage.has_items && this.kind !== "run") return ["view", "log"];
-    if (this.kind === "run") return ["graph", "log"];
-    if (this.kind === "chat") return ["items", "tokens", "left", "replay", "log"];
-    return HOLDS_INTERVALS.includes(this.kind) ? ["items", "tokens", "left", "log"] : ["view", "left", "log"];
+    if (this.kind === "run") return ["graph", "log", "raw"];
+    if (this.kind === "chat") return ["items", "tokens", "left", "replay", "log", "raw"];
+    return HOLDS_INTERVALS.includes(this.kind) ? ["items", "tokens", "left", "log", "raw"] : ["view", "left", "log", "raw"];
   }
 
   /** Take an address of this context; returns whether it is one. */
@@ -132,20 +132,20 @@ class ContextScreen {
       this.show();
       note(this.address());
     };
-    this.showTabs = () => fill(this.tabs, this.tabNames().map((name) => h("button", { type: "button", role: "tab", onclick: select(name),
-      "aria-selected": name === this.tab && !this.panes.dataset.pane }, name[0].toUpperCase() + name.slice(1))),
-    // On a narrow page the details have the room of the items, and a tab.
-    besides ? h("button", { type: "button", role: "tab", class: "narrow", "aria-selected": Boolean(this.panes.dataset.pane), onclick: () => {
+    // On a narrow page the details have the room of the items, and a tab, the one that is wanted next.
+    const details = () => h("button", { type: "button", role: "tab", class: "narrow", "aria-selected": Boolean(this.panes.dataset.pane), onclick: () => {
       this.panes.dataset.pane = "details";
       this.showTabs();
-    } }, "Details") : null);
+    } }, "Details");
+    this.showTabs = () => fill(this.tabs, this.tabNames().map((name, at) => [h("button", { type: "button", role: "tab", onclick: select(name),
+      "aria-selected": name === this.tab && !this.panes.dataset.pane }, name[0].toUpperCase() + name.slice(1)), at === 0 && besides ? details() : null]));
     this.showTabs();
     this.finder.hidden = tab !== "items" || !HOLDS_INTERVALS.includes(this.kind);
     if (tab === "items") fill(this.panes, this.feed.element, this.splitter.element, this.aside);
     else {
       const view = h("div", { class: "view" });
       fill(this.panes, view, tab === "graph" ? [this.splitter.element, this.aside] : null);
-      const file = { graph: "./graph.js", log: "./log.js", replay: "./replay.js" }[tab] ?? "./panels.js";
+      const file = { graph: "./graph.js", log: "./log.js", replay: "./replay.js", raw: "./raw.js" }[tab] ?? "./panels.js";
       this.pane = await (await import(file)).panel(this, tab, view, query);
     }
   }
@@ -192,9 +192,12 @@ class ContextScreen {
     let tokens = 0;
     for (let at = 0; at < items.v0.length; at++) if (isThere(items, at, this.version)) { count++; tokens += items.tokens[at]; }
     const origin = /^(.*)@(\d+)$/.exec(parent ?? "");
+    if (HOLDS_INTERVALS.includes(this.kind)) this.timeline.range.ariaValueText = `version ${this.timeline.about()}, ${counted(count, "item")}, ${counted(tokens, "token")}`;
     fill(this.head, h("h1", {}, short(this.stream)), h("span", { class: "tag" }, this.kind),
-      HOLDS_INTERVALS.includes(this.kind) ? h("span", { class: "dim" }, `${number(count)} items · ${number(tokens)} tokens`) : null,
+      HOLDS_INTERVALS.includes(this.kind) ? h("span", { class: "dim" }, `${counted(count, "item")} · ${counted(tokens, "token")}`) : null,
       opened.user ? h("span", { class: "dim" }, `user ${opened.user}`) : null,
+      // Chats, runs and pools of one session lie side by side there.
+      opened.session ? h("span", { class: "dim" }, "session ", h("a", { href: withQuery("/", { session: opened.session }) }, opened.session)) : null,
       origin ? h("span", { class: "dim" }, "forked from ", h("a", { href: contextAddress(origin[1], Number(origin[2])) }, short(parent))) : null,
       h("span", { style: { "margin-left": "auto", display: "flex", gap: "6px" } },
         this.kind === "memory" ? null : h("button", { type: "button", onclick: () => this.compare(), "aria-pressed": Boolean(this.from), title: `compare (${keyOf("d")})` },
@@ -218,6 +221,13 @@ class ContextScreen {
     this.feed.show(this.index.items, this.version, { chosen: this.chosen, still: true });
     if (this.chosen !== null) this.feed.find(this.chosen);
     this.details.show();
+  }
+
+  /** The address to which a key for a place leads from here: that of the chosen node, or the nodes of this session. */
+  to(path) {
+    if (path !== "/n" || this.kind !== "run") return undefined;
+    const { user, session } = this.index.opened;
+    return this.pane?.chosen ? this.pane.addressOf(this.pane.chosen) : withQuery("/n", { user, session });
   }
 
   /** Esc clears one thing after the other: what is chosen, what was looked for, and the window. */
@@ -248,7 +258,7 @@ class ContextScreen {
 
   /** Go to the next version, or with -1 the one before, that changed what is chosen; false if nothing is. */
   toChange(direction) {
-    if (this.pane?.changesOfChosen) return this.pane.changesOfChosen().then((versions) => this.toOne(versions, direction));
+    if (this.pane?.changeOfChosen) return this.pane.changeOfChosen(direction).then((found) => this.toPlace(found, direction));
     if (this.chosen === null) return false;
     const { birth, v0, v1 } = this.index.items;
     const origin = birth[this.chosen];
@@ -262,8 +272,17 @@ class ContextScreen {
   toOne(versions, direction) {
     const sorted = [...new Set(versions)].filter(Boolean).sort((one, other) => one - other);
     const found = direction > 0 ? sorted.find((one) => one > this.version) : sorted.findLast((one) => one < this.version);
-    if (found) this.seek(found, "jump");
-    else say(direction > 0 ? "no later change" : "no earlier change");
+    this.toPlace(found && { stream: this.stream, version: found }, direction);
+  }
+
+  /** Go to a version of this context or of another one; what is chosen stays chosen. */
+  toPlace(found, direction) {
+    if (!found) say(direction > 0 ? "no later change" : "no earlier change");
+    else if (found.stream === this.stream) this.seek(found.version, "jump");
+    else {
+      go(contextAddress(found.stream, found.version, this.pane?.query?.()));
+      say(short(found.stream));
+    }
   }
 
   compare() {

@@ -102,11 +102,14 @@ class Graph {
     return true;
   }
 
-  /** The versions of this run at which the chosen node changed. */
-  async changesOfChosen() {
-    if (!this.chosen) return [];
-    const { changes } = await this.historyOfChosen();
-    return changes.filter((one) => one.stream === this.context.stream).map((one) => one.version);
+  /** The next change of the chosen node, or with -1 the one before, in whichever run it was; undefined if there is none. */
+  async changeOfChosen(direction) {
+    if (!this.chosen) return undefined;
+    const { changes, laterThan } = await this.historyOfChosen();
+    const { version, context: { stream, index } } = this;
+    const isLater = laterThan(stream, version, index.versions.at[version - index.versions.first] ?? Infinity);
+    const isHere = (one) => one.stream === stream && one.version === version;
+    return direction > 0 ? changes.find((one) => isLater(one)) : changes.findLast((one) => !isLater(one) && !isHere(one));
   }
 
   /** What happened to the chosen node, asked for once; and how its values at a version follow from that. */

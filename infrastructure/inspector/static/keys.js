@@ -16,8 +16,8 @@ const GROUPS = {
     ["[", "[", "wider details"], ["]", "]", "narrower details"], ["Escape", "Esc", "close, clear"],
   ],
   "Screens": [
-    ["g c", "G C", "contexts"], ["g l", "G L", "log"], ["g g", "G G", "forks and merges"], ["g a", "G A", "approvals"],
-    ["g t", "G T", "tokens and costs"], ["g p", "G P", "projections"], ["/", "/", "search"],
+    ["g c", "G C", "contexts"], ["g q", "G Q", "pools and queues"], ["g n", "G N", "nodes, or the chosen one"], ["g l", "G L", "log"],
+    ["g g", "G G", "forks and merges"], ["g a", "G A", "approvals"], ["g t", "G T", "tokens and costs"], ["g p", "G P", "projections"], ["/", "/", "search"],
     ["t", "T", "light or dark"], ["y", "Y", "copy the address"], ["j", "J", "this page as JSON"], ["?", "?", "this help"],
   ],
 };

@@ -8,6 +8,8 @@ const LINE = 28;
 // Browsers clamp an element's height near 16 million pixels: above this a scroll position is a share of the lines.
 const TALLEST = 8_000_000;
 const CHUNK = 100;
+// So many lines are above the one of a position.
+const BEFORE = 4;
 const CHUNKS_MAX = 60;
 
 export async function screen(place) {
@@ -15,12 +17,15 @@ export async function screen(place) {
   const { type = "", actor = "", ctx = "", q = "", group = "" } = place.query;
   const wish = { type, actor, ctx, q, group };
   const view = h("div", { class: "context" });
-  const rows = new Lines(null, wish, Number(place.query.row) || 0);
+  const rows = new Lines(null, wish, Number(place.query.row) || 0, place.query.pos);
   const fault = h("span", { role: "alert" });
+  // The address has the event that is open, which stays the same, or else the line, which a filter moves.
   const noteRow = debounced(250, () => {
-    if (rows.isFiltered || !rows.element.isConnected) return;
-    note(withQuery("/log", { ...wish, row: Math.round(rows.first) || "" }));
+    if (!rows.element.isConnected) return;
+    const { position } = rows;
+    note(withQuery("/log", { ...wish, pos: position, row: position || rows.isFiltered ? "" : Math.round(rows.first) || "" }));
   });
+  rows.turned = noteRow;
   rows.element.addEventListener("scroll", noteRow, { passive: true });
   const grouping = groupButton(rows, (grouped) => {
     wish.group = grouped;
@@ -33,12 +38,15 @@ export async function screen(place) {
       note(withQuery("/log", wish));
       fault.textContent = "";
       rows.first = 0;
+      rows.position = null;
       rows.restart().catch((error) => { fault.textContent = error.message; });
     } }));
   fill(view, h("div", { class: "headline", style: { "padding-bottom": "8px" } }, h("h1", {}, "Log"), rows.said, histogram.legend, fault,
     h("span", { class: "filters", style: { margin: "0 0 0 auto" } }, field("type", "Type", "chat, chat.named.v1"), field("actor", "Actor", ""), field("ctx", "Context", "support-42"), field("q", "Text", ""), grouping)),
-  h("div", { class: "timeline" }, histogram.canvas), rows.element, rows.drawer);
+  h("div", { class: "timeline" }, histogram.canvas, histogram.here), rows.element, rows.drawer);
+  rows.drawn = (first, count) => histogram.mark(first, count);
   await rows.restart();
+  if (rows.position) await rows.openAt(rows.position);
   histogram.load().catch(() => {});
   return { element: view, title: "Log", news: () => rows.grown(), leave: () => rows.leave(), entered: () => { rows.jump(rows.first); histogram.draw(); },
     redraw: () => { rows.draw(); histogram.draw(); } };
@@ -67,10 +75,10 @@ function groupButton(rows, changed) {
   return button;
 }
 
-/** Lines with numbers from 0; filtered lines are a list that grows while one scrolls. */
+/** Lines with numbers from 0, from a row or a position on; filtered lines are a list that grows while one scrolls. */
 class Lines {
-  constructor(stream, wish, row) {
-    Object.assign(this, { stream, wish, total: 0, chosen: null, chunks: new Map(), list: null, first: row, skipped: 0, last: Infinity });
+  constructor(stream, wish, row, position = null) {
+    Object.assign(this, { stream, wish, position, total: 0, chosen: null, chunks: new Map(), ends: new Map(), list: null, first: row, skipped: 0, last: Infinity, turned: () => {}, drawn: () => {} });
     this.spacer = h("div", { class: "spacer" });
     this.element = h("div", { class: "rows", role: "grid", tabindex: 0, "aria-label": "Events", "aria-rowcount": 0 }, this.spacer);
     this.said = h("span", { class: "dim" });
@@ -96,17 +104,40 @@ class Lines {
 
   async restart() {
     this.chunks.clear();
+    this.ends.clear();
     this.list = this.isFiltered || this.wish.group ? [] : null;
     this.groups = new Map();
     this.next = this.stream ? this.skipped : null;
     this.isEnd = false;
-    this.tally(await ask("log", this.question(0, 1)));
+    const found = await ask("log", { ...this.question(0, 1), pos: this.position ?? undefined });
+    this.tally(found);
+    if (this.position && !this.list) this.beginAt(found.row);
     if (this.list) await this.more();
     this.measure();
     this.jump(this.first);
     // The first lines are there when the screen is: the next key may be meant for one of them.
-    this.missing = new Set(this.list ? [] : [Math.floor(this.first / CHUNK)]);
+    this.missing = new Set(this.list ? [] : [this.first, this.first + BEFORE].map((row) => Math.floor(row / CHUNK)));
     if (this.missing.size) await this.fetch();
+  }
+
+  /** Whether lines are found by their numbers; in a log with slices a number is near its line, and lines follow others. */
+  get isCounted() {
+    return !about().has_slices || Boolean(this.stream || this.wish.ctx);
+  }
+
+  /** Have the event of a position among the first lines that are shown: it is the one with this number. */
+  beginAt(row) {
+    if (this.isCounted) { this.first = Math.max(0, row - BEFORE); return; }
+    const chunk = Math.floor(row / CHUNK);
+    this.first = chunk * CHUNK;
+    this.ends.set(chunk - 1, { pos: this.position });
+  }
+
+  /** Open the line of a position, which is one of those that were fetched. */
+  async openAt(position) {
+    const lines = this.list ?? [...this.chunks.values()].flat();
+    const event = lines.find((one) => one.position === position);
+    if (event) await this.open(event);
   }
 
   /** Show some versions only, or all. */
@@ -184,6 +215,8 @@ class Lines {
     const ref = event ? `${event.stream}@${event.version}` : null;
     this.opened = ref === this.opened ? null : ref;
     this.drawer.hidden = !this.opened;
+    this.position = this.opened && event.position;
+    this.turned();
     this.draw();
     if (!this.opened) return;
     const refs = [event, ...event.rest ?? []].map((one) => `${one.stream}@${one.version}`);
@@ -218,6 +251,8 @@ class Lines {
       if (!event && !this.list) this.missing.add(Math.floor(row / CHUNK));
       made.push(this.line(row, event, top + (row - from) * LINE));
     }
+    if (!this.list && !this.wish.ctx) this.drawn(from, until - from);
+    else this.drawn(0, 0);
     fill(this.spacer, made.length ? made : h("p", { class: "empty" }, this.list && !this.isEnd ? "Looking…" : "No event fits."));
     if (this.missing.size || (this.list && !this.isEnd && until >= this.count - 20)) this.wanted();
   }
@@ -238,13 +273,23 @@ class Lines {
 
   async fetch() {
     if (this.list) { await this.more(); this.measure(); this.draw(); return; }
-    // Lines on the screen are of two chunks at most, which come at the same time.
-    await Promise.all([...this.missing].filter((chunk) => !this.chunks.has(chunk)).map(async (chunk) => {
-      const found = await ask("log", this.question(chunk * CHUNK, CHUNK));
-      if (this.chunks.size >= CHUNKS_MAX) this.chunks.delete(this.chunks.keys().next().value);
-      this.chunks.set(chunk, found.events);
-    }));
+    const missing = [...this.missing].filter((chunk) => !this.chunks.has(chunk));
+    // Lines on the screen are of two chunks at most, which come at the same time, unless one begins where the other ends.
+    if (this.isCounted) await Promise.all(missing.map((chunk) => this.fetchChunk(chunk)));
+    else for (const chunk of missing.sort((one, other) => one - other)) await this.fetchChunk(chunk);
     this.draw();
+  }
+
+  async fetchChunk(chunk) {
+    const begun = this.isCounted ? undefined : this.ends.get(chunk - 1);
+    const found = await ask("log", begun ? { ...this.question(undefined, CHUNK), ...begun } : this.question(chunk * CHUNK, CHUNK));
+    if (!this.isCounted) {
+      // What follows was found from other lines: it is asked for again, from the end of these on.
+      if (!begun) for (const other of this.chunks.keys()) if (other > chunk) { this.chunks.delete(other); this.ends.delete(other); }
+      this.ends.set(chunk, { after: found.next });
+    }
+    if (this.chunks.size >= CHUNKS_MAX) this.chunks.delete(this.chunks.keys().next().value);
+    this.chunks.set(chunk, found.events);
   }
 
   async more() {
@@ -253,7 +298,7 @@ class Lines {
     if (this.isEnd || this.asked === list) return;
     this.asked = list;
     try {
-      const found = await ask("log", { ...this.question(undefined, CHUNK), row: undefined, after: this.next ?? undefined });
+      const found = await ask("log", { ...this.question(undefined, CHUNK), row: undefined, after: this.next ?? undefined, pos: this.next ? undefined : this.position ?? undefined });
       // Meanwhile the reader may have asked for something else.
       if (list !== this.list) return;
       const events = this.stream ? found.events.filter((event) => event.version <= this.last) : found.events;
@@ -316,9 +361,19 @@ class Histogram {
   constructor(jump) {
     this.canvas = h("canvas", { "aria-hidden": "true" });
     this.legend = h("span", { class: "legend" });
+    this.here = h("i", { class: "here", hidden: true });
     this.canvas.addEventListener("click", (event) => {
       if (this.found) jump(Math.floor(event.offsetX / this.canvas.clientWidth * this.found.total));
     });
+  }
+
+  /** Mark which part of the log is on the screen; none of it while only some of its lines are shown. */
+  mark(first, count) {
+    this.here.hidden = !count || !this.found?.total;
+    this.marked = [first, count];
+    if (this.here.hidden) return;
+    this.here.style.setProperty("--from", first / this.found.total);
+    this.here.style.setProperty("--part", count / this.found.total);
   }
 
   async load() {
@@ -326,6 +381,7 @@ class Histogram {
     const there = KINDS.filter((kind) => this.found.buckets.some((one) => one.kinds[kind]));
     fill(this.legend, there.map((kind) => h("span", {}, h("i", { style: { background: `var(--${COLOURS[kind] ?? "dim"})` } }), kind)));
     this.draw();
+    if (this.marked) this.mark(...this.marked);
   }
 
   draw() {
@@ -362,7 +418,7 @@ async function eventScreen(place) {
   const rows = [["position", found.position], ["recorded", time(found.recorded_at)], ["actor", found.actor], ["correlation", found.correlation_id],
     ["key", found.idempotency_key], ["digest", h("span", { class: "mono" }, found.digest)]];
   const element = h("div", { class: "sheet" },
-    h("header", {}, h("h1", {}, short(ref)), h("span", { class: "tag" }, found.type), h("a", { href: contextAddress(found.stream, found.version) }, "the context at this version"),
+    h("header", {}, h("h1", {}, short(ref)), h("span", { class: "tag" }, found.type), h("a", { href: contextAddress(found.stream, found.version) }, "the context at this version"), h("a", { href: withQuery("/log", { pos: found.position }) }, "its place in the log"),
       h("span", { class: "buttons", style: { margin: "0 0 0 auto" } }, h("button", { type: "button", onclick: step(-1), disabled: found.version < 2 }, "Before"), h("button", { type: "button", onclick: step(1) }, "Next"))),
     h("p", {}, found.text),
     h("dl", {}, rows.flatMap(([name, value]) => value ? [h("dt", {}, name), h("dd", {}, value)] : [])),

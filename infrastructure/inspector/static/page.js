@@ -9,9 +9,13 @@ const SCREENS = {
   log: () => import("./log.js"), event: () => import("./log.js"), graph: () => import("./lineage.js"),
   node: () => import("./node.js"), search: () => import("./search.js"), usage: () => import("./usage.js"),
   approvals: () => import("./usage.js"), projections: () => import("./projections.js"),
+  projection: () => import("./projections.js"), pools: () => import("./home.js"), nodes: () => import("./nodes.js"),
 };
+// The place in the header of a screen that is not one itself.
+const WITHIN = { home: "/", context: "/", event: "/log", diff: "/", node: "/n", nodes: "/n", projection: "/projections" };
 const PLACES = [
-  ["/", "Contexts", "g c"], ["/log", "Log", "g l"], ["/graph", "Forks", "g g"], ["/approvals", "Approvals", "g a"],
+  ["/", "Contexts", "g c"], ["/pools", "Pools", "g q"], ["/n", "Nodes", "g n"], ["/log", "Log", "g l"],
+  ["/graph", "Forks", "g g"], ["/approvals", "Approvals", "g a"],
   ["/usage", "Usage", "g t"], ["/projections", "Projections", "g p"],
 ];
 const THEMES = ["auto", "light", "dark"];
@@ -60,7 +64,7 @@ async function show() {
   const place = here();
   const mine = ++turn;
   for (const link of document.querySelectorAll("nav a")) {
-    const isHere = link.dataset.path === (place.screen === "home" || place.screen === "context" ? "/" : `/${place.screen}`);
+    const isHere = link.dataset.path === (WITHIN[place.screen] ?? `/${place.screen}`);
     if (isHere) {
       link.setAttribute("aria-current", "page");
       // Not scrollIntoView: Tab would begin behind the link.
@@ -158,7 +162,7 @@ header();
 onAddress(show);
 bind({
   "?": showHelp, t: nextTheme, y: copyAddress, j: openTwin, "/": () => search.focus(),
-  ...Object.fromEntries(PLACES.map(([path, , key]) => [key, () => go(withQuery(path))])),
+  ...Object.fromEntries(PLACES.map(([path, , key]) => [key, () => go(shown?.to?.(path) ?? withQuery(path))])),
 });
 // The code of the screen comes while the store is asked what it is.
 SCREENS[here().screen]?.().catch(() => {});

@@ -2,13 +2,16 @@
 import { withQuery } from "./address.js";
 import { about, ask, change } from "./api.js";
 import { merged, fill, h, number, say, span } from "./dom.js";
+import { Listing } from "./listing.js";
 
 const STORE = "*";
+const VALUE_MAX = 240;
 const HEADS = [["Projection"], ["Schema", "number"], ["Rows", "number"], ["Position", "number"], ["Behind", "number"],
   ["Events/s", "number"], ["Worker"], ["", "number"]];
 const DOING = { rebuild: "Making new rows beside those in use", swap: "Putting the new rows in place", check: "Comparing", verify: "Checking the store" };
 
-export async function screen() {
+export async function screen(place) {
+  if (place.name) return one(place);
   const made = new Projections();
   await made.load();
   await made.begin();
@@ -16,10 +19,36 @@ export async function screen() {
     job: (job) => made.take(job), connected: () => made.begin().catch(() => {}) };
 }
 
+/** One projection: its line, what can be done with it, and its rows. */
+async function one(place) {
+  const { under = "" } = place.query;
+  const path = `/projections/${encodeURIComponent(place.name)}`;
+  const list = new Listing({ path, question: "projection", rows: "rows", wish: { under }, given: { name: place.name }, fields: [["under", "Keys that begin with"]],
+    heads: [["Key"], ["Row"]], row: rowOf, nouns: ["row", "rows"], empty: "It has no rows yet." });
+  await list.load(null);
+  const made = new Projections(place.name);
+  await made.load();
+  await made.begin();
+  const element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, place.name), made.said, h("a", { href: withQuery("/projections") }, "all projections")),
+    h("div", { class: "scroll" }, made.table), made.readOnly(),
+    h("section", { "aria-label": "Its rows" }, h("header", { class: "headline below" }, h("h2", {}, "Its rows"), list.said), list.fault, list.filters, list.table, list.foot));
+  return { element, title: place.name, news: merged(1000, () => Promise.all([made.load(), list.refresh()])), job: (job) => made.take(job), connected: () => made.begin().catch(() => {}) };
+}
+
+/** A row by its key, and its other fields that are not empty; a long text is cut, which its end says. */
+function rowOf({ key, ...fields }) {
+  const there = Object.entries(fields).filter(([, value]) => value !== "" && value !== null && value !== "{}" && value !== "[]");
+  const text = (value) => typeof value === "string" ? value : JSON.stringify(value);
+  const cut = (all) => all.length > VALUE_MAX ? `${all.slice(0, VALUE_MAX)}… ${number(all.length - VALUE_MAX)} more characters` : all;
+  return h("tr", {}, h("td", { class: "name short" }, key), h("td", { class: "said" }, there.map(([name, value]) => [h("span", { class: "field" }, h("span", { class: "dim" }, name), " ", cut(text(value))), " "])));
+}
+
 export const eventLink = (event) => h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, event);
 
 class Projections {
-  constructor() {
+  /** With a name only that one. */
+  constructor(only = null) {
+    this.only = only;
     this.rows = new Map();
     this.mayWrite = Boolean(about().token);
     this.said = h("span", { class: "dim" });
@@ -28,9 +57,13 @@ class Projections {
     this.verify = h("button", { type: "button", onclick: () => this.store.start("verify") }, "Check the whole store");
     this.element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Projections"), this.said),
       h("p", { class: "dim" }, "They are folded from the log when they are asked, or all the time by ", h("code", {}, "refold run"), ". None of them is truth: each can be made anew.",
-        this.mayWrite ? "" : " This page is read-only: rebuild with `refold rebuild NAME`, or start the page with --write."),
+        " Each has a page with its rows."), this.readOnly(),
       h("div", { class: "scroll" }, this.table),
       h("section", { "aria-label": "The whole store" }, h("p", { class: "buttons" }, this.verify), this.store.element));
+  }
+
+  readOnly() {
+    return this.mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: rebuild with `refold rebuild NAME`, or start the page with --write.");
   }
 
   async load() {
@@ -38,6 +71,7 @@ class Projections {
     this.said.textContent = `${number(found.events)} events in the log`;
     const now = performance.now();
     for (const one of found.projections) {
+      if (this.only && one.name !== this.only) continue;
       if (!this.rows.has(one.name)) {
         const row = new Row(one.name, this);
         this.rows.set(one.name, row);
@@ -86,8 +120,9 @@ class Row {
     const position = one.position.length > 16 ? `${one.position.slice(0, 15)}…` : one.position;
     // One that nobody asked for yet is not late.
     const isNew = !seen && events > 0;
-    const values = [one.name, one.version, number(one.rows), isNew ? "not asked yet" : position, isNew ? "" : number(one.behind), rate ? number(Math.round(rate)) : "-", one.worker ?? "-"];
-    values.forEach((value, at) => { if (this.cells[at].textContent !== String(value)) fill(this.cells[at], String(value)); });
+    const name = h("a", { href: withQuery(`/projections/${encodeURIComponent(one.name)}`) }, one.name);
+    const values = [name, one.version, number(one.rows), isNew ? "not asked yet" : position, isNew ? "" : number(one.behind), rate ? number(Math.round(rate)) : "-", one.worker ?? "-"];
+    values.forEach((value, at) => { if (this.cells[at].textContent !== (value.textContent ?? String(value))) fill(this.cells[at], value.tagName ? value : String(value)); });
     this.cells[3].title = `${one.position} of ${head}`;
     const notes = [];
     if (one.stopped_at) notes.push(["bad", "stopped", "at ", eventLink(one.stopped_at), `: ${one.error ?? ""}`]);

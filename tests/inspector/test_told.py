@@ -16,6 +16,7 @@ from .asking import LOCAL, Asked
 QUESTIONS = """
 api/contexts?limit=3&kind=chat
 api/contexts?user=ada.brink
+api/contexts?kind=pool,queue&limit=5
 api/context?context=chat:heron-report-short
 api/context?context=chat:refund-7Q2KLM
 api/context?context=pool:policies
@@ -56,14 +57,20 @@ api/graph?context=run:mia.frey/late-orders/2/2
 api/graph?context=run:mia.frey/late-orders/0/0&version=14&attributes=description
 api/node?name=Table(staff)
 api/node?name=Table(orders)&attribute=description&round=1
+api/nodes?type=Table&label=orders&limit=4
+api/nodes?user=mia.frey&limit=2&cursor=State run:mia.frey/late-orders/2/2@0000000006
+api/projection?name=catalogue&under=run:&limit=2
 api/log?limit=5
 api/log?row=512&limit=4
+api/log?pos=512&limit=2
+api/log?pos=512&context=chat:refund-7Q2KLM&limit=2
 api/log?after=1050&limit=3
 api/log?context=chat:refund-7Q2KLM&type=chat.call_&limit=9
 api/log?actor=noor.vasquez&limit=3
 api/log?q=voucher
 api/event?event=memory:user:ada.brink@3
 api/event?event=chat:heron-report@74
+api/event?event=512
 api/histogram?buckets=5
 api/search?q=voucher
 api/search?q=hotel&context=policies-draft&limit=1

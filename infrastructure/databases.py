@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
-from ..domain.errors import InvalidInputError
+from ..domain.errors import InvalidInputError, KeyMissingError, StorageUnavailableError
 from ..domain.log.memory_log import MemoryLog
 from ..domain.log.ports import LiveLog
+from ..domain.positions import BEGINNING
 from .log.codec import CODEC, Codec
-from .projecting.store import MemoryProjectionStore, ProjectionStore
+from .projecting.store import MemoryProjectionStore, ProjectionStore, ReadOnlyProjectionStore, kept_by
+from .trust.tables import KEY, STORE, KeyRow, MemoryTables, PostgresTables, SqliteTables, Tables
+
+if TYPE_CHECKING:
+    from .trust.key_ring import KeyRing
+    from .trust.keys import Keys
 
 Database = tuple[LiveLog, ProjectionStore]
 # SQLAlchemy writes the name of a driver behind a plus sign.
@@ -60,15 +69,112 @@ def open_database(
     synchronous: str = "FULL",
     codec: Codec = CODEC,
     system: System = REAL_SYSTEM,
+    keys: Keys | None = None,
+    is_raw: bool = False,
 ) -> Database:
     """
     Open the database at a location, as `location_of` returns it: a path (SQLite), a URL "postgresql://...", or
-    ":memory:". A log takes the times of its events from `system`; one in a database decodes them by `codec`.
+    ":memory:". A log takes the times of its events from `system`; one in a database decodes them by `codec`. An
+    encrypted one is opened with its `keys`, or, with `is_raw`, gives its events as they are stored.
 
     Raises:
-        InvalidInputError: the location is invalid.
+        InvalidInputError: the location is invalid, or a store with events that are not encrypted is opened with keys.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
+        KeyUnavailableError: the database is encrypted, and its keys were not given.
     """
+    if keys is not None:
+        return _open_sealed(
+            location, keys, codec, partial(_open_below, location, create, read_only, synchronous), system
+        )
+    found = _open_below(location, create, read_only, synchronous, codec, system)
+    if not is_raw:
+        try:
+            _require_unsealed(found[0], location)
+        except BaseException:
+            found[0].close()
+            raise
+    return found
+
+
+def _open_sealed(
+    location: str, keys: Keys, codec: Codec, open_below: Callable[[Codec, System], Database], system: System
+) -> Database:
+    """Open an encrypted database, or make one of a new database."""
+    if not (callable(getattr(keys, "wrap", None)) and callable(getattr(keys, "unwrap", None))):
+        raise InvalidInputError(
+            f"keys is {keys!r}: give a KeyFile, a KeyEnvironment, or an object with wrap and unwrap"
+        )
+    try:
+        from .trust.key_ring import KeyRing
+        from .trust.sealed_log import SEALED_CODEC, SealedLog
+    except ImportError as error:
+        raise StorageUnavailableError('an encrypted store needs another package: pip install "refold[keys]"') from error
+    from .trust.sealed_rows import SealedProjectionStore
+
+    below, notes = open_below(SEALED_CODEC, system)
+    try:
+        tables = _tables_of(below)
+        if not tables.exist():
+            if below.now() != BEGINNING:
+                raise InvalidInputError(
+                    f"{_shown(below, location)} has events that are not encrypted: open it without keys, or copy it"
+                    " into a new store that has keys"
+                )
+            tables.make()
+        ring = KeyRing(tables, keys, system)
+        rows = SealedProjectionStore(below, tables, ring, kept_by(notes))
+        is_kept = notes is kept_by(notes)
+        return SealedLog(below, ring, codec), rows if is_kept else ReadOnlyProjectionStore(rows)
+    except BaseException:
+        below.close()
+        raise
+
+
+def _require_unsealed(log: LiveLog, location: str) -> None:
+    """
+    Require that a database is not encrypted.
+
+    Raises:
+        KeyMissingError: it is; the error names the master key that is needed.
+    """
+    if isinstance(log, MemoryLog):
+        return
+    tables = _tables_of(log)
+    if tables.exist() and (rows := tables.ask(KEY, STORE)):
+        raise KeyMissingError(KeyRow(*rows[0]).master, f"the call that opens {_shown(log, location)}: it is encrypted")
+
+
+def stored_log(log: Any) -> Any:
+    """Return the log as it is stored: below an encrypted one, else the log itself."""
+    return getattr(log, "below", log)
+
+
+def ring_of(log: Any) -> KeyRing:
+    """
+    Return the data keys of an encrypted log.
+
+    Raises:
+        InvalidInputError: it is not encrypted.
+    """
+    ring: KeyRing | None = getattr(log, "ring", None)
+    if ring is None:
+        raise InvalidInputError(f"{_shown(log, 'the store')} is not encrypted: open a new store with keys")
+    return ring
+
+
+def _tables_of(log: Any) -> Tables:
+    if isinstance(log, MemoryLog):
+        return MemoryTables()
+    return PostgresTables(log) if log.has_slices else SqliteTables(log)
+
+
+def _shown(log: Any, location: str) -> str:
+    return str(log.database.where) if hasattr(log, "database") else location
+
+
+def _open_below(
+    location: str, create: bool, read_only: bool, synchronous: str, codec: Codec, system: System
+) -> Database:
     if location == ":memory:":
         return MemoryLog(system), MemoryProjectionStore()
     if location.startswith("postgresql://"):
@@ -79,7 +185,6 @@ def open_database(
         return shared, PostgresProjectionStore(shared)
     from .log.sqlite.log import SqliteLog
     from .projecting.rows.sqlite import SqliteProjectionStore
-    from .projecting.store import ReadOnlyProjectionStore
 
     log = SqliteLog(location, create=create, read_only=read_only, synchronous=synchronous, codec=codec, system=system)
     kept = SqliteProjectionStore(log)

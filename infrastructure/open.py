@@ -11,12 +11,13 @@ from ..domain.clock import REAL_SYSTEM, System
 from ..domain.context.view import Durability, require_durability
 from ..domain.errors import InvalidInputError
 from ..domain.log.gate import Acting, Allow, Gate, require_acting
-from .databases import location_of, open_database
+from .databases import location_of, open_database, stored_log
 from .projecting.store import ProjectionStore
 from .store import Store
 
 if TYPE_CHECKING:
     from .trust.checkpoints import Checkpoints
+    from .trust.keys import Keys
     from .trust.witness import Witness
 
 
@@ -29,6 +30,7 @@ def open_store(
     synchronous: str = "FULL",
     witness: Witness | str | Path | None = None,
     system: System = REAL_SYSTEM,
+    keys: Keys | None = None,
     acting: Acting = "optional",
     allow: Allow | None = None,
 ) -> Store:
@@ -39,7 +41,8 @@ def open_store(
     `durability` is the default of its contexts: "commit" (a call returns when its events are on disk) or "enqueue"
     (when they are queued; `flush()` is the barrier). `synchronous` is SQLite's own setting: with FULL, commits survive
     a power cut; with NORMAL, a power cut may lose the last commits. With `create=False` a missing database is an error.
-    `system` gives the times and the new ids of its events; a test may give one of its own.
+    `system` gives the times and the new ids of its events; a test may give one of its own. With `keys` a new store is
+    encrypted, and an encrypted one is opened.
 
     With `acting="required"` every change needs an actor, which `refold.acting(actor=...)` sets. `allow(actor, action,
     context)` is asked at every call that reads or changes something, and returns whether the actor may do it. `action`
@@ -50,8 +53,9 @@ def open_store(
     the witness of this store alone, and all who write to the store must name it.
 
     Raises:
-        InvalidInputError: an option or the location is invalid.
+        InvalidInputError: an option or the location is invalid, or a store that is not encrypted is opened with keys.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
+        KeyUnavailableError: the store is encrypted, and these are not its keys.
         TamperedError: the store is not what its witness saw.
     """
     text = location_of(location)
@@ -62,7 +66,7 @@ def open_store(
     if require_unicode(synchronous, "synchronous").upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     log, projections = open_database(
-        text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=system
+        text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=system, keys=keys
     )
     try:
         # A log in memory has no database, and needs no warning if it is not closed. The `where` of PostgreSQL leaves
@@ -85,7 +89,9 @@ def open_store(
         raise
 
 
-def accept_store(location: str, *, witness: Witness | str | Path | None, actor: str, reason: str) -> int:
+def accept_store(
+    location: str, *, witness: Witness | str | Path | None, keys: Keys | None, actor: str, reason: str
+) -> int:
     """
     Have the witness of a store begin anew with the store as it is; return how many events it has.
 
@@ -95,7 +101,7 @@ def accept_store(location: str, *, witness: Witness | str | Path | None, actor: 
     """
     if witness is None:
         raise InvalidInputError("no witness was named: --witness or REFOLD_WITNESS does")
-    log, projections = open_database(location_of(location), create=False)
+    log, projections = open_database(location_of(location), create=False, keys=keys)
     try:
         checkpoints = _checkpoints(log, projections, witness, read_only=False)
         checkpoints.accept(actor, reason)
@@ -109,7 +115,7 @@ def _witnessed(log: Any, projections: ProjectionStore, witness: object, *, read_
     """Compare a log with its witness, from now on."""
     checkpoints = _checkpoints(log, projections, witness, read_only=read_only)
     checkpoints.start()
-    log.use_evidence(checkpoints.known)
+    stored_log(log).use_evidence(checkpoints.known)
     return checkpoints
 
 
@@ -118,7 +124,7 @@ def _checkpoints(log: Any, projections: ProjectionStore, witness: object, *, rea
     from .trust.known_events import KnownEvents
     from .trust.witness import witness_at
 
-    found = witness_at(witness)
-    if not hasattr(log, "use_evidence"):
+    found, stored = witness_at(witness), stored_log(log)
+    if not hasattr(stored, "use_evidence"):
         raise InvalidInputError("a store in memory ends with its process, and nobody else can change it: no witness")
-    return Checkpoints(KnownEvents(log, log.segment_table(), read_only=read_only), projections, found)
+    return Checkpoints(KnownEvents(stored, stored.segment_table(), read_only=read_only), projections, found)

@@ -1040,6 +1040,23 @@ class Store:
             raise InvalidInputError("the store was opened without its witness: open it with witness=")
         return self._checkpoints
 
+    def rotate_keys(self, *, renew: bool = False) -> int:
+        """
+        Wrap the data keys of an encrypted store with the newest master key, and return how many had another one.
+
+        No event is written anew. With `renew` each subject also gets a new data key, for its events from now on.
+
+        Raises:
+            InvalidInputError: the store is not encrypted.
+            KeyUnavailableError: a master key in use is not there.
+        """
+        from .databases import ring_of
+
+        ring = ring_of(self.log)
+        if renew:
+            ring.renew()
+        return ring.rotate()
+
     def _worker(self, names: Iterable[str] | None) -> ProjectionWorker:
         from .projecting.worker import ProjectionWorker
 

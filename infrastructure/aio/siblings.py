@@ -449,6 +449,7 @@ class AsyncStore(StoreProxy):
     witnessed = awaited(lambda: _store.witnessed)
     prove = awaited(lambda: _store.prove)
     prove_consistency = awaited(lambda: _store.prove_consistency)
+    rotate_keys = awaited(lambda: _store.rotate_keys)
 
 
 # By the place of the sync class in this package.

@@ -8,6 +8,7 @@ makes a database and never waits for a writer. `group` makes the groups of comma
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,11 +34,14 @@ from .render import JSON_LINES, one_line
 
 if TYPE_CHECKING:
     from ...projections.contract import Projection
+    from ..trust.keys import Keys
 
 T = TypeVar("T")
 DEFAULT_DATABASE = "refold.db"
 DEFAULT_ACTOR = "cli"
 PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*(?=@)|([?&]password=)[^&#]*")
+MASTER_KEYS = "REFOLD_MASTER_KEYS"
+KEYS_HELP = "The master keys of an encrypted store.  [default: REFOLD_KEY_FILE, else the keys in REFOLD_MASTER_KEYS]"
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
 # The kinds of contexts that have commands of their own.
 COMMANDED = ("queue", "pool", "memory")
@@ -126,7 +130,19 @@ def shown(location: str) -> str:
 def opening_options() -> dict[str, Any]:
     """Return how the program was told to open a store, besides its location."""
     context = click.get_current_context(silent=True)
-    return {} if context is None else {"witness": context.find_root().params.get("witness")}
+    witness = None if context is None else context.find_root().params.get("witness")
+    return {"witness": witness, "keys": given_keys()}
+
+
+def given_keys() -> Keys | None:
+    """Return the keys that the program was called with: a file, or the environment; None where there are none."""
+    context = click.get_current_context(silent=True)
+    file = None if context is None else context.find_root().params.get("keys")
+    if file is None and MASTER_KEYS not in os.environ:
+        return None
+    from ..trust.keys import KeyEnvironment, KeyFile
+
+    return KeyEnvironment(MASTER_KEYS) if file is None else KeyFile(file)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from ...domain.kinds import KINDS
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
-from .args import DEFAULT_DATABASE, address, argument, existing, reference
+from .args import DEFAULT_DATABASE, address, argument, existing, given_keys, reference
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,7 +91,7 @@ def offered_items(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def _asked(ctx: click.Context, offered: Callable[[Store], Iterator[str]]) -> list[str]:
     location = ctx.params.get("location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
     try:
-        with open_store(location, create=False, read_only=True) as store:
+        with open_store(location, create=False, read_only=True, keys=given_keys()) as store:
             return list(islice(offered(store), OFFERED_MAX))
     except (RefoldError, OSError):
         return []

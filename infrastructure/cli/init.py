@@ -9,7 +9,7 @@ import click
 from ...domain.context.description import counted
 from ..databases import location_of, open_database
 from ..projecting.builtin import PROJECTIONS
-from .args import database, shown
+from .args import database, given_keys, shown
 
 
 @click.command("init")
@@ -26,7 +26,7 @@ def command(reopen: bool, citus: bool, location: str) -> None:
     is_on_server = found.startswith("postgresql://")
     if citus and not is_on_server:
         raise click.UsageError("--citus needs a database at postgresql://...", click.get_current_context())
-    log, rows = open_database(found)
+    log, rows = open_database(found, keys=given_keys())
     with closing(log):
         # A store in memory is never moved.
         if reopen and hasattr(log, "reopen"):
@@ -35,10 +35,11 @@ def command(reopen: bool, citus: bool, location: str) -> None:
             # Imported here: its driver need not be installed for a file.
             from ..projecting.rows.postgres import PostgresProjectionStore
 
-            assert isinstance(rows, PostgresProjectionStore), "a log on PostgreSQL has its rows there"
-            if citus:
-                rows.distribute()
-            rows.prepare(PROJECTIONS)
+            # The rows of an encrypted store are in pages, whose table exists once it was opened.
+            if isinstance(rows, PostgresProjectionStore):
+                if citus:
+                    rows.distribute()
+                rows.prepare(PROJECTIONS)
     click.echo(f"{shown(location)} is ready")
 
 

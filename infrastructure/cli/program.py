@@ -17,7 +17,7 @@ import click
 from click.shell_completion import shell_complete
 
 from ...domain.errors import ConcurrencyError, DamagedError, RefoldError
-from .args import DATABASE_HELP, optional_text
+from .args import DATABASE_HELP, KEYS_HELP, optional_text
 from .render import one_line
 
 # The help is here, so that listing the commands imports none of them.
@@ -53,6 +53,7 @@ COMMANDS = {
     "export": ("import_export:export", "Write contexts with their past, or all, into a file."),
     "init": ("init", "Make the tables of a database, or bring older ones forward."),
     "seal": ("init:seal", "Pack old events on PostgreSQL, so that they take less room."),
+    "keys": ("keys", "Make and rotate the keys of encrypted stores."),
     "copy": ("import_export:copy", "Copy the whole store into another database, or move it there."),
     "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context."),
     "stats": ("contexts:stats", "Count contexts, events and bytes."),
@@ -118,9 +119,10 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
     envvar="REFOLD_WITNESS",
     help="The witness of the store: a file, or http(s)://...  [default: REFOLD_WITNESS]",
 )
+@click.option("--keys", metavar="FILE", callback=optional_text, envvar="REFOLD_KEY_FILE", help=KEYS_HELP)
 @click.option("--version", is_flag=True, is_eager=True, callback=_print_version, help="Print the version and exit.")
 @click.pass_context
-def refold(context: click.Context, db: str | None, witness: str | None, version: bool) -> None:
+def refold(context: click.Context, db: str | None, keys: str | None, witness: str | None, version: bool) -> None:
     """Refold: an event-sourced context store for LLM agents. Git for what an agent knows."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)

@@ -24,6 +24,8 @@ PLAIN_MARK = bytes([PLAIN])
 WITH_DICTIONARY = (bytes([ZSTD_DICTIONARY]), bytes([ZSTD_DICTIONARY | REFERENCES]))
 # Shorter payloads get hardly smaller.
 SMALLEST = 96
+# How payloads of encrypted events begin (see `trust/sealed_log.py`): to compress them makes nothing smaller.
+ENCRYPTED = b"\x83\xa1t\xa9sealed.v1"
 SMALLEST_WITHOUT_DICTIONARY = 256
 LEVEL = 1
 BLOCK_LEVEL = 3
@@ -188,6 +190,11 @@ def expanded_size(stored: bytes) -> int:
         return int(zstandard.frame_content_size(stored[3 if mark == ZSTD_DICTIONARY else 1 :]))
     except zstandard.ZstdError:
         return len(stored)
+
+
+def no_dictionary(number: int) -> bytes:
+    """Raise the error for a dictionary, where there are none."""
+    raise DamagedError(f"dictionary {number}", "there are none here")
 
 
 def mark_references(stored: bytes) -> bytes:

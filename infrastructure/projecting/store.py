@@ -233,7 +233,7 @@ class ProjectionStore(Protocol):
         """
 
 
-class _Table:
+class Table:
     """The rows of one version of a projection, and the moment up to which they are made."""
 
     def __init__(self, version: int, row: type[msgspec.Struct]) -> None:
@@ -269,7 +269,7 @@ class MemoryProjectionStore(ProjectionStore):
     """Rows in dicts; they are lost when the process ends."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, Table] = {}
         self._notes: dict[str, str] = {}
         self._lock = fork_safe_lock()
 
@@ -355,7 +355,7 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
-        table = _Table(shadow.version, shadow.row)
+        table = Table(shadow.version, shadow.row)
         for part in parts:
             if table.rows.keys() & self._table(part).rows.keys():
                 raise twice_made(shadow)
@@ -387,11 +387,11 @@ class MemoryProjectionStore(ProjectionStore):
         newest = sorted(found, key=_newness, reverse=True)[: candidates_max(query)]
         return best_of(newest, query)
 
-    def _table(self, projection: Projection) -> _Table:
+    def _table(self, projection: Projection) -> Table:
         """Return the table of this version; an empty one if there is none."""
         table = self._tables.get(projection.name)
         if table is None or table.version != projection.version:
-            return _Table(projection.version, projection.row)
+            return Table(projection.version, projection.row)
         table.finish()
         return table
 

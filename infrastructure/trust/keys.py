@@ -81,14 +81,19 @@ class KeyFile:
 
     def wrap(self, key: bytes) -> tuple[str, bytes]:
         if not self._path.exists():
-            with suppress(FileExistsError):
-                self._write({"m1": os.urandom(KEY_BYTES)})
+            self.make()
         return MasterKeys(self._read(), str(self._path)).wrap(key)
 
     def unwrap(self, master: str, wrapped: bytes) -> bytes:
         if not self._path.exists():
             raise KeyMissingError(master, str(self._path))
         return MasterKeys(self._read(), str(self._path)).unwrap(master, wrapped)
+
+    def make(self) -> str:
+        """Make the file with its first master key, if it does not exist, and return the name of that key."""
+        with suppress(FileExistsError):
+            self._write({"m1": os.urandom(KEY_BYTES)})
+        return "m1"
 
     def add_master(self) -> str:
         """

@@ -24,7 +24,7 @@ from typing import IO, Any
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import RecordedEvent
-from ...domain.log.ports import LiveLog
+from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import Moment
 from ...projections.contract import Projection, SearchedRow
 from ..databases import open_database
@@ -305,6 +305,9 @@ def _started(events: LiveLog, end: Moment, share: Sequence[Projection]) -> Helpe
 
 
 def _location_of(events: LiveLog) -> str | None:
+    if not isinstance(events, PartitionedLog):
+        # Another process could not read it: it may be encrypted, and the keys are here.
+        return None
     # The path that SQLite opened is absolute: the folder of this process may have changed since.
     file = next(iter(events.files()), None)
     location: str = getattr(events, "location", "")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from ....domain.concurrency.locks import renew_in_child
 from ....domain.concurrency.threads import start_if_possible
 from ....domain.errors import DamagedError, StorageError
-from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
+from ..compression import DICTIONARY_EVENTS, ENCRYPTED, Compression, train_dictionary
 from .connection import PostgresDatabase
 from .wire import Call, Wire, int4
 
@@ -25,7 +25,9 @@ class RowCompression(Compression):
 
     def shrink(self, data: bytes) -> bytes:
         """Return `data` in its stored form."""
-        return b"\x00" + data if len(data) < SMALLEST_IN_ROW else super().shrink(data)
+        if len(data) < SMALLEST_IN_ROW or data.startswith(ENCRYPTED):
+            return b"\x00" + data
+        return super().shrink(data)
 
 
 class Dictionaries:
@@ -98,7 +100,8 @@ class Dictionaries:
         with suppress(StorageError, DamagedError):
             # Another process may have trained one already: one dictionary is enough.
             self.use_newest()
-            dictionary = None if self.compression.newest else train_dictionary(samples())
+            texts = [] if self.compression.newest else [one for one in samples() if not one.startswith(ENCRYPTED)]
+            dictionary = train_dictionary(texts)
             if dictionary is not None:
                 call = Call(self._insert, (_checksum(dictionary), dictionary))
                 self._database.ask(call)

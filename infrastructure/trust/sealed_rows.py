@@ -1,0 +1,367 @@
+"""
+Rows of projections in an encrypted store: in the memory of each process, and sealed in the database.
+
+A database can order and search only what it can read. So rows are kept in memory, where every question is answered, and
+each change of them is a page of the table `sealed_page`, encrypted with the key of the store. Every process applies the
+pages of the others in their order. A change is based on the pages before it: of two processes that add the next one,
+the second applies the first one's page and decides anew. Once the pages since the last whole one are as long as that,
+a new page has all rows, and those before it are deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+
+from ...domain.concurrency.locks import synchronized
+from ...domain.errors import DamagedError, LogWentBackError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog, StreamEnd, require_known
+from ...domain.positions import Moment
+from ...projections.contract import Found, Projection, SearchQuery
+from ..log.compression import PLAIN_MARK, Compression, no_dictionary
+from ..log.row_faults import REBUILD
+from ..projecting.store import (
+    Checkpoint,
+    MemoryProjectionStore,
+    ProjectionStore,
+    Save,
+    SetAside,
+    Table,
+    Values,
+    is_replaceable,
+    rows_of,
+    twice_made,
+)
+from .key_ring import KeyRing
+from .keys import NONCE_BYTES
+from .tables import ADD_PAGE, DROP_PAGES, PAGES, Statement, Tables
+
+T = TypeVar("T")
+# Few pages are not worth a whole one.
+PAGES_MIN = 64
+# What is larger could not be expanded again.
+COMPRESSED_MAX = 64 << 20
+# SQLite stores up to 1,000,000,000 bytes in a value.
+PAGE_BYTES_MAX = 900 << 20
+WHAT = "the sealed rows of projections"
+
+
+class StoredRows(msgspec.Struct, array_like=True, frozen=True):
+    """Rows of a version of a projection, in a page: all that it has, or those that changed."""
+
+    name: str
+    version: int
+    moment: str
+    save: str
+    rows: list[tuple[Any, ...]]
+    aside: list[SetAside]
+
+
+class Page(msgspec.Struct, array_like=True, frozen=True):
+    """
+    A change of rows: projections that go, those that get the name of another one, rows that come, and notes that were
+    saved with them. With `is_whole` there is nothing but what it says.
+    """
+
+    dropped: list[str] = []
+    renamed: list[tuple[str, str]] = []
+    rows: list[StoredRows] = []
+    notes: dict[str, str | None] = {}
+    is_whole: bool = False
+
+
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Page)
+# Decides on the rows as they are; returns the page that changes them, None for no change, and the result of the call.
+Decide = Callable[[], tuple[Page | None, T]]
+
+
+class _Unread(Table):
+    """A table whose rows are the values in pages: their class is known when somebody asks for them."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(version, msgspec.Struct)
+
+    def read(self, row: type[msgspec.Struct]) -> Table:
+        """Return the table with rows of a class."""
+        table = Table(self.version, row)
+        rows = rows_of(row, self.rows.values())
+        table.update(dict(zip(self.rows, rows, strict=True)), self.checkpoint, self.aside)
+        return table
+
+
+class SealedProjectionStore(MemoryProjectionStore):
+    """
+    Rows in memory and in sealed pages; `notes` stores other notes, whose values are sealed, too.
+
+    Raises:
+        DamagedError: a page was changed, or one is missing.
+    """
+
+    def __init__(self, log: LiveLog, tables: Tables, ring: KeyRing, notes: ProjectionStore) -> None:
+        super().__init__()
+        self._log, self._pages, self._ring, self._noted = log, tables, ring, notes
+        self._compression = Compression(no_dictionary)
+        self._number = 0
+        # The bytes of the last whole page, of the pages since, and how many those are.
+        self._whole_bytes = self._bytes = self._count = 0
+
+    # Pages
+
+    def _catch_up(self) -> None:
+        """Apply the pages that other processes added."""
+        while found := self._pages.ask(PAGES, self._number):
+            for number, body in found:
+                page = self._opened(number, bytes(body))
+                if number != self._number + 1 and not page.is_whole:
+                    if self._number:
+                        # Another process wrote a whole page, and deleted those before: begin with that.
+                        self._number = 0
+                        break
+                    raise DamagedError(WHAT, f"page {self._number + 1} is missing", remedy=REBUILD)
+                self._apply(number, page, len(body))
+
+    def _changed(self, decide: Decide[T]) -> T:
+        """Carry out a change, and return its result; decide anew where another process came first."""
+        while True:
+            self._catch_up()
+            page, result = decide()
+            if page is None:
+                return result
+            number = self._number + 1
+            body = self._sealed(number, page)
+            if self._pages.change(Statement(ADD_PAGE, (number, body)))[0]:
+                self._apply(number, page, len(body))
+                self._put_together()
+                return result
+
+    def _put_together(self) -> None:
+        """Write a whole page, if the pages since the last one are as long, and delete those before it."""
+        if self._count < PAGES_MIN or self._bytes < self._whole_bytes:
+            return
+        number, page = self._number + 1, Page(rows=[*self._stored()], notes=dict(self._notes), is_whole=True)
+        body = self._sealed(number, page)
+        if len(body) > PAGE_BYTES_MAX:
+            self._count = 0
+            return
+        # Another process may be faster. Then it is left to do this.
+        if self._pages.change(Statement(ADD_PAGE, (number, body)), Statement(DROP_PAGES, (number,)))[0]:
+            self._number, self._whole_bytes, self._bytes, self._count = number, len(body), 0, 0
+
+    def _stored(self) -> Iterator[StoredRows]:
+        for name, table in self._tables.items():
+            table.finish()
+            rows = [*table.rows.values()]
+            values = rows if isinstance(table, _Unread) else [*map(msgspec.structs.astuple, rows)]
+            yield _stored_rows(name, table.version, table.checkpoint, values, table.aside)
+
+    def _apply(self, number: int, page: Page, size: int) -> None:
+        """Apply a page; after an interrupt it is applied once more, which is harmless."""
+        if page.is_whole:
+            self._tables, self._notes = {}, {}
+            self._whole_bytes = self._bytes = self._count = 0
+        for name in page.dropped:
+            self._tables.pop(name, None)
+        for before, after in page.renamed:
+            if before in self._tables:
+                self._tables[after] = self._tables.pop(before)
+        for stored in page.rows:
+            table = self._tables.get(stored.name)
+            if table is None or table.version != stored.version:
+                table = self._tables[stored.name] = _Unread(stored.version)
+            values = stored.rows if isinstance(table, _Unread) else rows_of(table.row, stored.rows)
+            keys = (row[0] for row in stored.rows)
+            table.aside = []
+            table.update(dict(zip(keys, values, strict=True)), Checkpoint(Moment.parse(stored.moment), stored.save))
+            table.aside = stored.aside
+        for name, value in page.notes.items():
+            if value is None:
+                self._notes.pop(name, None)
+            else:
+                self._notes[name] = value
+        self._number = number
+        if page.is_whole:
+            self._whole_bytes = size
+        else:
+            self._bytes, self._count = self._bytes + size, self._count + 1
+
+    def _sealed(self, number: int, page: Page) -> bytes:
+        nonce, encoded = os.urandom(NONCE_BYTES), _ENCODER.encode(page)
+        plain = self._compression.shrink(encoded) if len(encoded) <= COMPRESSED_MAX else PLAIN_MARK + encoded
+        return nonce + self._ring.store.cipher.encrypt(nonce, plain, _place_of(number))
+
+    def _opened(self, number: int, body: bytes) -> Page:
+        try:
+            plain = self._ring.store.cipher.decrypt(body[:NONCE_BYTES], body[NONCE_BYTES:], _place_of(number))
+            return _DECODER.decode(self._compression.expand(plain, WHAT))
+        except (InvalidTag, ValueError) as error:
+            raise DamagedError(
+                WHAT, f"page {number} does not open with the key of the store", remedy=REBUILD
+            ) from error
+
+    def _table(self, projection: Projection) -> Table:
+        table = self._tables.get(projection.name)
+        if isinstance(table, _Unread) and table.version == projection.version:
+            self._tables[projection.name] = table.read(projection.row)
+        return super()._table(projection)
+
+    # Reading: as in memory, after the pages of other processes
+
+    def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
+        self._look()
+        return super().checkpoints(*projections)
+
+    def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
+        self._look()
+        return super().load(projection, keys)
+
+    def set_aside(self, projection: Projection) -> list[SetAside]:
+        self._look()
+        return super().set_aside(projection)
+
+    def rows(self, projection: Projection) -> list[Any]:
+        self._look()
+        return super().rows(projection)
+
+    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
+        self._look()
+        return super().walk(projection, visit)
+
+    def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
+        self._look()
+        return super().rows_under(projection, *prefixes)
+
+    def page(
+        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
+    ) -> list[Any]:
+        self._look()
+        return super().page(projection, after=after, limit=limit, where=where)
+
+    def count(self, projection: Projection) -> int:
+        self._look()
+        return super().count(projection)
+
+    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+        self._look()
+        return super().search(projection, query)
+
+    @synchronized
+    def _look(self) -> None:
+        self._catch_up()
+
+    # Changing
+
+    @synchronized
+    def save(self, *saves: Save, seen: Sequence[RecordedEvent] = ()) -> list[Checkpoint | None]:
+        def decide() -> tuple[Page | None, list[Checkpoint | None]]:
+            if not self._has_all(seen):
+                return None, [None] * len(saves)
+            results: list[Checkpoint | None] = []
+            rows: list[StoredRows] = []
+            notes: dict[str, str | None] = {}
+            for save in saves:
+                table = self._table(save.projection)
+                checkpoint = save.checkpoint() if table.checkpoint == save.before else None
+                results.append(checkpoint)
+                if checkpoint is not None:
+                    values = [*map(msgspec.structs.astuple, save.rows.values())]
+                    aside = [*table.aside, *save.aside]
+                    rows.append(_stored_rows(save.projection.name, table.version, checkpoint, values, aside))
+                    notes.update(save.notes)
+            return (Page(rows=rows, notes=notes) if rows else None), results
+
+        return self._changed(decide)
+
+    def _has_all(self, seen: Sequence[RecordedEvent]) -> bool:
+        """Return whether the log still has some events, which an older copy of it may lack."""
+        try:
+            for one in seen:
+                require_known(self._log, one.stream, StreamEnd(one.version, one.digest))
+        except LogWentBackError:
+            return False
+        return True
+
+    @synchronized
+    def drop(self, projection: Projection) -> None:
+        self._changed(lambda: (Page(dropped=[projection.name]), None))
+
+    @synchronized
+    def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
+        def decide() -> tuple[Page | None, bool]:
+            live, built = (self._table(one).checkpoint.moment for one in (projection, shadow))
+            if not is_replaceable(live, built, before):
+                return None, False
+            return Page(dropped=[projection.name], renamed=[(shadow.name, projection.name)]), True
+
+        return self._changed(decide)
+
+    @synchronized
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
+        def decide() -> tuple[Page | None, None]:
+            tables = [self._table(part) for part in parts]
+            rows = {key: row for table in tables for key, row in table.rows.items()}
+            if len(rows) < sum(len(table.rows) for table in tables):
+                raise twice_made(shadow)
+            aside = [one for table in tables for one in table.aside]
+            values = [*map(msgspec.structs.astuple, rows.values())]
+            stored = _stored_rows(shadow.name, shadow.version, Checkpoint(moment), values, aside)
+            return Page(dropped=[shadow.name, *(part.name for part in parts)], rows=[stored]), None
+
+        self._changed(decide)
+
+    @synchronized
+    def drop_all(self) -> None:
+        """Drop the rows of all projections, and the pages that have them."""
+        self._changed(lambda: (Page(is_whole=True), None))
+        self._pages.change(Statement(DROP_PAGES, (self._number,)))
+
+    # Notes
+
+    @synchronized
+    def note(self, name: str) -> str | None:
+        self._catch_up()
+        return self._notes.get(name) or self._opened_note(name, self._noted.note(name))
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        self._look()
+        found = {name: self._opened_note(name, value) for name, value in self._noted.notes(prefix).items()}
+        read = {name: value for name, value in found.items() if value is not None}
+        return dict(sorted({**read, **super().notes(prefix)}.items()))
+
+    def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
+        stored = self._noted.note(name)
+        if self._opened_note(name, stored) != before:
+            return False
+        sealed = None if after is None else self._sealed_note(name, after)
+        return self._noted.set_note(name, before=stored, after=sealed)
+
+    def _sealed_note(self, name: str, value: str) -> str:
+        nonce = os.urandom(NONCE_BYTES)
+        sealed = nonce + self._ring.store.cipher.encrypt(nonce, value.encode(), name.encode())
+        return base64.b64encode(sealed).decode()
+
+    def _opened_note(self, name: str, stored: str | None) -> str | None:
+        if stored is None:
+            return None
+        try:
+            data = base64.b64decode(stored, validate=True)
+            plain = self._ring.store.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], name.encode())
+        except (InvalidTag, ValueError) as error:
+            reason = "it does not open with the key of the store"
+            raise DamagedError(f"the note {name}", reason, remedy=REBUILD) from error
+        return plain.decode()
+
+
+def _stored_rows(
+    name: str, version: int, checkpoint: Checkpoint, values: list[Any], aside: list[SetAside]
+) -> StoredRows:
+    return StoredRows(name, version, str(checkpoint.moment), checkpoint.save, values, aside)
+
+
+def _place_of(number: int) -> bytes:
+    return f"page {number}".encode()

@@ -1,0 +1,164 @@
+"""
+The tables of an encrypted store: its wrapped data keys, and the sealed pages of its projections (see `sealed_rows.py`).
+
+They are made when a new store is opened with keys; a database without them is not encrypted.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ...domain.concurrency.locks import fork_safe_lock, synchronized
+
+if TYPE_CHECKING:
+    from ..log.postgres.log import PostgresLog
+    from ..log.sqlite.log import SqliteLog
+
+MAKE = (
+    "CREATE TABLE IF NOT EXISTS data_key (id {text} PRIMARY KEY, subject {text} NOT NULL, made_at {number} NOT NULL,"
+    " master {text} NOT NULL, wrapped {bytes} NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS data_key_subject ON data_key (subject)",
+    "CREATE TABLE IF NOT EXISTS sealed_page (number {number} PRIMARY KEY, body {bytes} NOT NULL)",
+)
+# Placeholders are in the order of their numbers, each once: SQLite gets them without numbers.
+COLUMNS = "id, subject, made_at, master, wrapped"
+ADD_KEY = f"INSERT INTO data_key ({COLUMNS}) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING id"
+KEY = f"SELECT {COLUMNS} FROM data_key WHERE id = $1"
+NEWEST_KEY = f"SELECT {COLUMNS} FROM data_key WHERE subject = $1 ORDER BY made_at DESC, id DESC LIMIT 1"
+KEYS_AFTER = f"SELECT {COLUMNS} FROM data_key WHERE id > $1 ORDER BY id LIMIT 1000"
+WRAP_AGAIN = "UPDATE data_key SET master = $1, wrapped = $2 WHERE id = $3 AND wrapped = $4"
+DESTROY = "UPDATE data_key SET master = '', wrapped = $1 WHERE subject = $2 AND id <> $3 AND master <> '' RETURNING id"
+PAGES = "SELECT number, body FROM sealed_page WHERE number > $1 ORDER BY number LIMIT 64"
+# The newest page alone may be followed: of two processes that add one, the second gets no row.
+ADD_PAGE = "INSERT INTO sealed_page (number, body) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING number"
+DROP_PAGES = "DELETE FROM sealed_page WHERE number < $1"
+# The id of the key that encrypts what belongs to no subject: rows of projections, names of moments.
+STORE = "store"
+Values = Sequence[Any]
+
+
+class KeyRow(NamedTuple):
+    """A data key as it is stored; `wrapped` is empty once it was destroyed. `made_at` is in microseconds since 1970."""
+
+    id: str
+    subject: str
+    made_at: int
+    master: str
+    wrapped: bytes
+
+
+class Statement(NamedTuple):
+    """A statement, and the values of its placeholders in order."""
+
+    sql: str
+    values: Values = ()
+
+
+class Tables(Protocol):
+    """The tables in one database."""
+
+    def exist(self) -> bool:
+        """Return whether they were made."""
+
+    def make(self) -> None:
+        """Make them, if they do not exist."""
+
+    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement that changes nothing."""
+
+    def change(self, *statements: Statement) -> list[list[tuple[Any, ...]]]:
+        """Run statements in one transaction, and return the rows of each."""
+
+
+def _unnumbered(sql: str) -> str:
+    return re.sub(r"\$[0-9]+", "?", sql)
+
+
+def _making(text: str, number: str, data: str) -> list[str]:
+    return [statement.format(text=text, number=number, bytes=data) for statement in MAKE]
+
+
+IN_SQLITE, IN_POSTGRES = _making("TEXT", "INTEGER", "BLOB"), _making('text COLLATE "C"', "bigint", "bytea")
+
+
+class SqliteTables:
+    """The tables in the file of a log."""
+
+    def __init__(self, log: SqliteLog) -> None:
+        self._log = log
+
+    def exist(self) -> bool:
+        return bool(self.ask("SELECT 1 FROM sqlite_schema WHERE name = 'sealed_page'"))
+
+    def make(self) -> None:
+        self._log.write(lambda connection: [connection.execute(sql) for sql in IN_SQLITE])
+
+    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._log.database.reading() as connection:
+            return connection.execute(_unnumbered(sql), values).fetchall()
+
+    def change(self, *statements: Statement) -> list[list[tuple[Any, ...]]]:
+        return self._log.write(lambda connection: _changed(connection, statements))
+
+
+def _changed(connection: sqlite3.Connection, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
+    return [connection.execute(_unnumbered(sql), values).fetchall() for sql, values in statements]
+
+
+class PostgresTables:
+    """The tables in the database of a log; on a cluster every server has a copy of them."""
+
+    def __init__(self, log: PostgresLog) -> None:
+        self._log = log
+
+    def exist(self) -> bool:
+        return self.ask("SELECT to_regclass('sealed_page')::text")[0][0] is not None
+
+    def make(self) -> None:
+        copies = [f"SELECT create_reference_table('{name}')::text" for name in ("data_key", "sealed_page")]
+        self.change(*map(Statement, [*IN_POSTGRES, *(copies if self._log.is_distributed else ())]))
+
+    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        from ..log.postgres.wire import Call
+
+        return self._log.database.ask(Call(sql, [*map(_binary, values)]))[0]
+
+    def change(self, *statements: Statement) -> list[list[tuple[Any, ...]]]:
+        from ..log.postgres.wire import BEGIN, COMMIT, Call
+
+        calls = [Call(sql, [*map(_binary, values)]) for sql, values in statements]
+        found = self._log.database.transacting(lambda wire: wire.run(BEGIN, *calls, COMMIT))
+        return [*found[1:-1]]
+
+
+def _binary(value: Any) -> bytes:
+    if isinstance(value, int):
+        return value.to_bytes(8, "big", signed=True)
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+class MemoryTables:
+    """The tables of a store in memory, in a database of SQLite that is in memory, too."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+    def exist(self) -> bool:
+        return bool(self.ask("SELECT 1 FROM sqlite_schema WHERE name = 'sealed_page'"))
+
+    def make(self) -> None:
+        self.change(*map(Statement, IN_SQLITE))
+
+    @synchronized
+    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(_unnumbered(sql), values).fetchall()
+
+    @synchronized
+    def change(self, *statements: Statement) -> list[list[tuple[Any, ...]]]:
+        with self._connection:
+            self._connection.execute("BEGIN")
+            return _changed(self._connection, statements)

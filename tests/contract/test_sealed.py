@@ -1,0 +1,119 @@
+"""The contract on encrypted logs: in memory, in a file, and in PostgreSQL."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refold.domain.log.ports import LiveLog
+from refold.infrastructure.databases import open_database
+from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
+from refold.infrastructure.trust.sealed_log import SEALED_CODEC, Sealed
+
+from .agents import AgentsContract
+from .calls import CallsContract
+from .calls_in_transactions import TransactionsContract
+from .chat import ChatContextContract
+from .containers import ContainersContract
+from .contract import LogContract
+from .durable import DurableContract
+from .memories import MemoryContract
+from .runs import RunsContract
+from .snapshots import KeptSnapshotsContract, SnapshotsContract
+from .stores import Store
+from .windows import WindowContract
+from .writing import check_chain
+
+KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
+
+
+def sealed_at(place: str) -> Store:
+    """Return the encrypted store at a place."""
+
+    def opened(**options: Any) -> LiveLog:
+        return open_database(place, keys=KEYS, **options)[0]
+
+    return Store(opened, place)
+
+
+def check_below(place: str) -> None:
+    """Require that all events are encrypted, and that their digests are chains without any key."""
+    with closing(open_database(place, codec=SEALED_CODEC, is_raw=True)[0]) as below:
+        for stream in below.streams():
+            events = below.read(stream)
+            assert all(isinstance(one.event, Sealed) for one in events)
+            check_chain(events)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A file that does not exist yet."""
+    store = sealed_at(str(tmp_path / "log.db"))
+    yield store
+    store.close()
+    check_below(store.place)
+
+
+@pytest.fixture
+def log(store: Store) -> LiveLog:
+    """An empty log."""
+    return store.open()
+
+
+class TestSealedLog(LogContract, DurableContract):
+    """An encrypted log in a file."""
+
+
+class TestSealedChat(ChatContextContract):
+    """Chat contexts on it."""
+
+
+class TestSealedContainers(ContainersContract):
+    """Queues and pools on it."""
+
+
+class TestSealedWindows(WindowContract):
+    """Context windows on it."""
+
+
+class TestSealedMemories(MemoryContract):
+    """Memories of agents on it."""
+
+
+class TestSealedAgents(AgentsContract):
+    """Agents whose queues and pools lie on it."""
+
+
+class TestSealedRuns(RunsContract):
+    """Runs on it."""
+
+
+class TestSealedCalls(CallsContract, TransactionsContract):
+    """Repeated calls on it."""
+
+
+class TestSealedSnapshots(SnapshotsContract, KeptSnapshotsContract):
+    """Snapshots of its streams."""
+
+
+class TestSealedMemoryLog(LogContract):
+    """An encrypted log in memory."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """A store whose every log is a new one."""
+        return sealed_at(":memory:")
+
+
+class TestSealedPostgresLog(LogContract, DurableContract):
+    """An encrypted log in a database."""
+
+    @pytest.fixture
+    def store(self, ready_pg_url: str) -> Iterator[Store]:
+        """An empty database."""
+        store = sealed_at(ready_pg_url)
+        yield store
+        store.close()
+        check_below(store.place)

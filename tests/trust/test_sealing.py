@@ -1,0 +1,282 @@
+"""Encrypted stores: what lies in the database, what opens with which keys, and what does not."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+
+import psycopg
+import pytest
+
+import refold
+from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
+from refold.infrastructure.trust.sealed_log import SealedLog
+
+WORDS = ("zanzibar", "quokka", "marmalade", "periwinkle", "tangerine")
+ONE, TWO = bytes(KEY_BYTES), bytes(range(KEY_BYTES))
+KEYS = MasterKeys({"m1": ONE})
+Bytes = Callable[[], bytes]
+
+
+class Place:
+    """A location, and all bytes that a database keeps there."""
+
+    def __init__(self, location: str, stored: Bytes) -> None:
+        self.location, self.stored = location, stored
+
+    def open(self, keys: refold.Keys | None = KEYS, *, read_only: bool = False) -> refold.Store:
+        """Open the store."""
+        return refold.open(self.location, keys=keys, read_only=read_only)
+
+
+def rows_of(url: str) -> bytes:
+    """Return the rows of all tables as text."""
+    found = []
+    with psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
+        for (table,) in tables:
+            for row in connection.execute(f"SELECT * FROM {table}"):
+                found += [bytes(one) if isinstance(one, bytes | memoryview) else str(one).encode() for one in row]
+    return b"\n".join(found)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place where nothing is stored yet."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("ready_pg_url")
+        return Place(url, lambda: rows_of(url))
+    folder = tmp_path / "store"
+    folder.mkdir()
+    return Place(str(folder / "log.db"), lambda: b"".join(path.read_bytes() for path in folder.iterdir()))
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[refold.Store]:
+    """An empty encrypted store."""
+    with place.open() as store:
+        yield store
+
+
+def filled(store: refold.Store) -> refold.ChatContext:
+    """Return a chat whose every field has one of WORDS; each kind of question was asked about it."""
+    chat = store.chat("c", user=WORDS[0], agent=WORDS[1])
+    chat.add_message("user", f"{WORDS[2]} " * 9)
+    with refold.acting(actor=WORDS[0], correlation_id=WORDS[3]):
+        chat.add_function_call(WORDS[4], f'{{"{WORDS[3]}": "{WORDS[2]} {"x" * 9000}"}}', idempotency_key=WORDS[3])
+    chat.fork().add_message("assistant", WORDS[4])
+    assert len(store.search(WORDS[2])) == 2
+    assert len(store.contexts()) == 2
+    assert store.audit("c")
+    assert store.lineage()
+    return chat
+
+
+def test_no_word_is_stored(place: Place) -> None:
+    """Neither in the log nor in rows of projections, snapshots, keys or the write-ahead log; open or closed."""
+    store = place.open()
+    chat = filled(store)
+    for number in range(300):
+        chat.add_message("user", f"{WORDS[2]} {number}")
+    chat.evict([item.id for item in chat.items[5:200]])
+    assert store.search(WORDS[2])
+
+    assert [word for word in WORDS if word.encode() in place.stored()] == []
+    store.close()
+    assert [word for word in WORDS if word.encode() in place.stored()] == []
+    with place.open() as store:
+        assert len(store.search(WORDS[4])) == 2
+        assert store.verify().problems == ()
+
+
+def test_every_answer_is_that_of_an_open_store(place: Place, tmp_path: Path) -> None:
+    """Also in a second process, here a second store, which reads the sealed rows of the first."""
+    with place.open() as store, refold.open(tmp_path / "open.db") as other:
+        for one in (store, other):
+            filled(one)
+        with place.open() as again:
+            assert len(again.chat("c").items) == len(other.chat("c").items)
+            assert [hit.version for hit in again.search(WORDS[2])] == [hit.version for hit in other.search(WORDS[2])]
+            assert [(row.kind, row.items) for row in again.contexts()] == [
+                (row.kind, row.items) for row in other.contexts()
+            ]
+            meta = again.log.read("chat:c")[2].meta
+            assert (meta.actor, meta.correlation_id, meta.idempotency_key) == (WORDS[0], WORDS[3], WORDS[3])
+            assert meta.key_id
+
+
+def test_without_its_keys_it_stays_closed(place: Place) -> None:
+    """The error names the key that is needed; nothing is changed, and with the right one it opens."""
+    place.open().close()
+    before = place.stored()
+
+    for keys, error in (
+        (None, refold.KeyMissingError),
+        (MasterKeys({"m2": ONE}), refold.KeyMissingError),
+        (MasterKeys({"m1": TWO}), refold.WrongKeyError),
+    ):
+        with pytest.raises(error, match="'m1'"):
+            place.open(keys)
+
+    assert place.stored() == before
+    place.open().close()
+
+
+def test_a_store_that_is_not_encrypted_is_not_opened_with_keys(place: Place) -> None:
+    """Otherwise some of its events would be encrypted, and its owner would believe that all are."""
+    with place.open(None) as store:
+        store.chat("c").add_message("user", "Hello.")
+
+    with pytest.raises(refold.InvalidInputError, match="not encrypted"):
+        place.open()
+
+
+@pytest.mark.parametrize("keys", ["keys.json", object()])
+def test_what_is_no_service_of_keys_is_refused(tmp_path: Path, keys: object) -> None:
+    """A path must be given as a KeyFile: nobody should take a name for a key."""
+    with pytest.raises(refold.InvalidInputError, match="wrap and unwrap"):
+        refold.open(tmp_path / "log.db", keys=keys)  # type: ignore[arg-type]
+
+
+def test_masters_are_rotated(place: Place) -> None:
+    """Data keys are wrapped anew, and the old master is not needed any more."""
+    with place.open() as store:
+        filled(store)
+    both = MasterKeys({"m1": ONE, "m2": TWO})
+
+    with place.open(both) as store:
+        # One key of the store, one of the user.
+        assert (store.rotate_keys(), store.rotate_keys()) == (2, 0)
+
+    with place.open(MasterKeys({"m2": TWO})) as store:
+        assert len(store.search(WORDS[2])) == 2
+    with pytest.raises(refold.KeyMissingError, match="'m2'"):
+        place.open(KEYS)
+
+
+def test_data_keys_are_renewed(store: refold.Store) -> None:
+    """New events have a new key, and those before can still be read."""
+    chat = filled(store)
+    before = chat.version
+
+    store.rotate_keys(renew=True)
+    chat.add_message("user", "later")
+
+    keys = [event.meta.key_id for event in store.log.read("chat:c")]
+    assert len(set(keys[:before])) == 1
+    assert keys[before:] != keys[:1]
+
+
+def test_each_subject_has_a_key(store: refold.Store) -> None:
+    """A user's contexts and their forks share one; a context without a user shares one with its session."""
+    store.chat("a", user="mia").fork("a-fork")
+    store.queue("b", user="mia")
+    store.chat("c", user="tom")
+    for name in ("d", "e"):
+        store.chat(name, session="s")
+
+    keys = [store.log.read(f"{name}", until=1)[0].meta.key_id for name in ("chat:a", "chat:a-fork", "queue:b")]
+    others = [store.log.read(f"chat:{name}", until=1)[0].meta.key_id for name in ("c", "d", "e")]
+    assert len(set(keys)) == 1
+    assert others[1] == others[2]
+    assert len({keys[0], *others}) == 3
+
+
+def test_only_an_encrypted_store_rotates() -> None:
+    """The error says what to do."""
+    with refold.open(":memory:") as store, pytest.raises(refold.InvalidInputError, match="not encrypted"):
+        store.rotate_keys()
+
+
+class CloudKeys:
+    """An example for a service in a cloud: it never gives its master keys away, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._masters = MasterKeys({"projects/p/keys/k": TWO})
+
+    def wrap(self, key: bytes) -> tuple[str, bytes]:
+        """Ask the service to encrypt a key."""
+        self.calls.append("encrypt")
+        return self._masters.wrap(key)
+
+    def unwrap(self, master: str, wrapped: bytes) -> bytes:
+        """Ask the service to decrypt a key."""
+        self.calls.append("decrypt")
+        return self._masters.unwrap(master, wrapped)
+
+
+def test_a_service_is_asked_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each key, however many events there are, also after the time after which keys are looked at again."""
+    service = CloudKeys()
+    with refold.open(tmp_path / "log.db", keys=service) as store:
+        chat = store.chat("c", user="mia")
+        for number in range(20):
+            chat.add_message("user", str(number))
+        monkeypatch.setattr("refold.infrastructure.trust.key_ring.KNOWN_SECONDS", 0.0)
+        for number in range(20):
+            chat.add_message("user", str(number))
+        assert len(store.chat("c").items) == 40
+
+    # Made: the store's and the user's. Read: the store's; the user's, by its subject and by its id.
+    assert service.calls.count("encrypt") == 2
+    assert service.calls.count("decrypt") <= 3
+
+
+def changed(path: str, sql: str, *values: object) -> None:
+    """Change the file of a store behind its back."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql, values)
+
+
+def test_a_ciphertext_opens_only_in_its_place(tmp_path: Path) -> None:
+    """Stream and version are bound to it: with all digests made anew, an event of another stream is still refused."""
+    path = str(tmp_path / "log.db")
+    with refold.open(path, keys=KEYS) as store:
+        store.chat("a", user="mia").add_message("user", "yes")
+        store.chat("b", user="mia").add_message("user", "no")
+
+    with refold.open(path, keys=KEYS) as store:
+        log = cast(SealedLog, store.log)
+        events = [log.below.read_events(f"chat:{name}", after=1)[0] for name in ("a", "b")]
+
+        with pytest.raises(refold.DamagedError, match="does not open with its key"):
+            log._decrypted([events[1]], ["chat:a@2"])
+        assert len(log._decrypted(events, ["chat:a@2", "chat:b@2"])) == 2
+
+
+def test_an_event_in_the_open_is_refused(tmp_path: Path) -> None:
+    """Somebody without keys cannot add one, even with the right digest."""
+    path = str(tmp_path / "log.db")
+    with refold.open(path, keys=KEYS) as store:
+        store.chat("a").add_message("user", "yes")
+    changed(path, "ALTER TABLE data_key RENAME TO away")
+    changed(path, "ALTER TABLE sealed_page RENAME TO gone")
+    with refold.open(path) as store:
+        store.chat("b").add_message("user", "forged")
+    changed(path, "ALTER TABLE away RENAME TO data_key")
+    changed(path, "ALTER TABLE gone RENAME TO sealed_page")
+
+    with refold.open(path, keys=KEYS) as store:
+        with pytest.raises(refold.DamagedError, match="not encrypted, and this store is"):
+            store.chat("b")
+        assert len(store.chat("a").items) == 1
+
+
+def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:
+    """Its events cannot be read by anybody, those of others can."""
+    path = str(tmp_path / "log.db")
+    with refold.open(path, keys=KEYS) as store:
+        store.chat("a", user="mia").add_message("user", "yes")
+        store.chat("b", user="tom").add_message("user", "no")
+        log = cast(SealedLog, store.log)
+
+        assert log.ring.destroy(log.subject_of("chat:a")) == 1
+
+        with pytest.raises(refold.KeyDestroyedError):
+            log.read("chat:a")
+        assert len(log.below.read("chat:a")) == 2
+        assert len(store.chat("b").items) == 1
+    with refold.open(path, keys=KEYS) as store, pytest.raises(refold.KeyDestroyedError):
+        store.chat("a")

@@ -320,9 +320,10 @@ class KeyUnavailableError(RefoldError):
 class KeyMissingError(KeyUnavailableError):
     """There is no key named `key` in `where`."""
 
-    def __init__(self, key: str, where: str) -> None:
+    def __init__(self, key: str, where: str, *, reason: str = "") -> None:
         self.key, self.where = key, where
-        super().__init__(f"the key {key!r} is not in {where}: open the store with the keys that it was made with")
+        missing = reason or f"the key {key!r} is not in {where}"
+        super().__init__(f"{missing}: open the store with the keys that it was made with")
 
 
 class WrongKeyError(KeyUnavailableError):

@@ -141,7 +141,9 @@ def _require_unsealed(log: LiveLog, location: str) -> None:
         return
     tables = _tables_of(log)
     if tables.exist() and (rows := tables.ask(KEY, STORE)):
-        raise KeyMissingError(KeyRow(*rows[0]).master, f"the call that opens {_shown(log, location)}: it is encrypted")
+        master, where = KeyRow(*rows[0]).master, _shown(log, location)
+        reason = f"{where} is encrypted with the master key {master!r}, and no keys were given"
+        raise KeyMissingError(master, where, reason=reason)
 
 
 def stored_log(log: Any) -> Any:

@@ -9,7 +9,7 @@ import click
 from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import counted
 from ..demo import SIZES, fill_store
-from .args import database, shown
+from .args import database, given_keys, shown
 from .progress import progress_bar
 
 
@@ -32,7 +32,7 @@ def command(size: str, location: str) -> None:
     each time. `large` has some ten thousand events, and a graph of 10,000 nodes.
     """
     with progress_bar("making histories") as progress:
-        made = fill_store(location, size=size, until=REAL_SYSTEM.now(), progress=progress)
+        made = fill_store(location, size=size, until=REAL_SYSTEM.now(), progress=progress, keys=given_keys())
     contexts, events = counted(made.contexts, "context"), counted(made.events, "event")
     click.echo(f"{shown(location)} holds {contexts} with {events} of {made.days} days, all of them made up")
     click.echo(f"look at them on a page: refold ui --db {quote(shown(location))}", err=True)

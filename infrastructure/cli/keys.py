@@ -10,21 +10,11 @@ import click
 from ...domain.context.description import counted
 from ..databases import ring_of
 from ..trust.keys import KeyFile
-from .args import argument, as_json, database, keeping, shown
+from .args import argument, as_json, database, group, keeping, shown
 from .render import json_text
 
 
-@click.group("keys")
-def command() -> None:
-    """
-    Make and rotate the keys of encrypted stores.
-
-    A store is encrypted if it was made with keys: `refold --keys keys.json init`. The file is made with its first
-    store. Keep a copy of it: without it nobody can read the store.
-    """
-
-
-@command.command("new")
+@click.command("new")
 @argument("file", metavar="FILE", type=click.Path(path_type=Path), help="The file of keys.")
 def new(file: Path) -> None:
     """Add a new master key to a file of keys; the file is made if it does not exist."""
@@ -33,7 +23,7 @@ def new(file: Path) -> None:
     click.echo(f"{file} has the new master key {name}; `refold keys rotate` puts it into use")
 
 
-@command.command("rotate")
+@click.command("rotate")
 @click.option("--renew", is_flag=True, help="Give each subject a new data key, too, for its events from now on.")
 @database
 def rotate(renew: bool, location: str) -> None:
@@ -48,7 +38,7 @@ def rotate(renew: bool, location: str) -> None:
     click.echo(f"{shown(location)}: wrapped {counted(count, 'data key')} with the newest master key")
 
 
-@command.command("list")
+@click.command("list")
 @database
 @as_json
 def listed(location: str, as_json: bool) -> None:
@@ -67,3 +57,15 @@ def listed(location: str, as_json: bool) -> None:
         click.echo(f"{name}  {counted(count, 'data key')}")
     if destroyed:
         click.echo(f"{counted(destroyed, 'data key')} destroyed")
+
+
+command = group(
+    "keys",
+    """
+    Make and rotate the keys of encrypted stores.
+
+    A store is encrypted if it was made with keys: `refold --keys keys.json init`. The file is made with its first
+    store. Keep a copy of it: without it nobody can read the store.
+    """,
+    (new, rotate, listed),
+)

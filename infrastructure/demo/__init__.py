@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...domain.errors import DecisionRefusedError
 from ..open import open_store
 from ..store import Store
+from ..trust.keys import Keys
 from . import analysis, coding, long_chats, research, support
 from .simulation import DAY, Job, Simulation
 
@@ -43,7 +44,14 @@ class Made(NamedTuple):
     days: int
 
 
-def fill_store(location: str, *, size: str, until: float, progress: Callable[[int, int], None] | None = None) -> Made:
+def fill_store(
+    location: str,
+    *,
+    size: str,
+    until: float,
+    progress: Callable[[int, int], None] | None = None,
+    keys: Keys | None = None,
+) -> Made:
     """
     Fill an empty store with histories that end before `until`, in seconds since 1970, and return how many were made.
 
@@ -55,7 +63,7 @@ def fill_store(location: str, *, size: str, until: float, progress: Callable[[in
     extent = SIZES[size]
     simulation = Simulation(until - extent.days * DAY)
     # Without a sync for each commit: what a power cut would take is made again.
-    with open_store(location, synchronous="NORMAL", system=simulation) as store:
+    with open_store(location, synchronous="NORMAL", system=simulation, keys=keys) as store:
         for stream in store.log.streams(limit=1):
             raise DecisionRefusedError(
                 f"the store is not empty, it has {stream}: give a database that is not there yet, as --db demo.db"

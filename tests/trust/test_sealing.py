@@ -8,8 +8,10 @@ from typing import cast
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 import refold
+from refold.infrastructure.cli.program import refold as command_line
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.infrastructure.trust.sealed_log import SealedLog
 
@@ -280,3 +282,25 @@ def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:
         assert len(store.chat("b").items) == 1
     with refold.open(path, keys=KEYS) as store, pytest.raises(refold.KeyDestroyedError):
         store.chat("a")
+
+
+def test_the_command_line_takes_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From an option, or from the environment; it makes and rotates them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def said(*arguments: str) -> str:
+        """Run a command that must succeed."""
+        result = CliRunner().invoke(command_line, arguments)
+        assert result.exit_code in (0, None), result.output
+        return result.output
+
+    said("--keys", "keys.json", "init", "--db", "log.db")
+    with pytest.raises(refold.KeyMissingError, match=r"log\.db is encrypted with the master key 'm1', and no keys"):
+        CliRunner().invoke(command_line, ["contexts", "--db", "log.db"], catch_exceptions=False, standalone_mode=False)
+    monkeypatch.setenv("REFOLD_KEY_FILE", "keys.json")
+    assert "no contexts" in said("contexts", "--db", "log.db")
+    assert "new master key m2" in said("keys", "new", "keys.json")
+    assert "wrapped 1 data key" in said("keys", "rotate", "--renew", "--db", "log.db")
+    assert said("keys", "list", "--db", "log.db", "--json") == '{"masters": {"m2": 1}, "destroyed": 0}\n'
+    assert said("keys", "new", "other.json").startswith("other.json has the new master key m1")

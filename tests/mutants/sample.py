@@ -162,6 +162,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--again", type=Path, metavar="FILE")
     parser.add_argument("--in", dest="only", default="")
+    parser.add_argument("--not-in", dest="spared", action="append", default=[])
     parser.add_argument("--kind", default="")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--seconds", type=float, default=TESTS_SECONDS_MAX)
@@ -170,7 +171,12 @@ def main(arguments: Sequence[str]) -> int:
     if given.record is not None:
         record(given.records, given.record)
         return 0
-    wanted = [place for place in places(given.only) if place.mutant.kind.startswith(given.kind)]
+    spared = tuple(given.spared)
+    wanted = [
+        place
+        for place in places(given.only)
+        if place.mutant.kind.startswith(given.kind) and not place.file.startswith(spared)
+    ]
     drawn = random.Random(given.seed).sample(wanted, min(given.count, len(wanted)))
     if given.again:
         drawn = printed_in(given.again.read_text())

@@ -1,5 +1,6 @@
 """What a merge takes: of a queue what came in, of a pool what changed, three-way."""
 
+import time
 from typing import Any
 
 import pytest
@@ -194,6 +195,30 @@ class TestPools:
         await pool.merge(branch, rule=rule)
 
         assert (seen, contents(pool)) == ([("a", None, "theirs")], {"a": "theirs"})
+
+    @pytest.mark.parametrize("removed", ["ours", "theirs"])
+    @pytest.mark.parametrize("last", ["removed", "changed"])
+    async def test_the_newest_may_be_a_removal(self, removed: str, last: str) -> None:
+        """It counts from when the item was removed, on either side, and not from what was done to others since."""
+        pool = await filled(ContextPool(), "ab")
+        branch = pool.branch()
+        remover, changer = (pool, branch) if removed == "ours" else (branch, pool)
+        await remover.remove("b")
+
+        async def remove() -> None:
+            await remover.remove("a")
+
+        async def change() -> None:
+            await filled(changer, "a", "changed")
+
+        for step in (change, remove) if last == "removed" else (remove, change):
+            time.sleep(0.002)
+            await step()
+        time.sleep(0.002)
+        await filled(remover, "z", "later than both")
+        await pool.merge(branch, rule="newest")
+
+        assert contents(pool).get("a") == (None if last == "removed" else "changed")
 
     async def test_again_and_back(self) -> None:
         """The second merge takes nothing, the way back takes what is new since, and conflicts do not come again."""

@@ -1,0 +1,68 @@
+"""Each error of sqlite3 becomes one of Refold's, which names the file and says what to do."""
+
+import sqlite3
+
+import pytest
+
+from refold.domain.errors import (
+    DamagedError,
+    RefoldError,
+    StorageBusyError,
+    StorageClosedError,
+    StorageError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
+from refold.infrastructure.log.sqlite.connection import translate, translated
+
+TABLE: list[tuple[int, str, type[RefoldError], str]] = [
+    (sqlite3.SQLITE_BUSY, "database is locked", StorageBusyError, "a.db stayed locked by another process: try again"),
+    (sqlite3.SQLITE_LOCKED, "table is locked", StorageBusyError, "a.db stayed locked by another process: try again"),
+    (sqlite3.SQLITE_BUSY_SNAPSHOT, "locked", StorageBusyError, "a.db stayed locked by another process: try again"),
+    (sqlite3.SQLITE_FULL, "full", StorageFullError, "no room left on the disk of a.db: make some"),
+    (sqlite3.SQLITE_READONLY, "readonly", StorageReadOnlyError, "a.db cannot be written: check the rights"),
+    (sqlite3.SQLITE_PERM, "permission", StorageReadOnlyError, "a.db cannot be written: check the rights"),
+    (sqlite3.SQLITE_CANTOPEN, "unable", StorageUnavailableError, "a.db cannot be opened: check that it exists"),
+    (sqlite3.SQLITE_NOTADB, "not a database", StorageUnavailableError, "a.db is not an SQLite database"),
+    (sqlite3.SQLITE_CORRUPT, "malformed", DamagedError, "a.db is damaged: malformed"),
+    (sqlite3.SQLITE_IOERR, "disk I/O error", StorageError, "the disk of a.db failed: disk I/O error"),
+    (sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error", StorageError, "the disk of a.db failed: disk I/O error"),
+    (sqlite3.SQLITE_CONSTRAINT, "UNIQUE", DamagedError, "it refuses a row that it should take (UNIQUE)"),
+    (
+        sqlite3.SQLITE_ERROR,
+        "no such table: event",
+        StorageUnavailableError,
+        "lacks a table of Refold's (no such table",
+    ),
+    (sqlite3.SQLITE_ERROR, "no such column: x", StorageUnavailableError, "lacks a table of Refold's (no such column"),
+    (sqlite3.SQLITE_ERROR, "Could not decode to UTF-8 column 'id'", DamagedError, "a.db is damaged: Could not decode"),
+    (sqlite3.SQLITE_ERROR, "syntax", StorageError, "a.db failed (syntax): look at the file with `refold verify`"),
+]
+
+
+@pytest.mark.parametrize(("code", "text", "kind", "told"), TABLE)
+def test_each_code(code: int, text: str, kind: type[RefoldError], told: str) -> None:
+    """The extended codes as well, which begin with another."""
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+
+    translation = translate(error, "a.db")
+
+    assert type(translation) is kind
+    assert told in str(translation)
+
+
+def test_a_connection_that_was_closed_in_use() -> None:
+    """As by a thread that closes the store; any other wrong use is a fault of Refold's, and stays as it is."""
+    with pytest.raises(StorageClosedError, match=r"^a\.db was closed while it was in use$"), translated("a.db"):
+        raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
+    with pytest.raises(sqlite3.ProgrammingError), translated("a.db"):
+        raise sqlite3.ProgrammingError("Incorrect number of bindings supplied.")
+
+
+def test_an_error_of_the_file_system() -> None:
+    """Its reason is told; where the system gives none, the error itself."""
+    for error, reason in ((OSError(2, "No such file"), "No such file"), (OSError("strange"), "strange")):
+        with pytest.raises(StorageUnavailableError, match=rf"^a\.db cannot be opened \({reason}\)"), translated("a.db"):
+            raise error

@@ -394,9 +394,8 @@ class SqliteDatabase:
             # With a small cache SQLite writes pages to the WAL before the commit, so a rollback leaves the WAL full.
             connection.execute("PRAGMA cache_size=10")
             try:
-                in_transaction(connection, _fill_and_undo)
-            except _UndoneError:
-                self._wal_filled = True
+                with contextlib.suppress(_UndoneError):
+                    in_transaction(connection, _fill_and_undo)
             finally:
                 connection.execute(f"PRAGMA cache_size={CACHE_SIZE}")
         self._wal_filled = True

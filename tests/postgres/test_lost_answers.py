@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageUnavailableError
+from refold.infrastructure.log.postgres import append as append_module
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call, Wire
 from tests.contract.writing import append, check_chain, everything, new, numbers, said
@@ -156,3 +157,17 @@ def test_a_server_that_stays_away(shaky: PostgresLog, proxy: Proxy, monkeypatch:
         append(shaky, "chat:a", said(2))
     with pytest.raises(StorageUnavailableError, match="cannot be opened"):
         shaky.read("chat:a")
+
+
+def test_a_writer_pauses_before_it_tries_again(
+    shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer each time, and not before the first attempt: a server that starts again needs some time."""
+    pauses = list[int]()
+    monkeypatch.setattr(append_module, "pause_before", pauses.append)
+    proxy.close()
+
+    with pytest.raises(StorageUnavailableError):
+        append(shaky, "chat:a", said(2))
+
+    assert pauses == [*range(append_module.ATTEMPTS_MAX - 1)]

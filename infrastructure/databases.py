@@ -75,7 +75,7 @@ def open_database(
     """
     Open the database at a location, as `location_of` returns it: a path (SQLite), a URL "postgresql://...", or
     ":memory:". A log takes the times of its events from `system`; one in a database decodes them by `codec`. An
-    encrypted one is opened with its `keys`, or, with `is_raw`, gives its events as they are stored.
+    encrypted one is opened with its `keys`; with `is_raw` it gives its events as they are stored.
 
     Raises:
         InvalidInputError: the location is invalid, or a store with events that are not encrypted is opened with keys.
@@ -83,9 +83,8 @@ def open_database(
         KeyUnavailableError: the database is encrypted, and its keys were not given.
     """
     if keys is not None:
-        return _open_sealed(
-            location, keys, codec, partial(_open_below, location, create, read_only, synchronous), system
-        )
+        open_below = partial(_open_below, location, create, read_only, synchronous)
+        return _open_sealed(location, keys, codec, open_below, system, is_raw=is_raw)
     found = _open_below(location, create, read_only, synchronous, codec, system)
     if not is_raw:
         try:
@@ -97,9 +96,15 @@ def open_database(
 
 
 def _open_sealed(
-    location: str, keys: Keys, codec: Codec, open_below: Callable[[Codec, System], Database], system: System
+    location: str,
+    keys: Keys,
+    codec: Codec,
+    open_below: Callable[[Codec, System], Database],
+    system: System,
+    *,
+    is_raw: bool,
 ) -> Database:
-    """Open an encrypted database, or make one of a new database."""
+    """Open an encrypted database, or make one of a new database; with `is_raw` as it is stored, with its chain key."""
     if not (callable(getattr(keys, "wrap", None)) and callable(getattr(keys, "unwrap", None))):
         raise InvalidInputError(
             f"keys is {keys!r}: give a KeyFile, a KeyEnvironment, or an object with wrap and unwrap"
@@ -111,7 +116,7 @@ def _open_sealed(
         raise StorageUnavailableError('an encrypted store needs another package: pip install "refold[keys]"') from error
     from .trust.sealed_rows import SealedProjectionStore
 
-    below, notes = open_below(SEALED_CODEC, system)
+    below, notes = open_below(codec if is_raw else SEALED_CODEC, system)
     try:
         tables = _tables_of(below)
         if not tables.exist():
@@ -122,6 +127,10 @@ def _open_sealed(
                 )
             tables.make()
         ring = KeyRing(tables, keys, system)
+        # Before the first event is read: nobody without the keys makes a digest of this store.
+        stored_log(below).chain.use(ring.derived("chain"))
+        if is_raw:
+            return below, notes
         rows = SealedProjectionStore(below, tables, ring, kept_by(notes))
         is_kept = notes is kept_by(notes)
         return SealedLog(below, ring, codec), rows if is_kept else ReadOnlyProjectionStore(rows)

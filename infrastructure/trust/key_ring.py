@@ -70,6 +70,10 @@ class KeyRing:
         """Return the hash of bytes, 16 bytes long."""
         return hmac.digest(self._store.secret, message, hashlib.sha256)[:HASH_BYTES]
 
+    def derived(self, purpose: str) -> bytes:
+        """Return a key of 32 bytes for another purpose than encryption; the same as long as the store lives."""
+        return hmac.digest(self._store.secret, f"key for {purpose}".encode(), hashlib.sha256)
+
     def key(self, key_id: str) -> DataKey:
         """
         Return a data key by its id.

@@ -2,9 +2,9 @@
 An encrypted log: a log whose events are sealed before they reach the log below, and opened when they come back.
 
 The log below holds one type of event, `Sealed`: the id of a data key, and the ciphertext of an event with its envelope.
-So its tables, blocks, digests and checks are those of every log. A digest covers the ciphertext: the chain verifies
-without any key, also after a key was destroyed. The stream and the version are bound to the ciphertext: moved to
-another place, it does not open (docs/adr/0033).
+So its tables, blocks, digests and checks are those of every log. A digest covers the ciphertext, and is keyed with the
+key of the store: the chain verifies without the data keys, also after one was destroyed. The stream and the version
+are bound to the ciphertext: moved to another place, it does not open (docs/adr/0033).
 """
 
 from __future__ import annotations

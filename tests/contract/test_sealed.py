@@ -39,12 +39,16 @@ def sealed_at(place: str) -> Store:
 
 
 def check_below(place: str) -> None:
-    """Require that all events are encrypted, and that their digests are chains without any key."""
-    with closing(open_database(place, codec=SEALED_CODEC, is_raw=True)[0]) as below:
+    """Require that all events are encrypted, and that nobody without the keys could make their digests."""
+    below: Any
+    with closing(open_database(place, codec=SEALED_CODEC, keys=KEYS, is_raw=True)[0]) as below:
         for stream in below.streams():
             events = below.read(stream)
             assert all(isinstance(one.event, Sealed) for one in events)
-            check_chain(events)
+            check_chain(events, below.chain)
+            for one in events[:1]:
+                with pytest.raises(AssertionError):
+                    check_chain([one])
 
 
 @pytest.fixture

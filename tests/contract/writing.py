@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refold.domain.chat.events import MessageAdded
-from refold.domain.log.envelope import NO_DIGEST, UNKEYED, Meta, RecordedEvent, encode_payload
+from refold.domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Meta, RecordedEvent, encode_payload
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents, Receipt
 from refold.domain.positions import BEGINNING, Moment
 
@@ -61,7 +61,7 @@ def numbers(events: Sequence[RecordedEvent]) -> list[str]:
 KEY_ID_CHARACTERS = 12
 
 
-def check_chain(events: Sequence[RecordedEvent]) -> None:
+def check_chain(events: Sequence[RecordedEvent], chain: Chain = UNKEYED) -> None:
     """Compute the digests of a whole stream again, and require versions without holes."""
     previous = NO_DIGEST
     for version, one in enumerate(events, 1):
@@ -69,7 +69,7 @@ def check_chain(events: Sequence[RecordedEvent]) -> None:
         # The digest of an encrypted event covers its ciphertext: test_sealed.py looks at those chains.
         if len(one.meta.key_id or "") != KEY_ID_CHARACTERS:
             payload = encode_payload(one.event)
-            expected = UNKEYED.digest(previous, one.stream, version, one.position, one.recorded_at, one.meta, payload)
+            expected = chain.digest(previous, one.stream, version, one.position, one.recorded_at, one.meta, payload)
             assert one.digest == expected
         previous = one.digest
 

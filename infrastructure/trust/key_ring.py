@@ -11,7 +11,7 @@ import base64
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from time import monotonic
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -19,11 +19,24 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from ...domain.clock import REAL_SYSTEM, System
 from ...domain.errors import InvalidInputError, KeyDestroyedError, KeyMissingError
 from .keys import KEY_BYTES, Keys
-from .tables import ADD_KEY, DESTROY, KEY, KEYS_AFTER, NEWEST_KEY, STORE, WRAP_AGAIN, KeyRow, Statement, Tables
+from .tables import (
+    ADD_KEY,
+    DESTROY,
+    KEY,
+    KEYS_AFTER,
+    NEWEST_KEY,
+    RETIRE,
+    RETIRED,
+    STORE,
+    WRAP_AGAIN,
+    KeyRow,
+    Statement,
+    Tables,
+)
 
 KEYS_MAX = 10_000
 # For so long a process may use a key that another process has destroyed or replaced.
-KNOWN_SECONDS = 5.0
+KNOWN_SECONDS = 1.0
 HASH_BYTES = 16
 
 
@@ -88,11 +101,11 @@ class KeyRing:
         """Return the hash of the subject of a key, which may be destroyed."""
         _, known = self._by_id.get(key_id, (0.0, None))
         if known is not None:
-            return known.subject
+            return known.subject.removeprefix(RETIRED)
         rows = self._tables.ask(KEY, key_id)
         if not rows:
             raise KeyMissingError(key_id, "the table data_key of the store")
-        return KeyRow(*rows[0]).subject
+        return KeyRow(*rows[0]).subject.removeprefix(RETIRED)
 
     def newest(self, subject: str) -> DataKey:
         """Return the newest key of a subject, given by its hash; it is made if there is none."""
@@ -106,16 +119,34 @@ class KeyRing:
             if self._tables.change(Statement(ADD_KEY, key.row))[0]:
                 return key
 
-    def destroy(self, subject: str, *, but: str = "") -> int:
+    def retire(self, subject: str) -> DataKey:
         """
-        Destroy the keys of a subject, given by its hash, but for one; return how many there were.
+        Make a new key for a subject, given by its hash, and retire those before: they are for reading only.
 
-        Other processes use those that they know for KNOWN_SECONDS at most.
+        Other processes encrypt with those that they know for KNOWN_SECONDS at most.
         """
-        count = len(self._tables.change(Statement(DESTROY, (b"", subject, but)))[0])
+        key = self.add(subject)
+        self._tables.change(Statement(RETIRE, (RETIRED + subject, subject, key.id)))
         self._newest.pop(subject, None)
-        self._by_id = {name: known for name, known in self._by_id.items() if known[1].subject != subject}
-        return count
+        return key
+
+    def destroy_retired(self, used: Container[str]) -> int:
+        """Destroy the retired keys but those that are `used`, and return how many; nobody can undo this."""
+        unused = [
+            row.id for row in self.rows() if row.subject.startswith(RETIRED) and row.wrapped and row.id not in used
+        ]
+        for key_id in unused:
+            self._tables.change(Statement(DESTROY, (b"", key_id)))
+            self._by_id.pop(key_id, None)
+        return len(unused)
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether there are retired keys that are not destroyed."""
+        return any(self._retired())
+
+    def _retired(self) -> Iterator[KeyRow]:
+        return (row for row in self.rows() if row.subject.startswith(RETIRED) and row.wrapped)
 
     def rotate(self) -> int:
         """
@@ -133,7 +164,8 @@ class KeyRing:
 
     def renew(self) -> int:
         """Make a new data key for every subject, for its events from now on; return how many there are."""
-        subjects = {row.subject for row in self.rows() if row.wrapped} - {STORE}
+        found = {row.subject for row in self.rows() if row.wrapped} - {STORE}
+        subjects = [subject for subject in found if not subject.startswith(RETIRED)]
         for subject in subjects:
             self.add(subject)
         self._newest.clear()

@@ -10,6 +10,7 @@ are bound to the ciphertext: moved to another place, it does not open (docs/adr/
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import msgspec
 from cryptography.exceptions import InvalidTag
 
+from ...domain.canonical import FINGERPRINT_BYTES
 from ...domain.concurrency.locks import News
 from ...domain.concurrency.promises import Settled
 from ...domain.errors import (
@@ -41,16 +43,20 @@ from ...domain.log.envelope import (
 )
 from ...domain.log.ports import ANY_VERSION, KeyRow, LiveLog, NewEvents, Page, Pending, Range, Receipt, StreamEnd
 from ...domain.moments import StoreCopied
-from ...domain.positions import Moment
+from ...domain.positions import BEGINNING, Moment
 from ..log.codec import CODEC, TAG_FIELD, Codec, decode_meta, encode_meta
 from ..log.compression import PLAIN_MARK, Compression, no_dictionary
-from .key_ring import DataKey, KeyRing
+from .key_ring import KNOWN_SECONDS, DataKey, KeyRing
 from .keys import NONCE_BYTES
 from .tables import STORE
 
 # How often an append at any version is tried again because another writer was faster.
 ATTEMPTS_MAX = 64
 SUBJECTS_MAX = 100_000
+PAGE_EVENTS = 2_048
+# An append waits so long for its turn at most: for the lock of a file (BUSY_TIMEOUT_SECONDS), and for a server
+# (PATIENCE_SECONDS).
+IN_FILE_SECONDS, ON_SERVER_SECONDS = 10.0, 30.0
 META_SIZE_BYTES = 3
 # To expand shorter payloads one by one takes longer than to decrypt them, and ciphertexts cannot be packed together.
 COMPRESSED_MIN = 4_096
@@ -166,8 +172,7 @@ class SealedLog:
             if any(meta.idempotency_key != new.idempotency_key for meta in new.metas):
                 # The log below finds the same fault, and names what was given.
                 return new
-            fingerprint = new.fingerprint and self.ring.hashed_bytes(new.fingerprint)
-            outer = Meta(idempotency_key=self._hashed_key(new.stream, new.idempotency_key), fingerprint=fingerprint)
+            outer = self._outer(new.stream, new.idempotency_key, new.fingerprint)
         events = []
         for event, meta in zip(new.events, new.metas, strict=True):
             version += 1
@@ -188,6 +193,12 @@ class SealedLog:
             return Receipt(tuple(self._recorded(receipt.events)), True)
         given = zip(receipt.events, new.events, metas, strict=True)
         return Receipt(tuple([_renewed(one, event, meta) for one, event, meta in given]))
+
+    def _outer(self, stream: str, key: str, fingerprint: bytes | None) -> Meta:
+        """Return the meta that the log below needs to find a repetition."""
+        # Only the first half is compared: the other one tells the calls of a transaction apart.
+        hashed = fingerprint and self.ring.hashed_bytes(fingerprint[:FINGERPRINT_BYTES])
+        return Meta(idempotency_key=self._hashed_key(stream, key), fingerprint=hashed)
 
     def _hashed_key(self, stream: str, key: str) -> str:
         return self.ring.hashed(stream, key)
@@ -226,11 +237,35 @@ class SealedLog:
             subject = self._subjects[stream] = self.ring.subject_of(first.k)
         return subject
 
-    def sealed_payload(self, stream: str, version: int, event: Event, meta: Meta) -> bytes:
-        """Return the payload, for the log below, of an event that takes the place of another one."""
-        key = self.ring.newest(self.subject_of(stream))
+    # Erasing
+
+    def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
+        key, outer = self.ring.newest(self.subject_of(stream)), NO_META
+        if meta.idempotency_key is not None:
+            outer = self._outer(stream, meta.idempotency_key, meta.fingerprint)
         stored = encode_meta(_with_key_id(meta, None)) or b""
-        return encode_payload(self._seal(key, f"{stream}@{version}", stored, encode_payload(event)))
+        return outer, encode_payload(self._seal(key, f"{stream}@{version}", stored, payload))
+
+    def retire_keys(self, user: str) -> None:
+        """Encrypt what is recorded of a user from now on, and what is left of it, with a new key."""
+        self.ring.retire(self.user_subject(user))
+
+    def destroy_retired_keys(self) -> int:
+        """
+        Destroy the keys that were retired and with which no event is encrypted any more; return how many.
+
+        It waits first: another process may have encrypted an event with such a key, and wait for its turn to write it.
+        """
+        if not self.ring.has_retired:
+            return 0
+        if hasattr(self.below, "database"):
+            time.sleep(KNOWN_SECONDS + (ON_SERVER_SECONDS if self.has_slices else IN_FILE_SECONDS))
+        used: set[str] = set()
+        moment = BEGINNING
+        while (page := self.below.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)).events:
+            used.update(one.event.k for one in page.events if isinstance(one.event, Sealed))
+            moment = page.moment
+        return self.ring.destroy_retired(used)
 
     # Opening
 

@@ -30,13 +30,16 @@ KEY = f"SELECT {COLUMNS} FROM data_key WHERE id = $1"
 NEWEST_KEY = f"SELECT {COLUMNS} FROM data_key WHERE subject = $1 ORDER BY made_at DESC, id DESC LIMIT 1"
 KEYS_AFTER = f"SELECT {COLUMNS} FROM data_key WHERE id > $1 ORDER BY id LIMIT 1000"
 WRAP_AGAIN = "UPDATE data_key SET master = $1, wrapped = $2 WHERE id = $3 AND wrapped = $4"
-DESTROY = "UPDATE data_key SET master = '', wrapped = $1 WHERE subject = $2 AND id <> $3 AND master <> '' RETURNING id"
+RETIRE = "UPDATE data_key SET subject = $1 WHERE subject = $2 AND id <> $3"
+DESTROY = "UPDATE data_key SET master = '', wrapped = $1 WHERE id = $2"
 PAGES = "SELECT number, body FROM sealed_page WHERE number > $1 ORDER BY number LIMIT 64"
 # The newest page alone may be followed: of two processes that add one, the second gets no row.
 ADD_PAGE = "INSERT INTO sealed_page (number, body) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING number"
 DROP_PAGES = "DELETE FROM sealed_page WHERE number < $1"
 # The id of the key that encrypts what belongs to no subject: rows of projections, names of moments.
 STORE = "store"
+# Stands before the subject of keys that encrypt nothing any more: the subject was erased.
+RETIRED = "retired:"
 Values = Sequence[Any]
 
 

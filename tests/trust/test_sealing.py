@@ -11,9 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 import refold
+from refold.domain.chat.events import MessageAdded
+from refold.domain.log.envelope import encode_payload
 from refold.infrastructure.cli.program import refold as command_line
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
-from refold.infrastructure.trust.sealed_log import SealedLog
+from refold.infrastructure.trust.sealed_log import SEALED_CODEC, SealedLog
 
 WORDS = ("zanzibar", "quokka", "marmalade", "periwinkle", "tangerine")
 ONE, TWO = bytes(KEY_BYTES), bytes(range(KEY_BYTES))
@@ -249,7 +251,7 @@ def test_a_ciphertext_opens_only_in_its_place(tmp_path: Path) -> None:
 
 
 def test_an_event_in_the_open_is_refused(tmp_path: Path) -> None:
-    """Somebody without keys cannot add one, even with the right digest."""
+    """Somebody without the keys cannot add one: not even the digest would be right."""
     path = str(tmp_path / "log.db")
     with refold.open(path, keys=KEYS) as store:
         store.chat("a").add_message("user", "yes")
@@ -261,9 +263,17 @@ def test_an_event_in_the_open_is_refused(tmp_path: Path) -> None:
     changed(path, "ALTER TABLE gone RENAME TO sealed_page")
 
     with refold.open(path, keys=KEYS) as store:
-        with pytest.raises(refold.DamagedError, match="not encrypted, and this store is"):
+        with pytest.raises(refold.DamagedError, match="does not match its digest"):
             store.chat("b")
         assert len(store.chat("a").items) == 1
+
+
+def test_an_event_of_another_type_is_no_sealed_one() -> None:
+    """Where the digest is right, because a program wrote it that has the keys, the error says what is wrong."""
+    payload = encode_payload(MessageAdded(id="m", created_at=1.0, role="user", content="hello"))
+
+    with pytest.raises(refold.DamagedError, match="it is not encrypted, and this store is"):
+        SEALED_CODEC.decode(payload, "event chat:a@1")
 
 
 def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:
@@ -274,14 +284,38 @@ def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:
         store.chat("b", user="tom").add_message("user", "no")
         log = cast(SealedLog, store.log)
 
-        assert log.ring.destroy(log.subject_of("chat:a")) == 1
+        log.retire_keys("mia")
 
+        assert log.ring.destroy_retired(used=()) == 1
         with pytest.raises(refold.KeyDestroyedError):
             log.read("chat:a")
         assert len(log.below.read("chat:a")) == 2
         assert len(store.chat("b").items) == 1
     with refold.open(path, keys=KEYS) as store, pytest.raises(refold.KeyDestroyedError):
         store.chat("a")
+
+
+def test_a_retired_key_is_kept_while_events_need_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens those, and encrypts no new one; it is destroyed when nothing needs it, after the others have written."""
+    slept: list[float] = []
+    monkeypatch.setattr("refold.infrastructure.trust.sealed_log.time.sleep", slept.append)
+    with place.open() as store:
+        chat = store.chat("a", user="mia")
+        log = cast(SealedLog, store.log)
+
+        log.retire_keys("mia")
+        chat.add_message("user", "yes")
+
+        assert log.destroy_retired_keys() == 0
+        assert slept[0] > 10
+        first, second = log.read("chat:a")
+        assert first.meta.key_id != second.meta.key_id
+        assert log.subject_of("chat:a") == log.user_subject("mia")
+        log.retire_keys("mia")
+        log.retire_keys("tom")
+        assert [log.destroy_retired_keys(), log.destroy_retired_keys()] == [0, 0]
+    with place.open() as store:
+        assert len(store.chat("a", user="mia").items) == 1
 
 
 def test_the_command_line_takes_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

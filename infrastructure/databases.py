@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from .trust.keys import Keys
 
 Database = tuple[LiveLog, ProjectionStore]
+# If this variable is set, and not 0, new files may be read by their owner alone.
+PRIVATE = "REFOLD_PRIVATE"
+OTHERS, OWNER = 0o077, 0o600
+# SQLite gives the files beside the database the rights that the database has.
+BESIDE = ("", "-wal", "-shm", "-journal")
 # SQLAlchemy writes the name of a driver behind a plus sign.
 POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://|(postgres(?:ql)?|sqlite|file)(?:\+\w+)?:", re.IGNORECASE)
@@ -71,17 +78,25 @@ def open_database(
     system: System = REAL_SYSTEM,
     keys: Keys | None = None,
     is_raw: bool = False,
+    private: bool | None = None,
 ) -> Database:
     """
     Open the database at a location, as `location_of` returns it: a path (SQLite), a URL "postgresql://...", or
     ":memory:". A log takes the times of its events from `system`; one in a database decodes them by `codec`. An
-    encrypted one is opened with its `keys`; with `is_raw` it gives its events as they are stored.
+    encrypted one is opened with its `keys`; with `is_raw` it gives its events as they are stored. With `private` nobody
+    but the owner may read the files of SQLite; None stands for what REFOLD_PRIVATE says.
 
     Raises:
-        InvalidInputError: the location is invalid, or a store with events that are not encrypted is opened with keys.
+        InvalidInputError: the location is invalid, or is no file and is to be private; or a store with events that are
+            not encrypted is opened with keys.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
         KeyUnavailableError: the database is encrypted, and its keys were not given.
     """
+    is_file = location != ":memory:" and not location.startswith("postgresql://")
+    if private and not is_file:
+        raise InvalidInputError("private=True is for files of SQLite: on a server, roles say who may read")
+    if is_file and (private or (private is None and os.environ.get(PRIVATE, "0") not in ("", "0"))):
+        _keep_private(Path(location), may_create=create and not read_only)
     if keys is not None:
         open_below = partial(_open_below, location, create, read_only, synchronous)
         return _open_sealed(location, keys, codec, open_below, system, is_raw=is_raw)
@@ -200,3 +215,24 @@ def _open_below(
     log = SqliteLog(location, create=create, read_only=read_only, synchronous=synchronous, codec=codec, system=system)
     kept = SqliteProjectionStore(log)
     return log, ReadOnlyProjectionStore(kept) if read_only else kept
+
+
+def _keep_private(path: Path, *, may_create: bool) -> None:
+    """
+    Make the file, if it is missing, so that at no moment others may open it; require the same of one that is there.
+
+    Raises:
+        StorageUnavailableError: others may read or write the file, or one beside it.
+    """
+    if may_create and path.parent.is_dir():
+        with suppress(FileExistsError):
+            # SQLite takes an empty file for a new database.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER))
+    for name in (f"{path}{ending}" for ending in BESIDE):
+        with suppress(FileNotFoundError):
+            rights = os.stat(name).st_mode
+            if rights & OTHERS:
+                raise StorageUnavailableError(
+                    f"others may open {name} (its rights are {rights & 0o777:o}), and the store is to be private: "
+                    "make it yours alone by `chmod 600`"
+                )

@@ -11,6 +11,7 @@ from ..domain.clock import REAL_SYSTEM, System
 from ..domain.context.view import Durability, require_durability
 from ..domain.errors import InvalidInputError
 from ..domain.log.gate import Acting, Allow, Gate, require_acting
+from ..domain.redaction import Redact
 from .databases import location_of, open_database, stored_log
 from .projecting.store import ProjectionStore
 from .store import Store
@@ -33,6 +34,8 @@ def open_store(
     keys: Keys | None = None,
     acting: Acting = "optional",
     allow: Allow | None = None,
+    redact: Redact | None = None,
+    private: bool | None = None,
 ) -> Store:
     """
     Open the store at `location`: a path (SQLite), a URL "postgresql://...", or ":memory:". A URL of SQLAlchemy, such as
@@ -47,6 +50,9 @@ def open_store(
     With `acting="required"` every change needs an actor, which `refold.acting(actor=...)` sets. `allow(actor, action,
     context)` is asked at every call that reads or changes something, and returns whether the actor may do it. `action`
     is one of `refold.domain.log.gate.ACTIONS`; `context` is `kind:id`, or None for the whole store.
+    `redact` is called with each text that leaves this process, as requests to models, documents and pages, and returns
+    what may be shown (see `refold.redact`). With `private=True` the files of SQLite are made so that nobody but their
+    owner may read them (0600), and files that others may open are refused; by default REFOLD_PRIVATE decides.
 
     `witness` keeps checkpoints of the store outside of it: the path of a file on another disk or machine, a URL
     "https://...", or an object with the methods `add` and `entries`. Then reading refuses what was changed since. It is
@@ -61,25 +67,27 @@ def open_store(
     text = location_of(location)
     require_durability(durability)
     require_acting(acting)
-    if allow is not None:
-        require_callable(allow, "allow")
+    for hook, name in ((allow, "allow"), (redact, "redact")):
+        if hook is not None:
+            require_callable(hook, name)
     if require_unicode(synchronous, "synchronous").upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     log, projections = open_database(
-        text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=system, keys=keys
-    )
+        text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=system, keys=keys,
+        private=private,
+    )  # fmt: skip
     try:
         # A log in memory has no database, and needs no warning if it is not closed. The `where` of PostgreSQL leaves
         # out the password.
         opened_at = log.database.where if hasattr(log, "database") else None
         checkpoints = None if witness is None else _witnessed(log, projections, witness, read_only=read_only)
-        if allow is None and acting == "optional":
+        if allow is None and redact is None and acting == "optional":
             return Store(
                 log, projections, durability=durability, opened_at=opened_at, system=system, checkpoints=checkpoints
             )
         from .trust.gated_store import GatedStore
 
-        gate = Gate(allow, needs_actor=acting == "required")
+        gate = Gate(allow, needs_actor=acting == "required", redact=redact)
         return GatedStore(
             log, projections, durability=durability, opened_at=opened_at, system=system, gate=gate,
             checkpoints=checkpoints,

@@ -1052,7 +1052,7 @@ class Store:
         """
         from .databases import ring_of
 
-        ring = ring_of(self.log)
+        ring = ring_of(self._whole_log)
         if renew:
             ring.renew()
         return ring.rotate()

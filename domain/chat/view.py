@@ -15,6 +15,7 @@ from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..frozen import FrozenList
 from ..ids import Happened, OfItem, split_stream_id, stream_id
 from ..log.envelope import RecordedEvent
+from ..log.gate import leaving
 from ..spans import Ref
 from ..totals import Totals
 from .approvals import Approvals
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 # The class of a fork.
 ForkedChat = TypeVar("ForkedChat")
+T = TypeVar("T")
 
 
 class ChatView(Context[ChatState], Generic[ForkedChat]):
@@ -208,7 +210,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         from ..formats.openai.send import openai_messages
 
-        return openai_messages(self._to_send(pending), reasoning_model=reasoning_model, exact=exact)
+        items = self._to_send(pending)
+        return self._leaving(openai_messages(items, reasoning_model=reasoning_model, exact=exact))
 
     def to_openai_responses(self, *, pending: PendingRule = "stub") -> tuple[list[dict[str, Any]], str | None]:
         """
@@ -218,7 +221,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         from ..formats.responses.send import openai_responses_input
 
-        return openai_responses_input(self._to_send(pending, apart=True))
+        return self._leaving(openai_responses_input(self._to_send(pending, apart=True)))
 
     def to_anthropic_messages(
         self,
@@ -239,7 +242,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         from ..formats.anthropic.send import anthropic_messages
 
         items = self._to_send(pending)
-        return anthropic_messages(items, caching=caching, allow_prefill=allow_prefill, exact=exact)
+        messages = anthropic_messages(items, caching=caching, allow_prefill=allow_prefill, exact=exact)
+        return self._leaving(messages)
 
     async def to_google_contents(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None, pending: PendingRule = "stub"
@@ -265,7 +269,10 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """Return the result of `to_google_contents` as plain data, which needs no package."""
         from ..formats.google.send import google_contents
 
-        return google_contents(self._to_send(pending), thought_signatures=thought_signatures)
+        return self._leaving(google_contents(self._to_send(pending), thought_signatures=thought_signatures))
+
+    def _leaving(self, request: T) -> T:
+        return leaving(request, self._source.journal.log)
 
     def _to_send(self, pending: PendingRule, *, apart: bool = False) -> Sequence[ChatItemEvent]:
         return items_to_send(self._state.items, pending, apart=apart)

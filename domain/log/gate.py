@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Literal, TypeVar, get_args
 
 from ..errors import ActorMissingError, ConcurrencyError, InvalidInputError, NotAllowedError, RefusedError
+from ..redaction import Redact, redacted
 from .envelope import Event, acting_actor
 from .ports import Log, NewEvents
 
@@ -26,6 +27,7 @@ Allow = Callable[[str | None, str, str | None], object]
 LOOKING = frozenset({"read", "search", "audit", "export", "open"})
 Acting = Literal["optional", "required"]
 L = TypeVar("L", bound=Log)
+T = TypeVar("T")
 
 # Every event has the tag of its kind of context in front. Those that are not named here are edits.
 _ACTION_OF: dict[str, Action] = {
@@ -71,10 +73,14 @@ def require_acting(acting: str) -> Acting:
 
 
 class Gate:
-    """Asks `allow`, if there is one, and requires an actor of every change if `needs_actor`."""
+    """
+    Asks `allow`, if there is one, and requires an actor of every change if `needs_actor`.
 
-    def __init__(self, allow: Allow | None, *, needs_actor: bool) -> None:
-        self._allow, self._needs_actor = allow, needs_actor
+    `redact` is the hook of the store: it gets each text that leaves the program.
+    """
+
+    def __init__(self, allow: Allow | None, *, needs_actor: bool, redact: Redact | None = None) -> None:
+        self._allow, self._needs_actor, self.redact = allow, needs_actor, redact
 
     def ask(self, action: Action, context: str | None = None) -> None:
         """
@@ -192,6 +198,18 @@ def gate_of(log: Log) -> Gate | None:
     """Return the gate in front of a log, if there is one."""
     found: Gate | None = getattr(log, "gate", None)
     return found
+
+
+def leaving(value: T, log: Log) -> T:
+    """Return plain data of a log as they may leave the program: with the texts that its hooks return."""
+    left: T = redacted(value, hook_of(log))
+    return left
+
+
+def hook_of(log: Log) -> Redact | None:
+    """Return the hook of the store that a log belongs to, if it has one."""
+    gate = gate_of(log)
+    return None if gate is None else gate.redact
 
 
 def behind_gate(log: L) -> L:

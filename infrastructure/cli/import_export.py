@@ -272,6 +272,11 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
         _check_form(contexts, parquet)
         _export_as(form, contexts, path, location)
         return
+    context = click.get_current_context()
+    if context.find_root().params.get("redact") is not None:
+        raise click.UsageError(
+            "events are written as they are, so that a copy can be proved: --redact needs --as", context
+        )
     if any(reference.moments for reference in contexts):
         raise click.UsageError("the whole past is written: leave out @V", click.get_current_context())
     with reading(location) as store:

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import shell_complete
@@ -19,6 +20,9 @@ from click.shell_completion import shell_complete
 from ...domain.errors import ConcurrencyError, DamagedError, RefoldError
 from .args import DATABASE_HELP, KEYS_HELP, optional_text
 from .render import one_line
+
+if TYPE_CHECKING:
+    from ...domain.redaction import Redactor
 
 # The help is here, so that listing the commands imports none of them.
 COMMANDS = {
@@ -104,6 +108,36 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
         ctx.exit()
 
 
+def _redact(ctx: click.Context, param: click.Parameter, value: str | None) -> Redactor | None:
+    """Hide secrets in all that this command prints, and print at its end how many it hid."""
+    named = optional_text(ctx, param, value)
+    if named is None or ctx.resilient_parsing:
+        return None
+    from ...domain.redaction import GROUPS, Redactor
+    from ..trust.redaction import redact
+
+    groups = () if named == "all" else tuple(part.strip() for part in named.split(","))
+    unknown = [group for group in groups if group not in GROUPS]
+    if unknown:
+        raise click.BadParameter(f"there is no group {unknown[0]!r}: take all, or some of {', '.join(GROUPS)}")
+    redactor = Redactor(*groups)
+    redact(redactor)
+    if isinstance(ctx.obj, list):
+        ctx.obj.append(redactor)
+    return redactor
+
+
+def _end_redaction(used: Sequence[Redactor]) -> None:
+    """End the redaction of a command, the error that ended it included, and print how much it hid."""
+    for redactor in used:
+        from ..trust.redaction import redact
+
+        redact(None)
+        hidden = ", ".join(f"{count:,} {kind}" for kind, count in redactor.counts.items())
+        if hidden:
+            click.echo(f"refold: hidden: {hidden}", err=True)
+
+
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
@@ -120,9 +154,23 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
     help="The witness of the store: a file, or http(s)://...  [default: REFOLD_WITNESS]",
 )
 @click.option("--keys", metavar="FILE", callback=optional_text, envvar="REFOLD_KEY_FILE", help=KEYS_HELP)
+@click.option(
+    "--redact",
+    metavar="all|GROUP,...",
+    callback=_redact,
+    envvar="REFOLD_REDACT",
+    help="Hide secrets in what is printed: all, or some of: keys, tokens, private keys, e-mail, cards.",
+)
 @click.option("--version", is_flag=True, is_eager=True, callback=_print_version, help="Print the version and exit.")
 @click.pass_context
-def refold(context: click.Context, db: str | None, keys: str | None, witness: str | None, version: bool) -> None:
+def refold(
+    context: click.Context,
+    db: str | None,
+    keys: str | None,
+    witness: str | None,
+    redact: Redactor | None,
+    version: bool,
+) -> None:
     """Refold: an event-sourced context store for LLM agents. Git for what an agent knows."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
@@ -132,8 +180,16 @@ def refold(context: click.Context, db: str | None, keys: str | None, witness: st
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; an exception leaves it only if the program itself has a fault."""
     _prepare_streams()
+    used: list[Redactor] = []
     try:
-        code = _invoke(sys.argv[1:] if arguments is None else list(arguments))
+        return _code_of(sys.argv[1:] if arguments is None else list(arguments), used)
+    finally:
+        _end_redaction(used)
+
+
+def _code_of(arguments: list[str], used: list[Redactor]) -> int:
+    try:
+        code = _invoke(arguments, used)
         sys.stdout.flush()
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -156,14 +212,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _invoke(arguments: list[str]) -> int:
+def _invoke(arguments: list[str], used: list[Redactor]) -> int:
     """Invoke click; `refold.main()` would treat a closed pipe as a failure and print an empty line after Ctrl-C."""
     instruction = os.environ.get("_REFOLD_COMPLETE")
     if instruction:
         from .completion import VARIABLE
 
         return shell_complete(refold, {}, "refold", VARIABLE, instruction)
-    with refold.make_context("refold", arguments) as context:
+    with refold.make_context("refold", arguments, obj=used) as context:
         code = refold.invoke(context)
     return code if isinstance(code, int) else 0
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ...domain.redaction import redacted, redacted_text
 from ..times import time_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -94,8 +95,10 @@ def told(microseconds: int, now: float) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return `text` without characters that control a terminal; line breaks stay, tabs become blanks."""
-    return UNSAFE.sub(_number, text.replace("\r\n", "\n").replace("\t", "    "))
+    """
+    Return `text` as it may be shown, without characters that control a terminal; line breaks stay, tabs become blanks.
+    """
+    return UNSAFE.sub(_number, redacted_text(text).replace("\r\n", "\n").replace("\t", "    "))
 
 
 def _number(found: re.Match[str]) -> str:
@@ -198,7 +201,7 @@ def paint(text: str, style: str) -> str:
 
 def json_text(value: Any, *, indent: int = 0) -> str:
     """Return `value` as JSON that is safe for a terminal: characters that control it are written as escapes."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent or None)
+    text = json.dumps(redacted(value), ensure_ascii=False, indent=indent or None)
     is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return (UNSAFE_IN_JSON if is_unicode else NOT_ASCII).sub(_numbered, text)
 

@@ -29,6 +29,7 @@ from ...domain.formats.openai.source_shape import rest_of
 from ...domain.formats.receive import IdsOfPlaces
 from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
+from ...domain.log.gate import leaving
 from ...domain.log.ports import LiveLog
 from ..frameworks.conversation import Conversation, Message
 from .event_files import writing_file
@@ -182,7 +183,7 @@ def export_transcripts(
         for chat in chats:
             made = transcript_of(chat, form)
             lost[chat.id] = made.lost
-            file.write(msgspec.json.encode(made.document) + b"\n")
+            file.write(msgspec.json.encode(leaving(made.document, log)) + b"\n")
     return lost
 
 

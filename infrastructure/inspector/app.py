@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ...domain.errors import InvalidInputError, NotAllowedError, NotFoundError, RefoldError
-from ...domain.log.gate import gate_of
+from ...domain.log.gate import gate_of, hook_of
+from ...domain.redaction import Redact, redacted
 from ..request_guard import LOCAL_HOSTS, RequestGuard, refused
 from ..store import Store
 from .answers import meta
@@ -60,7 +61,6 @@ HEADERS = {
 }
 
 STATUS = {NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400}
-Redact = Callable[[str], str]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -80,7 +80,7 @@ class Settings(NamedTuple):
 
     def hide(self, value: Any) -> Any:
         """Return plain data with its texts as they may be shown."""
-        return value if self.redact is None else _redacted(value, self.redact)
+        return redacted(value, self.redact, hook_of(self.store.log))
 
 
 def inspector(
@@ -231,18 +231,6 @@ def _json(settings: Settings, answer: Any, *, cached: bool = False) -> Response:
     return Response(text, media_type="application/json", headers={"Cache-Control": FOR_EVER if cached else NEVER})
 
 
-def _redacted(value: Any, redact: Redact) -> Any:
-    """Return plain data with each text redacted; names of fields stay."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, Mapping):
-        return {name: _redacted(one, redact) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_redacted(one, redact) for one in value]
-    return value
-
-
 def _fault(settings: Settings, error: RefoldError) -> Response:
     status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
-    shown = str(error) if settings.redact is None else settings.redact(str(error))
-    return refused(status, shown, type(error).__name__)
+    return refused(status, settings.hide(str(error)), type(error).__name__)

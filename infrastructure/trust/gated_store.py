@@ -114,6 +114,12 @@ UNASKED: dict[str, str] = {
 class GatedStore(Store):
     """A store whose questions are asked for; `refold.open(..., allow=...)` gives one."""
 
+    def close(self) -> None:
+        """Close as a store does: lists that were handed out are read to their ends, for whom they were given to."""
+        gate: Gate = self.log.gate  # type: ignore[attr-defined]  # the log of a gated store has one
+        with gate.inside():
+            super().close()
+
     # Without a gate a store is of the class `Store`, so that this costs nothing there.
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)

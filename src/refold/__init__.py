@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from refold.domain.pool.queue import ContextQueue as ContextQueue
     from refold.domain.positions import Moment as Moment
     from refold.domain.positions import Position as Position
+    from refold.domain.redaction import Redactor as Redactor
     from refold.domain.trajectory.run import Run as Run
     from refold.domain.window.items import ContextItem as BudgetItem
     from refold.domain.window.window import AgentContext as AgentContext
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from refold.infrastructure.trust.keys import KeyEnvironment as KeyEnvironment
     from refold.infrastructure.trust.keys import KeyFile as KeyFile
     from refold.infrastructure.trust.keys import Keys as Keys
+    from refold.infrastructure.trust.redaction import redact as redact
 
 __version__ = "0.1.0"
 
@@ -144,6 +146,7 @@ _MODULES = {
     "ProjectionError": "refold.domain.errors",
     "ReadOnlyChatContext": "refold.domain.chat.context",
     "RecordedEvent": "refold.domain.log.envelope",
+    "Redactor": "refold.domain.redaction",
     "RefoldError": "refold.domain.errors",
     "Run": "refold.domain.trajectory.run",
     "SqliteMemoryStore": "refold.infrastructure.memory_file",
@@ -158,6 +161,7 @@ _MODULES = {
     "aopen": "refold.infrastructure.aio",
     "inspector": "refold.infrastructure.inspector.app",
     "open": "refold.infrastructure.open:open_store",
+    "redact": "refold.infrastructure.trust.redaction",
     "to_async": "refold.infrastructure.aio.siblings",
 }
 
@@ -217,6 +221,7 @@ __all__ = [
     "ProjectionError",
     "ReadOnlyChatContext",
     "RecordedEvent",
+    "Redactor",
     "RefoldError",
     "Run",
     "SqliteMemoryStore",
@@ -231,6 +236,7 @@ __all__ = [
     "aopen",
     "inspector",
     "open",
+    "redact",
     "to_async",
 ]
 

@@ -292,3 +292,16 @@ def test_names_that_no_context_has_are_asked_for_as_they_are() -> None:
         policy.allowed = None
         with pytest.raises(NotFoundError):
             store.audit("nowhere")
+
+
+def test_a_store_closes_whoever_may_read(location: str) -> None:
+    """A list that was handed out is read to its end when the store closes, and nobody is asked again."""
+    policy = Policy()
+    with refold.open(location, allow=policy) as store:
+        chat = store.chat("a")
+        chat.add_messages([{"role": "user", "content": str(number)} for number in range(1_500)])
+        _ = store.chat("a").items
+        again = store.chat("a").items
+        policy.allowed = set()
+
+    assert len(again) == 1_500

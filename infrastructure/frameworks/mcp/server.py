@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from ....domain.concurrency.threads import in_thread
 from ....domain.errors import RefoldError
 from ....domain.log.envelope import acting
+from ....domain.log.gate import leaving
 from ....projections.catalogue import CatalogueRow
 from ...request_guard import LOCAL_HOSTS, RequestGuard
 from ...store import Store
@@ -122,11 +123,12 @@ def _called(store: Store, tool: Tool, arguments: Mapping[str, Any], actor: str) 
         with acting(actor=actor):
             answer = tool.call(store, arguments)
     except RefoldError as error:
-        return _failed(type(error).__name__, str(error))
+        return _failed(type(error).__name__, leaving(str(error), store.log))
     except Exception as error:
         # A fault of Refold's own: nothing but its type is known to be safe to show.
         log.exception("a tool failed")
         return _failed("InternalError", f"the server failed with {type(error).__name__}: its log has the reason")
+    answer = leaving(answer, store.log)
     text = json.dumps(answer, ensure_ascii=False)
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
 
@@ -181,5 +183,5 @@ def _read(store: Store, uri: str) -> types.ReadResourceResult:
         raise MCPError(types.INVALID_PARAMS, f"{uri!r} is not UTF-8 after its % signs are read") from error
     except RefoldError as error:
         raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from error
-    text = json.dumps(answer, ensure_ascii=False)
+    text = json.dumps(leaving(answer, store.log), ensure_ascii=False)
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])

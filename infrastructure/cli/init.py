@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 from ...domain.context.description import counted
-from ..databases import location_of, open_database
+from ..databases import location_of, open_database, stored_log
 from ..projecting.builtin import PROJECTIONS
 from .args import database, given_keys, shown
 
@@ -15,8 +15,15 @@ from .args import database, given_keys, shown
 @click.command("init")
 @click.option("--reopen", is_flag=True, help="Take events again after `refold copy --move`.")
 @click.option("--citus", is_flag=True, help="Distribute the tables over the servers of a Citus cluster.")
+@click.option(
+    "--roles",
+    metavar="[PREFIX]",
+    is_flag=False,
+    flag_value="refold",
+    help="Make the roles PREFIX_reader, _writer, _projector and _eraser with the rights they need.  [PREFIX: refold]",
+)
 @database
-def command(reopen: bool, citus: bool, location: str) -> None:
+def command(reopen: bool, citus: bool, roles: str | None, location: str) -> None:
     """
     Make the tables of a database, or bring those of an older Refold forward.
 
@@ -24,8 +31,9 @@ def command(reopen: bool, citus: bool, location: str) -> None:
     """
     found = location_of(location)
     is_on_server = found.startswith("postgresql://")
-    if citus and not is_on_server:
-        raise click.UsageError("--citus needs a database at postgresql://...", click.get_current_context())
+    for option in ["--citus"] * citus + ["--roles"] * (roles is not None):
+        if not is_on_server:
+            raise click.UsageError(f"{option} needs a database at postgresql://...", click.get_current_context())
     log, rows = open_database(found, keys=given_keys())
     with closing(log):
         # A store in memory is never moved.
@@ -40,6 +48,10 @@ def command(reopen: bool, citus: bool, location: str) -> None:
                 if citus:
                     rows.distribute()
                 rows.prepare(PROJECTIONS)
+            if roles is not None:
+                from ..log.postgres.roles import make_roles
+
+                click.echo(f"roles: {', '.join(make_roles(stored_log(log).database, roles))}")
     click.echo(f"{shown(location)} is ready")
 
 

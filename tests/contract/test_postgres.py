@@ -5,12 +5,17 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from refold.domain.log.ports import LiveLog
+from tests.postgres.roles import users
 from tests.postgres.sealing import sealed_at_once
+from tests.support import citus
+from tests.support.postgres import Server
 
 from .agents import AgentsContract
 from .agents_shared import SharedAgentsContract
+from .appending import AppendingContract
 from .calls import CallsContract
 from .calls_in_transactions import TransactionsContract
 from .chat import ChatContextContract
@@ -23,6 +28,7 @@ from .forks import ForksContract
 from .limits import LimitsContract
 from .memories import MemoryContract
 from .processes import ProcessesContract
+from .repeating import RepeatingContract
 from .runs import RunsContract
 from .runs_shared import SharedRunsContract
 from .runs_threads import RunThreadsContract
@@ -51,6 +57,29 @@ def log(store: Store) -> LiveLog:
 
 class TestPostgresLog(LogContract):
     """A log in a database."""
+
+
+@pytest.fixture(scope="module")
+def writers(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """A database to be copied, with its rights, and a user of the server who is a writer there."""
+    if citus.CLUSTER_URL:
+        pytest.skip("roles of a cluster are made on each server")
+    server, template = (request.getfixturevalue(name) for name in ("pg_server", "_ready_template"))
+    with server.database(template) as url, users(url) as urls:
+        yield str(conninfo_to_dict(url)["dbname"]), str(conninfo_to_dict(urls["writer"])["user"])
+
+
+class TestPostgresLogAsWriter(AppendingContract, RepeatingContract):
+    """A log that is written with the rights of the role for writers, and no others."""
+
+    @pytest.fixture
+    def store(self, writers: tuple[str, str], pg_server: Server) -> Iterator[Store]:
+        """An empty database, for a user who is a writer."""
+        template, user = writers
+        with pg_server.database(template) as url:
+            store = store_at(url.replace("user=refold", f"user={user}"))
+            yield store
+            store.close()
 
 
 class TestPackedPostgresLog(LogContract, DurableContract):

@@ -1,0 +1,139 @@
+"""Least privilege: `refold init --roles` gives each kind of work the rights that it needs, and no others."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import refold
+from refold.domain.errors import StorageReadOnlyError
+from refold.infrastructure.cli import main
+from refold.infrastructure.log.postgres.roles import LOG, PLACES, ROLES
+from tests.support import citus
+
+from .roles import users
+
+pytestmark = pytest.mark.skipif(citus.CLUSTER_URL is not None, reason="roles of a cluster are made on each server")
+# What no role may do, and the roles that may.
+FORBIDDEN: dict[str, set[str]] = {
+    "update event set payload = payload": {"eraser"},
+    "delete from event": {"eraser"},
+    "delete from block": {"eraser"},
+    "delete from blob": {"eraser"},
+    "update blob set data = data": {"eraser"},
+    "delete from idempotency": {"eraser"},
+    "insert into tag values (99, 'x')": {"writer", "eraser"},
+    "update stream set key = key": set(),
+    "delete from stream": set(),
+    "update tag set name = name": set(),
+    "update dictionary set data = data": set(),
+    "update refold_meta set value = value": set(),
+    "delete from slice_lock": set(),
+    "delete from note": {"projector", "eraser"},
+    "delete from checkpoint": {"projector", "eraser"},
+    "truncate event": set(),
+    "create table mine (a int)": set(),
+    "drop table note": set(),
+}
+
+
+@pytest.fixture
+def urls(ready_pg_url: str) -> Iterator[dict[str, str]]:
+    """The URLs of a user of each role, for a store with a chat."""
+    with refold.open(ready_pg_url) as store:
+        store.chat("a").add_message("user", "hi")
+        # As `refold run` does it for all projections.
+        store.contexts(), store.audit("a")
+    with users(ready_pg_url) as found:
+        yield found
+
+
+def test_the_reader_reads(urls: dict[str, str]) -> None:
+    """Also as of the past, and lists whose rows are there; changes are refused with a typed error."""
+    with refold.open(urls["reader"], create=False) as store:
+        chat = store.chat("a", create=False)
+
+        assert (len(chat.items), len(chat.at(1).items)) == (1, 0)
+        assert [row.id for row in store.contexts()] == ["a"]
+        assert store.audit("a")
+        with pytest.raises(StorageReadOnlyError, match="forbids it"):
+            chat.add_message("user", "ho")
+        with pytest.raises(StorageReadOnlyError, match="forbids it"):
+            store.chat("b")
+        assert chat.version == 2
+
+
+def test_the_writer_writes_and_the_projector_folds(urls: dict[str, str]) -> None:
+    """The writer needs no rows, and the projector writes no event; with both roles one program does both."""
+    large = "x" * 100_000
+    with refold.open(urls["writer"], create=False) as store, refold.open(urls["projector"], create=False) as folded:
+        chat = store.chat("b", session="s")
+        chat.add_message("user", large, idempotency_key="k")
+        chat.fork("c").add_message("user", "in the fork")
+        with store.transaction():
+            store.queue("q")
+            chat.evict([chat.items[0].id])
+        chat.name_version("here")
+
+        assert [row.id for row in folded.contexts()] == ["a", "b", "c", "q"]
+        assert [hit.context for hit in folded.search("fork")] == ["c"]
+        events = folded.subscribe(name="mail")
+        next(events)
+        events.ack()
+        with pytest.raises(StorageReadOnlyError):
+            folded.chat("b").add_message("user", "no")
+        # The rows that the projector keeps are read by the writer, who must not bring them up to date.
+        assert store.search("fork")
+        chat.add_message("user", "not folded yet")
+        with pytest.raises(StorageReadOnlyError):
+            store.search("fork")
+        assert list(folded.verify(processes=1).problems) == []
+
+
+@pytest.mark.parametrize("kind", ROLES)
+def test_no_role_has_more(kind: str, urls: dict[str, str]) -> None:
+    """What is forbidden is refused by the server itself."""
+    may = set()
+    with psycopg.connect(urls[kind], autocommit=True) as connection:
+        for statement in FORBIDDEN:
+            try:
+                with connection.transaction(force_rollback=True):
+                    connection.execute(statement.encode())
+                may.add(statement)
+            except psycopg.errors.InsufficientPrivilege:
+                pass
+
+    assert may == {statement for statement, kinds in FORBIDDEN.items() if kind in kinds}
+
+
+def test_all_tables_are_thought_of(urls: dict[str, str], ready_pg_url: str) -> None:
+    """A table that is added later must be given to roles on purpose."""
+    with psycopg.connect(ready_pg_url) as owner:
+        rows = owner.execute(
+            "select relname from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
+        ).fetchall()
+
+    # Those of an encrypted store are missing here.
+    assert {name for (name,) in rows if not name.startswith("view_")} == {*LOG, *PLACES} - {"data_key", "sealed_page"}
+
+
+def test_a_rebuild_by_the_owner_is_read_by_the_others(urls: dict[str, str], ready_pg_url: str) -> None:
+    """Its new tables have the same rights; the roles can be made again, and lose what was granted beside."""
+    with refold.open(ready_pg_url) as store:
+        store.rebuild("catalogue")
+    prefix = urls["reader"].partition("user=")[2].partition("_reader_user")[0]
+    with psycopg.connect(ready_pg_url) as owner:
+        owner.execute(f"grant delete on event to {prefix}_reader".encode())
+    assert main(["--db", ready_pg_url, "init", "--roles", prefix]) == 0
+
+    with refold.open(urls["reader"], create=False) as store:
+        assert [row.id for row in store.contexts()] == ["a"]
+    with psycopg.connect(urls["reader"]) as reader, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        reader.execute("delete from event")
+
+
+def test_wrong_wishes_are_refused(tmp_path: object, ready_pg_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A prefix that is no name, and a file, which has no roles."""
+    assert main(["--db", ready_pg_url, "init", "--roles", "a; drop table event"]) == 1
+    assert "small letters" in capsys.readouterr().err
+    assert main(["--db", f"{tmp_path}/store.db", "init", "--roles"]) == 2

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from .errors import InvalidInputError, LimitExceededError
 
 WORD_LENGTH_MAX = 128
-# A word that is longer than WORD_LENGTH_MAX covers a whole piece of so many characters, wherever it begins.
-PIECE = WORD_LENGTH_MAX // 2
 # The limit of PostgreSQL for the different words of one text, minus the space for their positions.
 WORDS_BYTES_MAX = 900_000
 QUERY_WORDS_MAX = 64
@@ -23,7 +21,8 @@ SNIPPET_LENGTH = 160
 SNIPPET_LEAD = 40
 SHOWN_LENGTH = 40
 
-_ASCII = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
+# Bytes above 127 are of no text that is ASCII.
+_ASCII = bytes(ord(char.lower()) if char.isalnum() else ord(" ") for char in map(chr, range(128))) + bytes(128)
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 # Scripts without blanks between words, or with endings directly after them: Thai, Lao, Burmese, Khmer; kana, ideographs
@@ -85,17 +84,28 @@ def words_of(text: str) -> str:
     """
     words = _spread(text).split()
     joined = " ".join(words)
-    # To look at the length of each word would take a fifth of all this. A long word covers a whole piece.
-    if any(" " not in joined[end - PIECE : end] for end in range(PIECE, len(joined) + 1, PIECE)):
+    if _has_long_word(joined):
         words = [word[:WORD_LENGTH_MAX] for word in words]
         joined = " ".join(words)
     return joined if len(joined) * 4 <= WORDS_BYTES_MAX else " ".join(_within_limit(words))
 
 
+def _has_long_word(words: str) -> bool:
+    """Return whether one is longer than WORD_LENGTH_MAX; it leaps from blank to blank as far as a word may reach."""
+    begin, last = 0, len(words) - WORD_LENGTH_MAX
+    while begin < last:
+        blank = words.rfind(" ", begin, begin + WORD_LENGTH_MAX + 1)
+        if blank < 0:
+            return True
+        begin = blank + 1
+    return False
+
+
 def _spread(text: str) -> str:
     """Return the text with a blank wherever a word ends."""
     if text.isascii():
-        return text.lower().translate(_ASCII)
+        # Half of the time that the methods of `str` take.
+        return text.encode().translate(_ASCII).decode()
     # This also replaces compatibility forms: a full-width letter becomes the plain letter, a ligature its letters.
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text).casefold())
     return unicodedata.normalize("NFKC", bare).translate(_Spreading())

@@ -11,8 +11,6 @@ An interrupt may come at any line. A call that was interrupted is then unsettled
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ..arguments import require_whole
@@ -23,21 +21,24 @@ from ..errors import (
     DecisionRefusedError,
     IdempotencyError,
     InvalidInputError,
+    LogWentBackError,
     RefoldError,
     RefusedError,
     StorageError,
 )
-from ..log.envelope import Event, RecordedEvent, current_meta, encode_payload, require_payload_size
+from ..log.envelope import Event, RecordedEvent, current_meta
 from ..log.gate import gate_of
-from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_same_call
+from ..log.ports import ANY_VERSION, Log, NewEvents, Receipt, StreamEnd, require_same_call
 from .decider import trusted
-from .outbox import Outbox
+from .outbox import Outbox, let_go_of_settled, require_sizes
 from .transaction import Call, Transaction, current_transaction, is_of_no_call
 from .view import Durability, Place, View
 
 S = TypeVar("S")
 CATCH_UPS_MAX = 100
 PENDING_MAX = 10_000
+# After so many appends in a row before which nobody else wrote, the version is predicted again.
+QUIET_APPENDS = 2
 # If more events than this, and more than the state had before, were added since the last use of the state, it is
 # dropped.
 UNUSED_EVENTS_MAX = 1_024
@@ -81,12 +82,15 @@ class Journal(View[S]):
             self._settle_interrupted()
         self.flush()
         known = StreamEnd(self._version - len(self._in_transaction), self._digest)
-        news = tuple(self.log.read(self.place.stream, after=self._version, known=known))
+        return self._take_over(self.log.read(self.place.stream, after=self._version, known=known))
+
+    def _take_over(self, news: Sequence[RecordedEvent]) -> tuple[RecordedEvent, ...]:
+        """Fold events that others recorded, and return them."""
         if news:
             with trusted(self.place.stream):
                 events = self.decider.complete(self.log, [one.event for one in news])
                 self._advance(events, by=len(news), digest=news[-1].digest)
-        return news
+        return tuple(news)
 
     def execute(
         self,
@@ -249,15 +253,27 @@ class Journal(View[S]):
             self.require_known()
             actual = max(self._version, self.log.head(self.place.stream))
             raise ConcurrencyError(self.place.stream, expected=expected_version, actual=actual)
+        is_free = not strict and within is None and self.durability == "commit" and getattr(command, "fresh", False)
         for attempt in range(CATCH_UPS_MAX):
             try:
+                if is_free and self._crowded:
+                    return self._record_behind(command, keyed)
                 return self._decide_and_record(command, keyed, within)
             except ConcurrencyError:
                 if strict or attempt == CATCH_UPS_MAX - 1:
                     self.require_known()
                     raise
-                self.came_between += self.refresh()
+                self._crowded = QUIET_APPENDS
+                self.came_between += () if is_free else self.refresh()
         raise AssertionError("the loop returns or raises")
+
+    def _record_behind(self, command: object, keyed: _Keyed | None) -> Outcome:
+        """Record a fresh command, which depends on no state, behind what others appended in the meantime."""
+        # Where many append all the time, any version is taken before it is used. This also looks for the known events.
+        self.came_between += self.refresh()
+        outcome = self._decide_and_record(command, keyed, None, at_any_version=True)
+        self._crowded = QUIET_APPENDS if self.came_between else self._crowded - 1
+        return outcome
 
     def _wait_for_queue(self) -> None:
         """Flush if the queue is full, or if a transaction begins: queued events are recorded before it, alone."""
@@ -265,7 +281,9 @@ class Journal(View[S]):
         if begins or len(self._outbox) >= PENDING_MAX:
             self.flush()
 
-    def _decide_and_record(self, command: object, keyed: _Keyed | None, within: Transaction | None) -> Outcome:
+    def _decide_and_record(
+        self, command: object, keyed: _Keyed | None, within: Transaction | None, *, at_any_version: bool = False
+    ) -> Outcome:
         known = self._state
         if known is None:
             # Another thread may have dropped the state since its owner read it; a fresh command does not need it.
@@ -280,17 +298,17 @@ class Journal(View[S]):
         meta = current_meta(default_actor=self.place.actor, idempotency_key=key, fingerprint=call)
         new = NewEvents(
             stream=self.place.stream,
-            expected_version=self._version,
+            expected_version=ANY_VERSION if at_any_version else self._version,
             events=events,
             metas=(meta,) * len(events),
             root=self.place.root,
             idempotency_key=key,
-            expected_digest=self._known_digest() if self._unflushed else self._digest,
+            expected_digest=b"" if at_any_version else self._known_digest() if self._unflushed else self._digest,
         )
         if self.gate is not None and within is None:
             self.gate.admit(new)
         if within is not None or self.durability == "enqueue":
-            _require_sizes(events)
+            require_sizes(events)
         if within is not None:
             return self._join(within, new, decided)
         if self.durability == "enqueue":
@@ -302,7 +320,21 @@ class Journal(View[S]):
             # Either nothing was written, or the next call gets a conflict and catches up.
             self._is_unsettled = False
             raise
+        if at_any_version and not receipt.replayed:
+            self._catch_up_to(receipt.events[0].version)
         return self._settle(receipt, decided)
+
+    def _catch_up_to(self, first: int) -> None:
+        """Take over what others recorded in front of an event that is recorded by now."""
+        known = StreamEnd(self._version, self._digest)
+        try:
+            news = self.log.read(self.place.stream, after=known.version, until=first - 1, known=known)
+            self.came_between += self._take_over(news)
+        except LogWentBackError:
+            raise
+        except StorageError:
+            # The event is recorded. The state is read again at its next use.
+            self._state, self._version, self._digest = None, first - 1, b""
 
     def _settle(self, receipt: Receipt, decided: Sequence[Any]) -> Outcome:
         if receipt.replayed:
@@ -396,7 +428,7 @@ class Journal(View[S]):
         is_first = self not in self._unflushed
         self._outbox.put(new, lambda: self._unflushed.add(self))
         if is_first and len(self._unflushed) % SETTLED_KEPT_MAX == 0:
-            _let_go_of_settled(self._unflushed)
+            let_go_of_settled(self._unflushed)
         self._advance(decided)
         self._is_unsettled = False
         return Outcome(new.events, version=self._version)
@@ -461,22 +493,6 @@ class Journal(View[S]):
                 if error.is_ahead or number == attempts_max - 1:
                     raise
         raise AssertionError("the loop returns or raises")
-
-
-def _require_sizes(events: Sequence[Event]) -> None:
-    """
-    Refuse events that are too large at once: the log would do so later. The log itself reports events that cannot be
-    encoded.
-    """
-    for event in events:
-        with suppress(ValueError, TypeError, OverflowError):
-            require_payload_size(encode_payload(event))
-
-
-def _let_go_of_settled(unflushed: set[Journal[Any]]) -> None:
-    """Remove journals whose events are all on disk: their owner may have released them and will never flush."""
-    for journal in list(unflushed):
-        journal._outbox.forget_if_settled(partial(unflushed.discard, journal))
 
 
 def _replayed(recorded: Sequence[RecordedEvent]) -> Outcome:

@@ -9,15 +9,17 @@ it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ..clock import REAL_SYSTEM
 from ..concurrency.locks import synchronized
-from ..log.envelope import Event
+from ..log.envelope import Event, encode_payload, require_payload_size
 from ..log.gate import behind_gate
 from ..log.ports import Log, NewEvents, Pending, Receipt
 
@@ -164,3 +166,19 @@ def _joined(waiting: list[NewEvents]) -> tuple[NewEvents, int]:
     events = tuple(event for part in parts for event in part.events)
     metas = tuple(meta for part in parts for meta in part.metas)
     return msgspec.structs.replace(first, events=events, metas=metas), len(parts)
+
+
+def require_sizes(events: Sequence[Event]) -> None:
+    """
+    Refuse events that are too large at once: the log would do so later. The log itself reports events that cannot be
+    encoded.
+    """
+    for event in events:
+        with suppress(ValueError, TypeError, OverflowError):
+            require_payload_size(encode_payload(event))
+
+
+def let_go_of_settled(unflushed: set[Any]) -> None:
+    """Remove journals whose events are all on disk: their owner may have released them and will never flush."""
+    for journal in list(unflushed):
+        journal._outbox.forget_if_settled(partial(unflushed.discard, journal))

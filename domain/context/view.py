@@ -85,6 +85,8 @@ class View(Generic[S]):
         self._in_transaction: list[Any] = []
         self._before_transaction: tuple[int, S | None] | None = None
         self.came_between: tuple[RecordedEvent, ...] = ()
+        # How many more appends are made at any version, since others appended in between.
+        self._crowded = 0
         # Whether the stream is gone, with a transaction that was rolled back or a log that went back, so that no call
         # can continue it.
         self._is_void = False

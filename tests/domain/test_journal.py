@@ -1,6 +1,6 @@
 """The command handler: catching up, conflicts, queued decisions, repetitions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,10 +9,19 @@ from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatItem, ChatMessage, ChatRole
 from refold.domain.chat.rules.commands import AddItems, EvictItems
 from refold.domain.chat.rules.decide import CHAT
-from refold.domain.context.journal import Journal
+from refold.domain.context.journal import QUIET_APPENDS, Journal
 from refold.domain.context.view import Place
-from refold.domain.errors import ConcurrencyError, DuplicateItemError, IdempotencyError, InvalidInputError
+from refold.domain.errors import (
+    ConcurrencyError,
+    DuplicateItemError,
+    IdempotencyError,
+    InvalidInputError,
+    LogWentBackError,
+    StorageBusyError,
+)
+from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import ANY_VERSION, NewEvents, Pending, Receipt
 
 from ..support.effort import CountedLock
 from .chat_events import OPENED, STREAM, said
@@ -60,7 +69,7 @@ def test_catching_up_more_than_once() -> None:
     numbers = iter(range(100))
     log.disturb, log.times = lambda: record(log, said(f"x{next(numbers)}", "other")), 3
 
-    chat.add_message("user", "mine")
+    chat.add_message("user", "mine", message_id="m9")
 
     assert texts(chat) == ["one", "other", "other", "other", "mine"]
     assert len(chat.came_between) == 3
@@ -74,8 +83,114 @@ def test_catching_up_has_an_end() -> None:
     log.disturb, log.times = lambda: record(log, said(f"x{next(numbers)}")), 1_000
 
     with pytest.raises(ConcurrencyError):
-        chat.add_message("user", "mine")
+        chat.add_message("user", "mine", message_id="m9")
     assert 1_000 - log.times == 100
+
+
+class WatchedLog(DisturbedLog):
+    """Such a log, which notes the expected versions of what others than the disturbance append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expected: list[int] = []
+        self.failure: Exception | None = None
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """Note, and append."""
+        self.expected += [new.expected_version for new in batch if new.metas[0].actor is not None]
+        return super().append(batch, wait=wait)
+
+    def read(self, *args: Any, **kwargs: Any) -> list[RecordedEvent]:
+        """Read, unless the database is to fail once an event is appended."""
+        if self.failure is not None and ANY_VERSION in self.expected:
+            raise self.failure
+        return super().read(*args, **kwargs)
+
+
+def crowded(*, loaded: bool = True) -> tuple[WatchedLog, ChatContext]:
+    """Return a chat, and its log, to which another writer appends before each append."""
+    log = WatchedLog()
+    chat = kept(log) if loaded else handle_on_new(log)
+    numbers = iter(range(1_000))
+    log.expected.clear()
+    log.disturb, log.times = lambda: record(log, said(f"x{next(numbers)}", "other")), 1_000
+    return log, chat
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_an_append_among_many(loaded: bool) -> None:
+    """A version is predicted once; then it is recorded behind whatever is there, and says what that was."""
+    log, chat = crowded(loaded=loaded)
+
+    for number in range(3):
+        chat.add_message("user", f"mine {number}")
+
+        assert [one.event.content for one in chat.came_between] == ["other"] * (2 if number == 0 else 1)
+    assert log.expected == [2, ANY_VERSION, ANY_VERSION, ANY_VERSION]
+    assert texts(chat) == ["one", "other", "other", "mine 0", "other", "mine 1", "other", "mine 2"]
+    assert texts(chat) == texts(handle_on(log))
+    assert chat.version == log.head(STREAM)
+
+
+def test_an_expected_version_among_many() -> None:
+    """It is strict there, too: nothing is recorded behind what the caller has not seen."""
+    log, chat = crowded()
+    chat.add_message("user", "mine")
+
+    with pytest.raises(ConcurrencyError):
+        chat.add_message("user", "never", expected_version=chat.version)
+    assert texts(handle_on(log)) == ["one", "other", "other", "mine", "other"]
+
+
+def test_an_append_when_it_is_quiet_again() -> None:
+    """The version is predicted again, which spares a read; an edit was decided on a version all the time."""
+    log, chat = crowded()
+    chat.add_message("user", "mine")
+    log.times = 0
+    for _ in range(QUIET_APPENDS):
+        chat.add_message("user", "mine")
+    chat.evict("m1")
+    chat.add_message("user", "mine")
+
+    version = 4 + 1 + QUIET_APPENDS
+    assert log.expected == [2, *[ANY_VERSION] * (1 + QUIET_APPENDS), version, version + 1]
+
+
+def test_a_repetition_among_many() -> None:
+    """Under its key an append is there once."""
+    log, chat = crowded()
+    chat.add_message("user", "first")
+
+    one = chat.add_message("user", "mine", idempotency_key="k")
+
+    assert chat.add_message("user", "mine", idempotency_key="k") == one
+    assert texts(handle_on(log)).count("mine") == 1
+    assert texts(chat) == texts(handle_on(log))
+
+
+def test_what_came_between_cannot_be_read() -> None:
+    """The append is recorded, and no error says otherwise; the state is read with its next use."""
+    log, chat = crowded()
+    log.failure = StorageBusyError("busy")
+
+    assert chat.add_message("user", "mine").content == ["mine"]
+
+    log.failure = None
+    assert (chat.version, log.head(STREAM)) == (5, 5)
+    assert texts(chat) == ["one", "other", "other", "mine"]
+
+
+def test_a_log_that_went_back_meanwhile() -> None:
+    """It is told, and the next call looks at what is there."""
+    log, chat = crowded()
+    log.failure = LogWentBackError("the log", stream=STREAM, acknowledged=2, found=1)
+
+    with pytest.raises(LogWentBackError):
+        chat.add_message("user", "mine")
+
+    log.failure = None
+    chat.refresh()
+    assert texts(chat) == ["one", "other", "other", "mine"]
 
 
 def test_the_decision_is_made_again() -> None:

@@ -13,7 +13,11 @@ import pytest
 
 from tests.support.project import PACKAGES, ROOT, files
 
-SDIST_BESIDE_SOURCE = {"PKG-INFO", "pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", ".gitignore"}
+SDIST_BESIDE_SOURCE = {"PKG-INFO", "pyproject.toml", "LICENSE", ".gitignore"} | {
+    "README.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+}
 # What the site of the documents is built from.
 SITE = {"ARCHITECTURE.md", "mkdocs.yml", "scripts/docs", "scripts/docs.py"}
 # Puts a folder on the path as an installation does, imports all there is, and prints what came from where.

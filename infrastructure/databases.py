@@ -133,7 +133,7 @@ def _open_sealed(
 
     below, notes = open_below(codec if is_raw else SEALED_CODEC, system)
     try:
-        tables = _tables_of(below)
+        tables = tables_of(below)
         if not tables.exist():
             if below.now() != BEGINNING:
                 raise InvalidInputError(
@@ -163,7 +163,7 @@ def _require_unsealed(log: LiveLog, location: str) -> None:
     """
     if isinstance(log, MemoryLog):
         return
-    tables = _tables_of(log)
+    tables = tables_of(log)
     if tables.exist() and (rows := tables.ask(KEY, STORE)):
         master, where = KeyRow(*rows[0]).master, _shown(log, location)
         reason = f"{where} is encrypted with the master key {master!r}, and no keys were given"
@@ -188,7 +188,8 @@ def ring_of(log: Any) -> KeyRing:
     return ring
 
 
-def _tables_of(log: Any) -> Tables:
+def tables_of(log: Any) -> Tables:
+    """Return the tables of an encrypted store, which exist if it is one, given the log below."""
     if isinstance(log, MemoryLog):
         return MemoryTables()
     return PostgresTables(log) if log.has_slices else SqliteTables(log)

@@ -17,7 +17,8 @@ from ..domain.log.admission import JSON_DEPTH_MAX, is_deeper
 
 FILE_BYTES_MAX = 512 * 1024 * 1024
 ENDING = ".refold.tmp"
-ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}$")
+# SQLite keeps files of its own beside a database that is being written.
+ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}(-wal|-shm|-journal)?$")
 
 
 def read_bounded(path: Path) -> bytes:
@@ -58,7 +59,7 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
     the first ones replaced.
     """
     with ExitStack() as stack:
-        waiting = {path: stack.enter_context(_waiting(path)) for path in contents}
+        waiting = {path: stack.enter_context(file_beside(path)) for path in contents}
         for path, file in waiting.items():
             file.write(contents[path])
             _sync(file)
@@ -68,14 +69,14 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file to write piece by piece; at the end it replaces `path`, or nothing changes."""
-    with _waiting(path) as file:
+    with file_beside(path) as file:
         yield file
         _sync(file)
         Path(file.name).replace(path)
 
 
 @contextmanager
-def _waiting(path: Path) -> Iterator[IO[bytes]]:
+def file_beside(path: Path) -> Iterator[IO[bytes]]:
     """
     Yield a file that is to replace `path`; remove files that killed processes left in its folder.
 
@@ -98,7 +99,7 @@ def _waiting(path: Path) -> Iterator[IO[bytes]]:
 def _locked_beside(path: Path) -> IO[bytes]:
     while True:
         new = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ENDING}")
-        file = new.open("xb")
+        file = new.open("x+b")
         fcntl.flock(file, fcntl.LOCK_EX)
         if new.exists():
             return file
@@ -107,13 +108,19 @@ def _locked_beside(path: Path) -> IO[bytes]:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    for path in folder.iterdir():
-        if not ABANDONED.search(path.name):
+    # A file comes before those that SQLite keeps beside it.
+    for path in sorted(folder.iterdir()):
+        if not (found := ABANDONED.search(path.name)):
             continue
-        # A process is writing it, or has removed it first, or this process may not remove it.
-        with suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
+        with suppress(OSError):
+            if found[1] is not None:
+                if not path.with_name(path.name.removesuffix(found[1])).exists():
+                    path.unlink()
+                continue
+            # A process is writing it, or has removed it first, or this process may not remove it.
+            with path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
 
 def _put_in_place(waiting: Mapping[Path, Path]) -> None:
@@ -136,3 +143,12 @@ def _put_in_place(waiting: Mapping[Path, Path]) -> None:
 def _sync(file: IO[bytes]) -> None:
     file.flush()
     os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of the files in a folder on disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import finalize
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from ..projections.search import SearchHit
     from ..projections.trajectory_tables import EdgeRow, NodeRow
     from ..projections.usage import UsageRow
+    from .exchange.backup import BackupReport
     from .projecting.rebuild import RebuildReport
     from .projecting.shadow import Progress, Stop
     from .projecting.status import ProjectionStatus
@@ -1039,6 +1041,38 @@ class Store:
         if self._checkpoints is None:
             raise InvalidInputError("the store was opened without its witness: open it with witness=")
         return self._checkpoints
+
+    def backup(self, path: str | Path, *, progress: Callable[[int, int], None] | None = None) -> BackupReport:
+        """
+        Bring the backup in a file up to the present end of this store, beside its writers; a new file gets all of it.
+
+        The whole file is checked first, and what was written is read back. If the call breaks off, the backup before
+        counts. `refold.restore` makes a store of the file.
+
+        Raises:
+            InvalidInputError: the file cannot be written, is no backup, or is one of another store.
+            DamagedError: the file was changed or cut off, or this store is damaged.
+            LogWentBackError: this store lacks events that are in the backup.
+            StorageBusyError: another process is writing the file.
+        """
+        from .exchange.backup import back_up_store
+
+        self.flush()
+        return back_up_store(self._whole_log, self._projections, path, progress=progress)
+
+    def vacuum(self) -> int:
+        """
+        Give back the room of deleted rows, beside readers and writers; return how many bytes the database takes less.
+
+        A file that an earlier Refold made keeps it; a copy of it does not. PostgreSQL keeps most of it for new rows.
+
+        Raises:
+            StorageError: the database may not be written, or refused.
+        """
+        from .space import give_back
+
+        self.flush()
+        return give_back(self._whole_log)
 
     def rotate_keys(self, *, renew: bool = False) -> int:
         """

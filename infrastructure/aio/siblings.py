@@ -449,6 +449,8 @@ class AsyncStore(StoreProxy):
     witnessed = awaited(lambda: _store.witnessed)
     prove = awaited(lambda: _store.prove)
     prove_consistency = awaited(lambda: _store.prove_consistency)
+    backup = awaited(lambda: _store.backup)
+    vacuum = awaited(lambda: _store.vacuum)
     rotate_keys = awaited(lambda: _store.rotate_keys)
 
 

@@ -18,10 +18,11 @@ from ...domain.errors import InvalidInputError
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ...projections.usage import NAMES, USAGE, UsageRow, summed_by
+from ..space import space_of
 from ..times import day_named, exact
 from ..views.answers import usage_shape
 from ..views.shapes import context_shape
-from .args import address, as_json, database, shown, summed_up
+from .args import address, as_json, database, reading, shown, summed_up
 from .readable import rows_of
 from .render import (
     aligned,
@@ -32,6 +33,7 @@ from .render import (
     print_json,
     print_json_list,
     print_table,
+    size_of,
     terminal_width,
     told,
 )
@@ -42,7 +44,6 @@ USAGE_HEADINGS = ("ABOUT", "IN", "OUT", "CACHED", "COST")
 # A name in the table of usage stays readable beside long numbers.
 NAME_WIDTH_MIN = 5
 DAY_WIDTH = len("2026-11-21")
-SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 @click.command("contexts")
@@ -187,13 +188,15 @@ def stats(location: str, as_json: bool) -> None:
     lies beside it.
 
     With --json: {database, contexts, items, tokens, events, events_by_type, first_at, last_at, text_bytes, disk_bytes,
-    files}; for a server the last two are null.
+    free_bytes, files}; for a server disk_bytes and files are null, and free_bytes is the server's estimate.
     """
     [rows, contexts], readable = rows_of(location, [ROLLUP, CATALOGUE])
     stats = {"database": shown(location), **_counted(rows, contexts)}
     # Measured last, because counting may have brought rows up to date, which changes the size.
     files = _files(location)
-    stats |= {"disk_bytes": sum(files.values()) if files else None, "files": files or None}
+    with reading(location) as store:
+        free = space_of(store.log).free
+    stats |= {"disk_bytes": sum(files.values()) if files else None, "free_bytes": free, "files": files or None}
     if as_json:
         print_json({**stats, **{name: stats[name] and exact(stats[name]) for name in ("first_at", "last_at")}})
     else:
@@ -229,10 +232,12 @@ def _print_stats(stats: dict[str, Any]) -> None:
     rows += [("items", f"{stats['items']:,}, about {stats['tokens']:,} tokens"), ("events", f"{stats['events']:,}")]
     if stats["events"]:
         rows += [("first", told(stats["first_at"], now)), ("last", told(stats["last_at"], now))]
-    rows += [("text", _size(stats["text_bytes"]))]
+    rows += [("text", size_of(stats["text_bytes"]))]
     if stats["files"]:
-        files = ", ".join(f"{one_line(name)} {_size(size)}" for name, size in stats["files"].items())
-        rows += [("on disk", f"{_size(stats['disk_bytes'])} ({files})")]
+        files = ", ".join(f"{one_line(name)} {size_of(size)}" for name, size in stats["files"].items())
+        rows += [("on disk", f"{size_of(stats['disk_bytes'])} ({files})")]
+    if stats["free_bytes"]:
+        rows += [("free", f"{size_of(stats['free_bytes'])}, which `refold vacuum` gives back")]
     for line in aligned(rows):
         click.echo(line)
     if stats["events"]:
@@ -240,10 +245,3 @@ def _print_stats(stats: dict[str, Any]) -> None:
     by_type = sorted(stats["events_by_type"].items(), key=lambda pair: -pair[1])
     for line in aligned([(f"{count:,}", one_line(name)) for name, count in by_type], right=(0,)):
         click.echo(line)
-
-
-def _size(count: int) -> str:
-    for unit, length in SIZES:
-        if count >= length:
-            return f"{count / length:.1f} {unit}"
-    return f"{count} bytes"

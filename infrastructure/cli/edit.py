@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from shlex import quote
 
 import click
@@ -9,10 +10,12 @@ import click
 from ...domain.chat.eviction import Eviction
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
+from ..exchange.backup_file import is_backup
 from ..views.changes import evicted_shape, named_items
-from .args import actor, as_json, changing, database, opened, reason
+from .args import actor, argument, as_json, changing, checked_text, database, existing, opened, reason
+from .backup import restore_options, restore_store
 from .changes import items, note, report
-from .completion import context
+from .completion import context, named_contexts
 
 
 @click.command("evict")
@@ -57,22 +60,59 @@ def _sentence(eviction: Eviction) -> str:
     )
 
 
+def _context_or_backup(ctx: click.Context, param: click.Parameter, value: str) -> str | Path:
+    """Return the file of a backup, or the name of a context."""
+    path = Path(checked_text(value))
+    return path if is_backup(path) else existing(ctx, param, value)
+
+
 @click.command("restore")
-@context
+@argument(
+    "context",
+    help="The context, or the file of a backup.",
+    metavar="CTX|FILE",
+    callback=_context_or_backup,
+    shell_complete=named_contexts,
+)
 @items(required=False)
+@restore_options
 @reason
 @actor
 @database
 @as_json
-def restore(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
+def restore(
+    context: str | Path,
+    items: tuple[str, ...],
+    moment: str | None,
+    into: str | None,
+    overwrite: bool,
+    reason: str | None,
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
     """
-    Put items back into the view of CTX, each into its place; without ITEM what left it last.
+    Put items back into the view of CTX, each into its place; without ITEM what left it last. Or, of the FILE of a
+    backup, make a store.
 
     ITEM is an id, or the @version that `refold show CTX --evicted` prints. A call comes back together with its output.
     What a summary tells comes back with `refold summarize CTX --undo`.
 
-    With --json: {context, kind, version, item_ids, tokens}; tokens is what came back.
+    FILE is what `refold backup` wrote. The store is made at --into, or at the place of --db: whole, or not at all. With
+    --at it is as it was at a position (pos:17), a time or a named moment. Programs must have closed a store that is
+    overwritten.
+
+    With --json: {context, kind, version, item_ids, tokens}; tokens is what came back. Of a FILE: {file, target, source,
+    source_lineage, lineage, moment, events, made_at}.
     """
+    if isinstance(context, Path):
+        if items:
+            raise click.UsageError("a backup is restored as a whole: name no items", click.get_current_context())
+        restore_store(context, at=moment, into=into or location, overwrite=overwrite, as_json=as_json)
+        return
+    if moment or into or overwrite:
+        fault = f"--at, --into and --overwrite are for the file of a backup, and {context} is none"
+        raise click.UsageError(fault, click.get_current_context())
     with changing(location, actor) as store:
         chat = opened(store, context)
         before = chat.estimated_tokens()

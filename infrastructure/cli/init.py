@@ -1,4 +1,4 @@
-"""`refold init` makes the tables of a database before a program uses it; `refold seal` packs old events."""
+"""`refold init` makes the tables of a database before a program uses it; `seal` and `vacuum` make it smaller."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import click
 
 from ...domain.context.description import counted
 from ..databases import location_of, open_database, stored_log
+from ..open import open_store
 from ..projecting.builtin import PROJECTIONS
+from ..space import space_of
 from .args import database, given_keys, shown
+from .changes import note
+from .render import size_of
 
 
 @click.command("init")
@@ -72,3 +76,20 @@ def seal(location: str) -> None:
     with closing(PostgresLog(found, create=False)) as log:
         packed = sum(log.sealing())
     click.echo(f"{shown(location)}: packed {counted(packed, 'event')}")
+
+
+@click.command("vacuum")
+@database
+def vacuum(location: str) -> None:
+    """
+    Give back the room of deleted rows, beside programs that read and write: `refold stats` says how much it is.
+
+    A file gets shorter, unless an earlier Refold made it; `refold copy` makes one that does. PostgreSQL keeps most of
+    the room for new rows.
+    """
+    with open_store(location_of(location), create=False) as store:
+        given = store.vacuum()
+        left = space_of(store.log)
+    click.echo(f"{shown(location)}: {size_of(given)} given back, {size_of(left.size)} in use")
+    if not left.gives_back and left.free:
+        note("an earlier Refold made this file: it keeps what is free; copy it into a new one to give it back")

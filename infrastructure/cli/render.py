@@ -54,6 +54,7 @@ UNSAFE_IN_JSON = re.compile(UNSAFE.pattern)
 # Where the option --jsonl of a command is kept.
 JSON_LINES = "refold.json_lines"
 NOT_ASCII = re.compile("[^\x00-\x7e]")
+SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def absolute(microseconds: int) -> str:
@@ -334,3 +335,11 @@ class _Pipe(io.RawIOBase):
         with suppress(BrokenPipeError):
             self._process.communicate()
         signal.signal(signal.SIGINT, before)
+
+
+def size_of(count: int) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    for unit, length in SIZES:
+        if count >= length:
+            return f"{count / length:.1f} {unit}"
+    return f"{count} bytes"

@@ -61,7 +61,7 @@ class _Bytes(Codec):
 BYTES = _Bytes(msgspec.Raw)
 
 
-class _Clock:
+class CopyClock:
     """The clock of a target. It stands still while copied events come in, which have their own times."""
 
     is_copying = True
@@ -92,7 +92,7 @@ class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
     inexact: Mapping[str, str]
 
 
-class _Tally:
+class Tally:
     """The number of events of each slice so far, a hash of these events, and a hash of their digests."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class _Tally:
         self._contents[number].update(_encode((one.stream, one.version, one.recorded_at, one.meta, payload)))
         self._digests[number].update(one.digest)
 
-    def differs(self, other: _Tally) -> int | None:
+    def differs(self, other: Tally) -> int | None:
         """Return a slice in which two logs differ; None if there is none."""
         for number in sorted(self.counts.keys() | other.counts.keys()):
             if self._said(number) != other._said(number):
@@ -130,6 +130,37 @@ class _Tally:
         return hashlib.blake2b(_encode(listed), digest_size=32).digest()
 
 
+class Incoming:
+    """Events on their way into a log of a database, page by page; they keep their times, keys and bytes."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._parts: list[Part] = []
+        self._size = 0
+        self._count = 0
+
+    def add(self, one: RecordedEvent, payload: bytes, number: int) -> None:
+        """Add an event of a stream in the slice `number`, of whose payload these are the bytes."""
+        draft = self._log.draft(_tagged.decode(payload).t, one.meta, payload)
+        last, key = self._parts[-1] if self._parts else None, one.meta.idempotency_key
+        continues = last is not None and (last.stream, last.idempotency_key) == (one.stream, key)
+        if last is not None and continues and last.recorded_at == one.recorded_at:
+            last.drafts.append(draft)  # type: ignore[attr-defined]  # made as a list below
+        else:
+            # Events under one key are one part, so a page ends before the first of them or after the last.
+            if self._count >= PAGE_EVENTS or self._size >= PAGE_BYTES_MAX:
+                self.write()
+            part = Part(one.stream, one.version, [draft], number, idempotency_key=key)
+            self._parts.append(part._replace(recorded_at=one.recorded_at))
+        self._count, self._size = self._count + 1, self._size + len(payload)
+
+    def write(self) -> None:
+        """Write what was added since the last page, as one transaction."""
+        if self._parts:
+            self._log.copy_in(self._parts)
+        self._parts, self._count, self._size = [], 0, 0
+
+
 class _Side:
     """One of the two databases."""
 
@@ -137,7 +168,7 @@ class _Side:
         # The two logs of databases have methods for copies that the port of all logs does not have.
         self.log: Any = database[0]
         self.rows: ProjectionStore = database[1]
-        self.tally = _Tally()
+        self.tally = Tally()
         self._slices: dict[str, int] = {}
 
     @property
@@ -182,9 +213,7 @@ class _Copy:
         self._orders: list[bytes] = []
         self._slices = array("H")
         self._last_time = 0
-        self._parts: list[Part] = []
-        self._size = 0
-        self._count = 0
+        self._incoming = Incoming(target.log)
         self.inexact: dict[str, str] = {}
         self.is_finished = False
 
@@ -219,12 +248,12 @@ class _Copy:
         for page in self._source.pages(until):
             for recorded in page:
                 if horizon is not None and recorded.recorded_at > horizon:
-                    self._write()
+                    self._incoming.write()
                     return
                 self._add(recorded)
             if self._progress is not None:
                 self._progress(self._source.tally.events, total)
-        self._write()
+        self._incoming.write()
 
     def verify(self) -> None:
         """
@@ -261,23 +290,7 @@ class _Copy:
                 " are further apart than --lag: copy into a new file with a longer one"
             )
         number, payload = self._noted(recorded)
-        draft = self._target.log.draft(_tagged.decode(payload).t, recorded.meta, payload)
-        last, key = self._parts[-1] if self._parts else None, recorded.meta.idempotency_key
-        continues = last is not None and (last.stream, last.idempotency_key) == (recorded.stream, key)
-        if last is not None and continues and last.recorded_at == recorded.recorded_at:
-            last.drafts.append(draft)  # type: ignore[attr-defined]  # made as a list below
-        else:
-            # Events under one key are one part, so a page ends before the first of them or after the last.
-            if self._count >= PAGE_EVENTS or self._size >= PAGE_BYTES_MAX:
-                self._write()
-            part = Part(recorded.stream, recorded.version, [draft], number, idempotency_key=key)
-            self._parts.append(part._replace(recorded_at=recorded.recorded_at))
-        self._count, self._size = self._count + 1, self._size + len(payload)
-
-    def _write(self) -> None:
-        if self._parts:
-            self._target.log.copy_in(self._parts)
-        self._parts, self._count, self._size = [], 0, 0
+        self._incoming.add(recorded, payload, number)
 
     # Moments
 
@@ -314,7 +327,7 @@ class _Copy:
         first = next(behind, None)
         if first is None:
             return _moment_of(source.tally.events)
-        self._write()
+        self._incoming.write()
         (there,) = self._target.log.read(first.stream, after=first.version - 1, until=first.version)
         return _moment_of(there.position.number - 1)
 
@@ -331,7 +344,7 @@ class _Copy:
         if sums[0] != sums[1]:
             raise DamagedError(f"the idempotency keys of {self._target.where}", "they are not equal to the source's")
 
-    def finish(self, clock: _Clock) -> None:
+    def finish(self, clock: CopyClock) -> None:
         """Move the acknowledged places of subscriptions, and record in the target what it was copied from."""
         for name, text in self._source.rows.notes(SUBSCRIPTIONS).items():
             there = str(self.moment_there(Moment.parse(text)))
@@ -388,7 +401,7 @@ def copy_store(
         ConcurrencyError: another process writes to the target.
         DamagedError: the source is damaged, or the copy is not equal to it.
     """
-    clock = _Clock()
+    clock = CopyClock()
     for location in (source, target):
         if location == ":memory:":
             raise InvalidInputError("a store in memory cannot be copied: name a file or postgresql://...")
@@ -404,7 +417,7 @@ def copy_store(
 
 
 def _carried_out(
-    copy: _Copy, source: _Side, target: _Side, clock: _Clock, move: bool, lag_seconds: float
+    copy: _Copy, source: _Side, target: _Side, clock: CopyClock, move: bool, lag_seconds: float
 ) -> CopyReport:
     if source.where == target.where or {*map(realpath, source.log.files())} & {*map(realpath, target.log.files())}:
         raise InvalidInputError(f"{source.where} cannot be copied onto itself: name another database")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Protocol
 
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
-from ...domain.log.ports import LiveLog
-from ...domain.moments import MomentNames
 from ...domain.positions import BEGINNING, Moment, Position
 from ..times import time_of
 
@@ -15,10 +15,27 @@ from ..times import time_of
 Cut = Moment | int
 
 
+class Ended(Protocol):
+    """A log, as far as its end is concerned."""
+
+    @property
+    def has_slices(self) -> bool: ...
+
+    def now(self) -> Moment: ...
+
+
+class Names(Protocol):
+    """The named moments of a store; `MomentNames` has them."""
+
+    def moments(self) -> Mapping[str, Moment]: ...
+
+    def before_copy(self, number: int) -> Moment | None: ...
+
+
 class LogEnd:
     """The end of a log. It is read again only if needed, because PostgreSQL must then read the end of every slice."""
 
-    def __init__(self, log: LiveLog) -> None:
+    def __init__(self, log: Ended) -> None:
         self._log = log
         self._seen = BEGINNING
 
@@ -39,7 +56,7 @@ class LogEnd:
         return Moment.of({lane: min(number, ends.get(lane, 0)) for lane, number in moment.heads})
 
 
-def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames, end: LogEnd) -> Cut:
+def cut_at(address: int | str | datetime | Moment | Position, names: Names, end: LogEnd) -> Cut:
     """
     Return the moment of an address: a position of the log, an aware time or a name; at most the end of the log.
 
@@ -66,7 +83,7 @@ def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames
     return named
 
 
-def _moment_here(moment: Moment, names: MomentNames, end: LogEnd) -> Moment:
+def _moment_here(moment: Moment, names: Names, end: LogEnd) -> Moment:
     """Return a moment; one of the store that this one was copied from, with one sequence, becomes one of this."""
     if not end.has_slices or len(moment.heads) != 1 or moment.heads[0][0] >= 0:
         return moment

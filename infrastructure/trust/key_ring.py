@@ -23,7 +23,6 @@ from .tables import (
     ADD_KEY,
     DESTROY,
     KEY,
-    KEYS_AFTER,
     NEWEST_KEY,
     RETIRE,
     RETIRED,
@@ -32,6 +31,7 @@ from .tables import (
     KeyRow,
     Statement,
     Tables,
+    keys_in,
 )
 
 KEYS_MAX = 10_000
@@ -173,10 +173,7 @@ class KeyRing:
 
     def rows(self) -> Iterator[KeyRow]:
         """Yield the stored rows of all keys."""
-        after = ""
-        while found := [KeyRow(*row) for row in self._tables.ask(KEYS_AFTER, after)]:
-            yield from found
-            after = found[-1].id
+        return keys_in(self._tables)
 
     def _key_of_store(self) -> DataKey:
         # Another process may make it at the same moment: the first one counts.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
@@ -74,6 +74,14 @@ class Tables(Protocol):
 
     def change(self, *statements: Statement) -> list[list[tuple[Any, ...]]]:
         """Run statements in one transaction, and return the rows of each."""
+
+
+def keys_in(tables: Tables) -> Iterator[KeyRow]:
+    """Yield the stored rows of all keys."""
+    after = ""
+    while found := [KeyRow(*row) for row in tables.ask(KEYS_AFTER, after)]:
+        yield from found
+        after = found[-1].id
 
 
 def _unnumbered(sql: str) -> str:

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from refold.infrastructure.aio.siblings import AsyncRun as AsyncRun
     from refold.infrastructure.aio.siblings import AsyncStore as AsyncStore
     from refold.infrastructure.aio.siblings import to_async as to_async
+    from refold.infrastructure.exchange.restore import restore as restore
     from refold.infrastructure.inspector.app import inspector as inspector
     from refold.infrastructure.memory_file import SqliteMemoryStore as SqliteMemoryStore
     from refold.infrastructure.open import open_store as open
@@ -162,6 +163,7 @@ _MODULES = {
     "inspector": "refold.infrastructure.inspector.app",
     "open": "refold.infrastructure.open:open_store",
     "redact": "refold.infrastructure.trust.redaction",
+    "restore": "refold.infrastructure.exchange.restore",
     "to_async": "refold.infrastructure.aio.siblings",
 }
 
@@ -237,6 +239,7 @@ __all__ = [
     "inspector",
     "open",
     "redact",
+    "restore",
     "to_async",
 ]
 

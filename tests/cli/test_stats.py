@@ -11,6 +11,7 @@ def test_the_shape_of_the_json(database: Path) -> None:
     stats = refold("stats", "--json", db=database).json
     first, last = stats.pop("first_at"), stats.pop("last_at")
     disk, files = stats.pop("disk_bytes"), stats.pop("files")
+    assert stats.pop("free_bytes") == 0
 
     assert stats == {
         "database": str(database),

@@ -205,16 +205,16 @@ def test_others_in_the_target_are_noticed(places: tuple[str, str], monkeypatch: 
     source, target = places
     monkeypatch.setattr(copying, "PAGE_EVENTS", 8)
     refold.open(target).close()
-    take = copying._Copy._write
+    take, pages = copying.Incoming.write, iter(range(999))
 
-    def write(copy: Any) -> None:
-        if copy._source.tally.events > 20:
+    def write(incoming: Any) -> None:
+        if next(pages) == 2:
             with closing(sqlite3.connect(target)) as other:
                 other.execute("UPDATE event SET version = version + 100 WHERE version = 1")
                 other.commit()
-        take(copy)
+        take(incoming)
 
-    monkeypatch.setattr(copying._Copy, "_write", write)
+    monkeypatch.setattr(copying.Incoming, "write", write)
     with pytest.raises((ConcurrencyError, DamagedError)):
         copy_store(source, target)
 
@@ -354,18 +354,18 @@ def test_the_order_of_events_is_kept_in_few_bytes() -> None:
 def _killed_at(source: str, target: str, pages: int, when: str) -> None:
     """Copy a store in small pages, and die before or after one of them."""
     copying.PAGE_EVENTS = 8
-    write, written = copying._Copy._write, 0
+    write, written = copying.Incoming.write, 0
 
-    def counted(copy: Any) -> None:
+    def counted(incoming: Any) -> None:
         nonlocal written
         if written == pages and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        write(copy)
+        write(incoming)
         written += 1
         if written > pages:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(copying._Copy, "_write", counted)  # noqa: B010 - a method
+    setattr(copying.Incoming, "write", counted)  # noqa: B010 - a method
     copy_store(source, target, lag_seconds=0)
 
 

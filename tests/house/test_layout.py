@@ -18,7 +18,6 @@ SMALL_ALLOWED = {
     "refold.infrastructure.message_files": "its functions are for users; `refold.trajectory` only names them",
     "refold.infrastructure.log.sqlite.open_files": "connection.py would be longer than a file may be",
     "refold.infrastructure.queries.search": "a question has a file of its own",
-    "refold.infrastructure.lineage": "copies of a store need it, too",
 }
 MODULES_PASSED_MAX = {"add_message": 23, "contexts": 12, "at": 24, "register_node": 24, "refold show": 66}
 

@@ -222,7 +222,7 @@ DISASTERS: dict[str, Callable[[Path], object]] = {
     "emptied": lambda path: os.truncate(path, 0),
     "cut in half": lambda path: os.truncate(path, path.stat().st_size // 2),
     "another header": lambda path: overwrite(path, 0, b"\xa5" * 100),
-    "other pages": lambda path: overwrite(path, 4_096, b"\xa5" * 8_192),
+    "other pages": lambda path: overwrite(path, 8_192, b"\xa5" * 8_192),
     "no folder": lose_the_folder,
 }
 

@@ -48,6 +48,11 @@ END_IF_IDLE = Call(
     " WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 ENCODINGS = ("UTF8", "SQL_ASCII")
+# The tables of the schema, quoted.
+TABLES = (
+    "SELECT c.oid::regclass::text FROM pg_class c"
+    " WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace"
+)
 
 
 @contextmanager
@@ -274,6 +279,12 @@ class PostgresDatabase:
         except BaseException:
             self.settle_writer()
             raise
+
+    def vacuum(self) -> None:
+        """Free the room of deleted rows in all tables of the schema, beside readers and writers."""
+        with translated(self.where), psycopg.connect(self._conninfo, autocommit=True) as connection:
+            for (table,) in connection.execute(TABLES).fetchall():
+                connection.execute(f"VACUUM {table}".encode())
 
     def close(self) -> None:
         """Close all connections, after waiting for those in use; may be called twice."""

@@ -45,6 +45,8 @@ PAUSE_SECONDS = 0.005
 CACHE_SIZE = -2_000
 # VACUUM of such a file takes a tenth of a second or two; in a longer file the free pages are a small part.
 VACUUM_BYTES_MAX = 64 << 20
+# For a new file, or one that is about to be written anew: see infrastructure/space.py.
+SHORTENED_LATER = "PRAGMA auto_vacuum = INCREMENTAL"
 WAL_BYTES = 4 * 1024 * 1024 + 4096
 
 
@@ -204,6 +206,7 @@ class SqliteDatabase:
                 f"{self.where} was in use when this process was forked, for longer than a fork waits, and cannot be"
                 " used here: fork while nothing is read or written, or start the process by 'spawn'"
             )
+        is_new = not os.path.exists(self._path) or os.path.getsize(self._path) == 0
         connection = sqlite3.connect(
             self._uri(),
             uri=True,
@@ -213,6 +216,8 @@ class SqliteDatabase:
             cached_statements=256,
         )
         if not self.read_only and not self.in_memory:
+            if is_new:
+                connection.execute(SHORTENED_LATER)
             self._use_wal(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             # A reader that stays open keeps the WAL growing; the first write after it has closed cuts the file to this.
@@ -420,6 +425,7 @@ class SqliteDatabase:
             if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:
                 return
             self.writer.execute("PRAGMA busy_timeout = 0")
+            self.writer.execute(SHORTENED_LATER)
             self.writer.execute("VACUUM")
 
     def close(self) -> None:

@@ -1,0 +1,236 @@
+"""
+Restoring a store from a backup, as it was at the end of the backup or at an earlier moment.
+
+The store is made aside: a file beside the target, or a schema of its own. It is read back, compared with the backup,
+and then put in place in one step. So a restore that is killed has not begun, and the next one removes what it left.
+
+Positions, times and digests are those of the backup. The restored store is another one than the one that was backed up,
+so it gets a lineage of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...domain.errors import DamagedError, InvalidInputError, StorageUnavailableError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.moments import MOMENTS, STREAM, MomentNamed
+from ...domain.positions import BEGINNING, Moment, Position
+from ..databases import Database, location_of, open_database, stored_log, tables_of
+from ..lineage import NOTE, lineage_of
+from ..log.codec import CODEC
+from ..queries.cuts import Cut, LogEnd, cut_at
+from ..trust.tables import ADD_KEY, Statement
+from .backup import chain_of
+from .backup_file import BackupFile, Record, Stream, reading_backup
+from .copying import BYTES, CopyClock, Incoming, Tally
+from .event_files import Progress, pages_up_to
+
+if TYPE_CHECKING:
+    from ..trust.keys import Keys
+
+RESTORED = f"{NOTE}/restored"
+
+
+class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    The result of a restore: the store at `target` has `events` up to `moment`, and the id `lineage`.
+
+    `source` is the store that was backed up, `source_lineage` its id, `made_at` the time of the backup in microseconds
+    since 1970, UTC.
+    """
+
+    file: str
+    target: str
+    source: str
+    source_lineage: str
+    lineage: str
+    moment: str
+    events: int
+    made_at: int
+
+
+class _BackedUp:
+    """The named moments and the end of the log in a backup, in the form in which cuts are found."""
+
+    def __init__(self, file: BackupFile) -> None:
+        self._file = file
+        self.has_slices = file.record.has_slices
+
+    def now(self) -> Moment:
+        """Return the moment of the last event."""
+        return self._file.moment
+
+    def moments(self) -> Mapping[str, Moment]:
+        """Return the named moments."""
+        if self._file.record.keys:
+            raise InvalidInputError("the names of moments are encrypted in this backup: give a position or a time")
+        events = [CODEC.decode(one.event, f"event {one.reference}") for one in self._of_moments()]
+        names = MOMENTS.fold({}, [one for one in events if isinstance(one, MomentNamed)])
+        return {name: Moment.parse(text) for name, text in names.items()}
+
+    def before_copy(self, number: int) -> Moment | None:
+        """Return None: positions of a store from before it was copied are not looked up in a backup."""
+        return None
+
+    def _of_moments(self) -> Iterator[RecordedEvent]:
+        for frame in self._file.chunks:
+            chunk = self._file.open(frame)
+            if any(stream.name == STREAM for stream in chunk.streams):
+                yield from (one for stream, one in chunk.events() if stream.name == STREAM)
+
+
+class _Restore:
+    """The events of a backup up to a cut, on their way into a new log."""
+
+    def __init__(self, file: BackupFile, cut: Cut) -> None:
+        self._file, self._cut = file, cut
+        self._heads = None if isinstance(cut, int) else dict(cut.heads)
+        self.tally = Tally()
+        self.moment = Moment()
+
+    def _includes(self, one: RecordedEvent) -> bool:
+        if self._heads is None:
+            return one.recorded_at <= self._cut  # type: ignore[operator]  # a time, then
+        return one.position.number <= self._heads.get(one.position.slice, 0)
+
+    def _events(self, progress: Progress | None) -> Iterator[tuple[Stream, RecordedEvent]]:
+        for done, frame in enumerate(self._file.chunks, 1):
+            for stream, one in self._file.open(frame).events():
+                if self._includes(one):
+                    yield stream, one
+            if progress is not None:
+                progress(done, len(self._file.chunks))
+
+    def into(self, database: Database, clock: CopyClock, progress: Progress | None) -> str:
+        """Write the events into an empty log and compare them; return the id of the new store."""
+        log, rows = database
+        incoming, ends = Incoming(log), dict[int, int]()
+        for stream, one in self._events(progress):
+            incoming.add(one, one.event, one.position.slice if log.has_slices else stream.slice)
+            self.tally.add(one.position.slice, one, one.event)
+            ends[one.position.slice] = one.position.number
+        incoming.write()
+        self.moment = Moment.of(ends)
+        self._require_equal(log)
+        record = self._file.record
+        for name, text in record.notes.items():
+            rows.set_note(name, before=None, after=str(self._within(Moment.parse(text))))
+        if record.keys:
+            tables = tables_of(log)
+            tables.make()
+            tables.change(*(Statement(ADD_KEY, row) for row in record.keys))
+        rows.set_note(RESTORED, before=None, after=f"{record.lineage} {self.moment}")
+        clock.is_copying = False
+        return lineage_of(rows)
+
+    def _within(self, moment: Moment) -> Moment:
+        ends = dict(self.moment.heads)
+        return Moment.of({number: min(head, ends.get(number, 0)) for number, head in moment.heads})
+
+    def _require_equal(self, log: Any) -> None:
+        found = Tally()
+        for page in pages_up_to(log, limit=4_096):
+            for one in page:
+                found.add(one.position.slice, one, bytes(one.event))
+        if self.tally.differs(found) is not None or found.root() != self.tally.root():
+            raise DamagedError(str(self._file.path), "the events that were restored are not those of the backup")
+
+
+def restore(
+    path: str | Path,
+    into: str | Path,
+    *,
+    at: str | datetime | Moment | Position | None = None,
+    overwrite: bool = False,
+    keys: Keys | None = None,
+    progress: Progress | None = None,
+) -> RestoreReport:
+    """
+    Make the store at the location `into` from a backup: as it was when it was backed up, or `at` an earlier moment, a
+    position (`pos:17`), an aware time or the name of a moment.
+
+    The backup of an encrypted store needs the `keys` of the store. A store that has events is only replaced with
+    `overwrite`. Its rows of projections are not in a backup, and are made anew by the first questions.
+
+    Raises:
+        InvalidInputError: the file is no backup, the moment is malformed, the location has events or is of another kind
+            than the store that was backed up.
+        NotFoundError: no moment has this name.
+        DamagedError: the backup was changed or cut off; nothing was restored.
+        KeyUnavailableError: the store was encrypted, and these are not its keys.
+        StorageBusyError: programs use the store that is to be replaced, or the backup is being written.
+    """
+    target = location_of(into)
+    with reading_backup(Path(path)) as file:
+        record = file.record
+        _require_kind(record, target)
+        if not overwrite:
+            _require_empty(target)
+        backed_up = _BackedUp(file)
+        cut: Cut = backed_up.now() if at is None else cut_at(at, backed_up, LogEnd(backed_up))
+        work, clock = _Restore(file, cut), CopyClock()
+        with _aside(target, overwrite=overwrite) as (place, put_in_place):
+            log, rows = open_database(place, codec=BYTES, system=clock, is_raw=True)
+            with closing(log):
+                if record.keys:
+                    stored_log(log).chain.use(chain_of(file, keys).key)
+                where = log.database.where if record.has_slices else target  # type: ignore[attr-defined]
+                lineage = work.into((log, rows), clock, progress)
+            put_in_place()
+    return RestoreReport(
+        file=str(path),
+        target=where,
+        source=record.source,
+        source_lineage=record.lineage,
+        lineage=lineage,
+        moment=str(work.moment),
+        events=work.moment.events,
+        made_at=record.made_at,
+    )
+
+
+def _require_kind(record: Record, target: str) -> None:
+    is_on_server = target.startswith("postgresql://")
+    if target == ":memory:":
+        raise InvalidInputError("a backup cannot be restored into memory: name a file or postgresql://...")
+    if is_on_server != record.has_slices:
+        kind, other = ("PostgreSQL", "a file") if record.has_slices else ("a file", "PostgreSQL")
+        raise InvalidInputError(
+            f"the backup is of a store on {kind}: restore it into one of this kind; `refold copy` brings it to {other}"
+        )
+
+
+def _require_empty(target: str) -> None:
+    """Require that a location has no events, before the backup is read as a whole."""
+    try:
+        log: Any = open_database(target, create=False, read_only=True, codec=BYTES, is_raw=True)[0]
+    except StorageUnavailableError:
+        # There is none, or it is no store of Refold's, which is looked at when the restored one is put in place.
+        return
+    with closing(log):
+        if log.now() != BEGINNING:
+            raise InvalidInputError(
+                f"{log.database.where} has events: restore into a new place (--into), or overwrite them (--overwrite)"
+            )
+
+
+@contextmanager
+def _aside(target: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield a place for the new store, and the function that puts it at `target`."""
+    if target.startswith("postgresql://"):
+        from ..log.postgres.aside import made_aside as made_in_schema
+
+        with made_in_schema(target, overwrite=overwrite) as made:
+            yield made
+    else:
+        from ..log.sqlite.aside import made_aside as made_in_file
+
+        with made_in_file(target, overwrite=overwrite) as made:
+            yield made

@@ -1,0 +1,94 @@
+"""
+A log that is made aside, in a file beside another, and put in its place in one step.
+
+The new file gets its name by a rename, which either happens or not. Before, the old file takes in its WAL, so that none
+is left that SQLite would read as a part of the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from ....domain.errors import InvalidInputError, StorageBusyError, StorageUnavailableError
+from ...files import file_beside, sync_folder
+from .connection import translated
+from .schema import refuse_foreign_file
+
+BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+HAS_EVENTS = "SELECT EXISTS (SELECT 1 FROM event) OR EXISTS (SELECT 1 FROM block)"
+
+
+@contextmanager
+def made_aside(path: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[], None]]]:
+    """
+    Yield a path at which a log is to be made, and a function that puts it, when it is closed, in the place of `path`.
+
+    Raises:
+        InvalidInputError: without `overwrite`, when it is put in place and there are events.
+        StorageBusyError: when it is put in place, and another process has the file open.
+        StorageUnavailableError: there is no such folder, or the file is another program's.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise StorageUnavailableError(f"{path} is a folder: name a file in it")
+    if not target.parent.is_dir():
+        raise StorageUnavailableError(f"there is no folder {target.parent}: make it first")
+    refuse_foreign_file(target)
+    with translated(path), file_beside(target) as file:
+        aside = Path(file.name)
+        try:
+            yield str(aside), lambda: _put_in_place(aside, target, overwrite=overwrite)
+        finally:
+            for ending in ("-wal", "-shm"):
+                aside.with_name(aside.name + ending).unlink(missing_ok=True)
+
+
+def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
+    with aside.open("rb") as written:
+        os.fsync(written.fileno())
+    try:
+        with _held(target, overwrite=overwrite):
+            aside.replace(target)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in BROKEN or not overwrite:
+            raise
+        # A broken file does not take in its WAL, and SQLite would read that as a part of the new one.
+        for ending in ("-wal", "-shm"):
+            target.with_name(target.name + ending).unlink(missing_ok=True)
+        aside.replace(target)
+    sync_folder(target.parent)
+
+
+@contextmanager
+def _held(target: Path, *, overwrite: bool) -> Iterator[None]:
+    """Hold the lock of a file that may be replaced, and that has taken in its WAL; nobody else has it open."""
+    if not target.exists():
+        yield
+        return
+    with closing(sqlite3.connect(target, isolation_level=None, timeout=1)) as connection:
+        _require_replaceable(connection, target, overwrite=overwrite)
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            raise StorageBusyError(f"{target} is open in another process: close it there, then restore") from error
+        _require_replaceable(connection, target, overwrite=overwrite)
+        yield
+
+
+def _require_replaceable(connection: sqlite3.Connection, target: Path, *, overwrite: bool) -> None:
+    if not overwrite and has_events(connection):
+        raise InvalidInputError(f"{target} has events: restore into a new file, or overwrite it")
+
+
+def has_events(connection: sqlite3.Connection) -> bool:
+    """Return whether a file holds a log with events."""
+    with suppress(sqlite3.OperationalError):
+        return bool(connection.execute(HAS_EVENTS).fetchone()[0])
+    return False

@@ -1,0 +1,64 @@
+"""`refold backup`, and `refold restore` of a backup."""
+
+from pathlib import Path
+
+import pytest
+
+import refold as package
+from tests.cli.running import refold
+
+
+def test_backup_and_restore(database: Path, tmp_path: Path) -> None:
+    """A file is made, grows, is checked, and becomes a store again."""
+    path, restored = tmp_path / "kept.backup", tmp_path / "restored.db"
+
+    first = refold("backup", path, db=database)
+    again = refold("backup", path, "--json", db=database).json
+    checked = refold("backup", path, "--check", db=tmp_path / "missing.db")
+    done = refold("restore", path, "--into", restored, "--at", "pos:9", "--json").json
+    refused = refold("restore", path, db=restored)
+    whole = refold("restore", path, "--overwrite", db=restored)
+
+    assert first.out.startswith(f"{path}: 14 events, 14 of them new, ")
+    assert (again["events"], again["added"], again["moment"]) == (14, 0, "14")
+    assert f"{path}: 14 events of {database}, backed up " in checked.out
+    assert (done["events"], done["moment"], done["source"]) == (9, "9", str(database))
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.endswith(
+        "restored.db has events: restore into a new place (--into), or overwrite them (--overwrite)\n"
+    )
+    assert whole.out.startswith(f"{restored}: 14 events, of {database}, backed up ")
+    with package.open(database) as one, package.open(restored) as other:
+        assert one.contexts() == other.contexts()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["restore", "kept.backup", "@3"], 2, "a backup is restored as a whole: name no items"),
+        (["restore", "air-1", "--overwrite"], 2, "air-1 is none"),
+        (
+            ["restore", "kept.backup", "--at", "tomorrow", "--overwrite"],
+            1,
+            "no moment of this store is named 'tomorrow'",
+        ),
+        (["restore", "kept.backup", "--into", ":memory:"], 1, "into memory"),
+        (["backup", "refold.db"], 1, "is no backup of Refold's"),
+        (["backup", "nowhere/a.backup"], 1, "there is no folder nowhere"),
+        (["backup", "gone.backup", "--check"], 1, "there is no file gone.backup"),
+    ],
+)
+def test_what_is_refused(
+    arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says why; no file is made."""
+    monkeypatch.chdir(tmp_path)
+    with package.open("refold.db") as store:
+        store.chat("air-1").add_message("user", "hello")
+    refold("backup", "kept.backup")
+
+    ran = refold(*arguments)
+
+    assert (ran.code, message in ran.err) == (code, True)
+    made = {path.name for path in tmp_path.iterdir()} - {"refold.db", "refold.db-wal", "refold.db-shm"}
+    assert made == {"kept.backup"}

@@ -1,0 +1,136 @@
+"""Backups and restores beside writers, and where they are killed at any of their steps."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.infrastructure.exchange.backup import back_up_from, check_backup
+from refold.infrastructure.exchange.restore import restore
+from tests.contract.stores import start_python
+from tests.support.effort import IS_DEEP
+
+from .backed_up import events_of, filled, rows_of
+
+
+def left_by(*arguments: str) -> list[str]:
+    """Return what is found after each step at which a process was killed."""
+    with start_python("tests.exchange.kills", *arguments) as process:
+        printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    found: list[str] = json.loads(printed)
+    return found
+
+
+def test_a_backup_that_is_killed_leaves_the_one_before(tmp_path: Path) -> None:
+    """At each step the backup before counts, or the new one; the next run does the rest."""
+    filled(str(tmp_path / "source.db"))
+
+    found = left_by("backups", str(tmp_path))
+
+    first, second = found[: found.index("old")], found[found.index("old") :]
+    assert first == ["none"] * first.count("none") + ["new"] * first.count("new")
+    assert second == ["old"] * second.count("old") + ["new"] * second.count("new")
+    assert min(first.count("none"), first.count("new"), second.count("old"), second.count("new")) > 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_restore_that_is_killed_has_not_begun_or_is_done(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """At each step the old store is there, whole, or the new one; and nothing else is left."""
+    source, target = str(tmp_path / "source.db"), str(tmp_path / "target.db")
+    if kind == "postgres":
+        source, target = (str(request.getfixturevalue(name)) for name in ("ready_pg_url", "pg_url"))
+    back_up_from(filled(source), tmp_path / "a.backup")
+
+    # A database takes many steps, and each restore much longer.
+    stride = 9 if kind == "postgres" and not IS_DEEP else 1
+    found = left_by("restores", source, target, str(tmp_path / "a.backup"), str(stride))
+
+    assert found == ["old"] * found.count("old") + ["new"] * found.count("new")
+    assert min(found.count("old"), found.count("new")) > 0
+    assert [path.name for path in tmp_path.iterdir() if ".refold.tmp" in path.name] == []
+    if kind == "postgres":
+        assert _schemas(target) == ["public"]
+
+
+def _schemas(url: str) -> list[str]:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_)'")
+        return sorted(name for (name,) in found)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_writers_go_on_beside_backups(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Threads and another process; each backup is a prefix of the log, and the last one is all of it."""
+    source, path = str(tmp_path / "source.db"), tmp_path / "a.backup"
+    if kind == "postgres":
+        source = str(request.getfixturevalue("ready_pg_url"))
+    filled(source)
+    stop, target = threading.Event(), str(tmp_path / "target.db")
+    with refold.open(source) as store, start_python("tests.exchange.kills", "writes", source, "process") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        threads = [threading.Thread(target=_write, args=(store, f"thread {n}", stop)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        reports = [store.backup(path) for _ in range(4)]
+        process.kill()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        last = store.backup(path)
+        end = store.now()
+
+    assert all(report.added for report in reports)
+    assert check_backup(path).moment == last.moment == str(end)
+    if kind == "postgres":
+        target = str(request.getfixturevalue("pg_url"))
+    middle = reports[1].moment
+    restore(path, target, at=f"pos:{middle}")
+    assert events_of(target) == events_of(source, until=refold.Moment.parse(middle))
+    restore(path, target, overwrite=True)
+    assert events_of(target) == events_of(source)
+    assert rows_of(target) == rows_of(source)
+
+
+def _write(store: refold.Store, name: str, stop: threading.Event) -> None:
+    chat = store.chat(name)
+    while not stop.is_set():
+        chat.add_message("user", "on it goes")
+
+
+def test_an_open_store_is_not_replaced(tmp_path: Path) -> None:
+    """Who has it open would write into a file that nobody finds; so it stays, with all that is in it."""
+    source, path = filled(str(tmp_path / "a.db")), tmp_path / "a.backup"
+    back_up_from(source, path)
+
+    with refold.open(source) as store:
+        store.chat("later").add_message("user", "still here")
+        with pytest.raises(refold.StorageError, match="open in another process"):
+            restore(path, source, overwrite=True)
+        store.chat("later").add_message("user", "and again")
+
+    assert check_backup(path).events + 2 == len(events_of(source))
+
+
+def test_a_broken_store_is_replaced(tmp_path: Path) -> None:
+    """With its WAL, which would be read as a part of the new one."""
+    source, path = filled(str(tmp_path / "a.db")), tmp_path / "a.backup"
+    back_up_from(source, path)
+    whole = events_of(source)
+    Path(source).write_bytes(b"\0" * 9_000)
+    Path(f"{source}-wal").write_bytes(b"\0" * 9_000)
+
+    with pytest.raises(refold.RefoldError):
+        restore(path, source)
+    restore(path, source, overwrite=True)
+
+    assert events_of(source) == whole

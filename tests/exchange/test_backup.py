@@ -387,3 +387,24 @@ def test_keys_that_were_destroyed_leave_the_backup(sealed: tuple[str, str, Path,
 def ring_subject(store: refold.Store, user: str) -> str:
     """Return the subject of a user's keys."""
     return str(store.log.user_subject(user))  # type: ignore[attr-defined]  # the log of an encrypted store
+
+
+def test_a_witness_tells_a_restored_store_from_one_that_went_back(tmp_path: Path) -> None:
+    """A restored store says that it is another one; a file that was put back says that events are missing."""
+    source, path, witness = tmp_path / "a.db", tmp_path / "a.backup", tmp_path / "witness.log"
+    with refold.open(source, witness=witness) as store:
+        store.chat("a").add_message("user", "before")
+        store.backup(path)
+    older = source.read_bytes()
+    with refold.open(source, witness=witness) as store:
+        store.chat("a").add_message("user", "after")
+    source.write_bytes(older)
+    with pytest.raises(refold.TamperedError) as went_back:
+        refold.open(source, witness=witness).chat("a").items  # noqa: B018
+
+    restored = restore(path, source, overwrite=True)
+
+    with pytest.raises(refold.TamperedError, match=f"it is the store {restored.lineage}, and its witness saw") as told:
+        refold.open(source, witness=witness)
+    assert "it is the store" not in str(went_back.value)
+    assert restored.source_lineage in str(told.value)

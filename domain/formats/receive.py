@@ -123,10 +123,10 @@ def as_text(value: Any, where: str) -> str:
 
 
 class Receiver:
-    """Collects the items of one conversation; all get the same time."""
+    """Collects the items of one conversation; all get the same time, and the first one `first_id` if that is given."""
 
-    def __init__(self, system: System) -> None:
-        self._system = system
+    def __init__(self, system: System, first_id: str | None = None) -> None:
+        self._system, self._first_id = system, first_id
         self._at = system.now()
         self.items: list[ChatItemEvent] = []
 
@@ -137,13 +137,17 @@ class Receiver:
             require_unicode(part if isinstance(part, str) else part.image, where)
         self.items.append(
             MessageAdded(
-                id=self._system.new_id("msg_"),
+                id=self._item_id("msg_"),
                 created_at=self._at,
                 role=role,
                 content=content if isinstance(content, str) else tuple(content),
                 extra=canonical_json(extra, what=where) if extra else b"",
             )
         )
+
+    def _item_id(self, prefix: str) -> str:
+        given, self._first_id = self._first_id, None
+        return given or self._system.new_id(prefix)
 
     def image(self, url: str) -> Image:
         """Return an image part."""
@@ -154,7 +158,7 @@ class Receiver:
         call_id = require_unicode(call_id, where) if call_id else self._system.new_id("call_")
         self.items.append(
             FunctionCalled(
-                id=self._system.new_id("call_"),
+                id=self._item_id("call_"),
                 created_at=self._at,
                 name=require_unicode(name, where),
                 arguments=require_unicode(as_text(arguments, where), where),
@@ -168,7 +172,7 @@ class Receiver:
         """Add an output; without a call id it gets a new id, which no call has."""
         self.items.append(
             FunctionReturned(
-                id=self._system.new_id("output_"),
+                id=self._item_id("output_"),
                 created_at=self._at,
                 name=require_unicode(name, where),
                 output=require_unicode(output, where),

@@ -63,10 +63,16 @@ def difference(plain: Any, wanted: Any) -> Patch:
 
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two values are equal as JSON, where 1, 1.0 and true all differ."""
+    if one is other:
+        return True
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+        # A loop, since a generator costs as much as the comparison.
+        for key, value in one.items():
+            if key not in other or not is_same(value, other[key]):
+                return False
+        return len(one) == len(other)
     if isinstance(one, list):
         return len(one) == len(other) and all(map(is_same, one, other))
     return bool(one == other)

@@ -25,6 +25,8 @@ from ...domain.formats.receive import Receiver
 from ...domain.formats.source_json import difference, is_same, patched
 
 Message = dict[str, Any]
+# What is kept beside the item of a message that is one item, and nothing else.
+ONE: dict[str, Any] = {"items": 1}
 Grouping = Callable[[Sequence[ChatItemEvent]], list[list[int]]]
 
 
@@ -81,21 +83,23 @@ class Conversation:
         """
         self._form, self._grouped = form, grouped
         # Most messages are one item without a patch; a long chat has many of them.
-        self._simple = _stored(form.name, {"items": 1})
+        self._simple = _stored(form.name, ONE)
 
     def messages(self, chat: ChatView[Any]) -> list[Message]:
         """Return the messages in the view of a chat."""
-        return [kept.message for kept in self.kept(chat.recorded_items())]
+        return [kept.message for kept in self.each(chat.recorded_items())]
 
     def kept(self, items: Sequence[ChatItemEvent], start: int = 0) -> list[Kept]:
         """Return the messages of items, beginning with the item `start`, which begins a message."""
+        return list(self.each(items, start))
+
+    def each(self, items: Sequence[ChatItemEvent], start: int = 0) -> Iterator[Kept]:
+        """Yield the messages of items, as `kept` returns them."""
         # Items are read one by one from a list, which is quicker than from a view.
-        groups = self._groups(list(items), start)
-        return [
-            Kept(message, tuple(item.id for item in group.items), group.end, bool(group.beside))
-            for group in groups
-            if (message := self._written(group)) is not None
-        ]
+        for group in self._groups(list(items), start):
+            message = self._written(group)
+            if message is not None:
+                yield Kept(message, tuple([item.id for item in group.items]), group.end, bool(group.beside))
 
     def begins(self, item: ChatItemEvent) -> bool:
         """Return whether a message that was recorded in this form begins with the item."""
@@ -158,14 +162,16 @@ class Conversation:
             chat._record(EvictItems(chat.stream_id, tuple(leaving), reason, partners=False))
 
     def _read(self, message: Message, held: Items | None, taken: set[str]) -> list[ChatItemEvent]:
-        receiver = Receiver(REAL_SYSTEM)
-        self._form.read(message, receiver)
-        first, *others = receiver.items
         given = message.get("id")
         is_free = isinstance(given, str) and given not in taken and (held is None or held.ordinal(given) is None)
+        receiver = Receiver(REAL_SYSTEM, first_id=given if given and is_free else None)
+        self._form.read(message, receiver)
+        first, *others = receiver.items
         if given and is_free:
             taken.add(given)
-            first = msgspec.structs.replace(first, id=given)
+            if first.id != given:
+                # A form may read with a receiver of its own.
+                first = msgspec.structs.replace(first, id=given)
         plain = self._form.write([first, *others])
         patch = difference(plain, message)
         if not is_same(patched(plain, patch), message):
@@ -176,7 +182,7 @@ class Conversation:
         made = [msgspec.structs.replace(item, origin=Origin(starts=False, apart=is_apart(item))) for item in others]
         return [msgspec.structs.replace(first, origin=Origin(rest=rest, apart=is_apart(first))), *made]
 
-    def _groups(self, items: Sequence[ChatItemEvent], start: int) -> Iterator[Group]:
+    def _groups(self, items: list[ChatItemEvent], start: int) -> Iterator[Group]:
         """Yield the items of each message: those of this form as they came, the others as other formats do it."""
         foreign = start
         while start < len(items):
@@ -188,7 +194,7 @@ class Conversation:
                     yield from self._foreign_groups(items, foreign, start)
                 while end < min(len(items), start + count) and is_later_part(items[end]):
                     end += 1
-                yield Group(list(items[start:end]), end, beside)
+                yield Group(items[start:end], end, beside)
                 foreign = end
             start = end
         yield from self._foreign_groups(items, foreign, start)
@@ -208,7 +214,7 @@ class Conversation:
         if item.origin is None or not item.origin.rest:
             return {}
         if item.origin.rest == self._simple:
-            return {"items": 1}
+            return ONE
         found = rest_of(item).get(self._form.name)
         return found if isinstance(found, dict) else {}
 

@@ -20,10 +20,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ....domain.canonical import parse_json
-from ....domain.chat.context import ChatContext
+from ....domain.chat.context import ChatContext, ReadOnlyChatContext
 from ....domain.chat.events import StateSaved
 from ....domain.log.envelope import RecordedEvent
 from .messages import Copies
+from .values import Values
 
 FRAMEWORK = "langgraph"
 THREAD, KEPT = "thread", "kept"
@@ -71,6 +72,7 @@ class Branch:
     def __init__(self, chat: ChatContext) -> None:
         self.chat = chat
         self.held: Held | None = None
+        self._past: ReadOnlyChatContext | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -129,12 +131,21 @@ class Branch:
         """Yield the checkpoints that are not hidden, the newest first."""
         return (Found(self, mark.checkpoint, mark.version) for mark in self.newest() if mark.checkpoint)
 
-    def held_at(self, version: int, record: Saved) -> Held | None:
-        """Return the messages of a record for a fork that begins with it; None if they must be read."""
+    def past(self, version: int) -> ReadOnlyChatContext:
+        """Return the chat at a version; it is kept, as a fork begins with what was loaded just before."""
+        if self._past is None or self._past.version != version:
+            self._past = self.chat.at(version)
+        return self._past
+
+    def held_at(self, version: int, record: Saved, values: Values) -> Held | None:
+        """Return the messages of a record for a fork that begins with it; None if its chat does not show them."""
         held, about = self.held, record.get("messages")
-        if held is None or about is None or "view" in about or version < held.since or held.channel != about["channel"]:
+        if about is None or "view" in about:
             return None
-        return Held(held.channel, held.copies.first(about["count"]), since=0)
+        channel, count = about["channel"], about["count"]
+        if held and version >= held.since and held.channel == channel:
+            return Held(channel, held.copies.first(count, values), since=0)
+        return Held(channel, Copies(list(self.past(version).recorded_items()), count), since=0)
 
     def version_of(self, checkpoint: str, *, with_hidden: bool = False) -> int | None:
         """Return the version that saved a checkpoint; None if this branch does not have it."""

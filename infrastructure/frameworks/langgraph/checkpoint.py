@@ -19,15 +19,14 @@ from ....domain.chat.view import ChatView
 from ....domain.errors import DamagedError
 from ....domain.ids import split_stream_id
 from ...store import Store
-from ..conversation import Conversation, Message
+from ..conversation import Message
 from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Found, Held, Saved
-from .messages import Copies, LangChainForm, is_messages, plain_of
+from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of
 from .values import Values
 
 # The channel that is looked at first for messages.
 MESSAGES = "messages"
 GONE = "the graph took it out of its messages"
-CONVERSATION = Conversation(LangChainForm())
 # The id of a checkpoint that was never saved: it stands for a chat that others began.
 BEGUN_BY_OTHERS = "00000000-0000-0000-0000-000000000000"
 
@@ -107,7 +106,7 @@ class Recording:
         messages: list[BaseMessage] = self._put.channels[channel]
         self._messages = {"channel": channel, "count": len(messages)}
         held = self._held = self._held_in(channel)
-        self._is_edit = held is None or not held.copies.begin(messages)
+        self._is_edit = held is None or not held.copies.begin(messages, self._values)
         self._shown = messages if held is None or self._is_edit else messages[len(held.copies) :]
         self._plain = [plain_of(one, self._values) for one in self._shown]
         if self._is_edit:
@@ -283,32 +282,33 @@ class Reader:
         if "view" not in about and held and held.channel == about["channel"] and found.version >= held.since:
             return held.copies.messages(count, self._values)
         view = self._view(found, about)
-        kept = CONVERSATION.kept(view.recorded_items())
-        if len(kept) != count:
-            raise DamagedError(f"the checkpoint {found.id}", f"it has {count} messages, and its chat shows {len(kept)}")
-        copies = Copies()
-        copies.load([one.message for one in kept], self._values)
+        items = list(view.recorded_items())
+        messages, own = messages_of(items, self._values)
+        if len(messages) != count:
+            shown = len(messages)
+            raise DamagedError(f"the checkpoint {found.id}", f"it has {count} messages, and its chat shows {shown}")
         if view is branch.chat:
             # Where nothing ever left the view, and nobody else added to it, older checkpoints have the first of these.
-            is_grown = view.recorded_items().edits is None and all(one.is_own for one in kept)
-            branch.held = Held(about["channel"], copies, since=0 if is_grown else found.version)
-        return copies.messages(count, self._values)
+            is_grown = view.recorded_items().edits is None and own == count
+            branch.held = Held(about["channel"], Copies(items, count), since=0 if is_grown else found.version)
+        return messages
 
     def _shown(self, branch: Branch, channel: str) -> list[BaseMessage]:
         """Return the messages that a chat shows now."""
         held = branch.held
-        if held is None or held.channel != channel:
-            copies = Copies()
-            copies.load(CONVERSATION.messages(branch.chat), self._values)
-            held = branch.held = Held(channel, copies, since=branch.chat.version)
-        return held.copies.messages(len(held.copies), self._values)
+        if held and held.channel == channel:
+            return held.copies.messages(len(held.copies), self._values)
+        items = list(branch.chat.recorded_items())
+        messages, _ = messages_of(items, self._values)
+        branch.held = Held(channel, Copies(items, len(messages)), since=branch.chat.version)
+        return messages
 
     def _view(self, found: Found, about: dict[str, Any]) -> ChatView[Any]:
         if "view" in about:
             stream, _, version = about["view"].rpartition("@")
             return self._store.chat(split_stream_id(stream)[1], create=False).at(int(version))
         branch = found.branch
-        return branch.chat if branch.touched <= found.version else branch.chat.at(found.version)
+        return branch.chat if branch.touched <= found.version else branch.past(found.version)
 
 
 def writes_in(saved: Saved) -> list[Write]:

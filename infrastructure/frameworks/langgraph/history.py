@@ -13,8 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from ....domain.chat.context import ChatContext
 from ....domain.concurrency.threads import in_thread
 from ....domain.log.envelope import acting, current_meta
-from ..conversation import Conversation
-from .messages import LangChainForm, message_of, plain_of
+from .messages import CONVERSATION, message_of, plain_of
 from .values import Values
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 NAME = "langchain"
 # The form is that of LangGraph, so that a history reads what a thread recorded, each message as it was.
-CONVERSATION = Conversation(LangChainForm())
 
 
 class RefoldChatMessageHistory(BaseChatMessageHistory):

@@ -7,7 +7,6 @@ no JSON, or of a class of the user's, keeps besides what the serializer of LangG
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice
@@ -36,7 +35,7 @@ from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturn
 from ....domain.chat.usage import metrics_of
 from ....domain.errors import DamagedError, InvalidInputError
 from ....domain.formats.receive import Receiver, as_text
-from ..conversation import Message
+from ..conversation import Conversation, Message
 from .values import SIMPLE, Values, copied, is_json
 
 CLASSES: dict[str, type[BaseMessage]] = {
@@ -158,8 +157,8 @@ def _content(content: str | tuple[str | Image, ...]) -> str | list[Any]:
 
 def _call(item: FunctionCalled) -> dict[str, Any]:
     try:
-        args = json.loads(item.arguments)
-    except ValueError:
+        args = msgspec.json.decode(item.arguments)
+    except (ValueError, RecursionError):
         args = None
     # A model may write anything; LangChain has arguments as an object only.
     args = args if isinstance(args, dict) else {"arguments": item.arguments}
@@ -193,24 +192,13 @@ def plain_of(message: BaseMessage, values: Values) -> Message:
         InvalidInputError: it holds a value that cannot be saved.
     """
     fields = {**message.__dict__, **(message.__pydantic_extra__ or {})}
-    plain = {name: value for name, value in fields.items() if name not in DEFAULTS or value != DEFAULTS[name]}
+    plain = {name: value for name, value in fields.items() if not _is_default(name, value)}
     if CLASSES.get(message.type) is type(message) and is_json(plain) and WHOLE not in plain:
         return {name: copied(value) for name, value in plain.items()}
     packed = values.pack(message, f"the message {message.id!r}")
     names = ("type", "content", "id", "tool_call_id")
     shown = {name: plain[name] for name in names if name in plain and is_json(plain[name])}
     return {"type": "human", **shown, WHOLE: packed}
-
-
-def message_of(plain: Message, values: Values) -> BaseMessage:
-    """
-    Return the message that has this plain form.
-
-    Raises:
-        InvalidInputError: a type in it may not be loaded.
-        DamagedError: it is no message.
-    """
-    return _unpacked(plain, values) if WHOLE in plain else _row_from(plain).made()
 
 
 class Row(NamedTuple):
@@ -222,18 +210,45 @@ class Row(NamedTuple):
 
     def made(self) -> BaseMessage:
         """Return a new message; it shares nothing with the row."""
-        # Not by a constructor of pydantic, which validates and looks for defaults: 10,000 messages are loaded at once.
-        made: BaseMessage = object.__new__(self.kind)
-        assign = object.__setattr__
-        assign(
-            made,
-            "__dict__",
-            {name: value if type(value) in SIMPLE else copied(value) for name, value in self.fields.items()},
-        )
-        assign(made, "__pydantic_fields_set__", set(self.fields))
-        assign(made, "__pydantic_extra__", copied(self.extra))
-        assign(made, "__pydantic_private__", None)
-        return made
+        fields = self.fields.copy()
+        for name, value in self.fields.items():
+            if type(value) not in SIMPLE:
+                fields[name] = copied(value)
+        return _made(self.kind, fields, copied(self.extra))
+
+
+def _is_default(name: str, value: Any) -> bool:
+    # A value of another class may refuse to be compared.
+    return name in DEFAULTS and type(value) is type(DEFAULTS[name]) and value == DEFAULTS[name]
+
+
+def message_of(plain: Message, values: Values) -> BaseMessage:
+    """
+    Return the message that has this plain form, which belongs to it from now on.
+
+    Raises:
+        InvalidInputError: a type in it may not be loaded.
+        DamagedError: it is no message.
+    """
+    if WHOLE in plain:
+        message: BaseMessage = values.unpack(plain[WHOLE], f"the message {plain.get('id')!r}")
+        return message
+    row = _row_from(plain)
+    for name in _fields_of(str(plain["type"])).containers:
+        if name not in plain:
+            row.fields[name] = copied(row.fields[name])
+    return _made(*row)
+
+
+def _made(kind: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any] | None) -> BaseMessage:
+    # Not by a constructor of pydantic, which validates and looks for defaults: 10,000 messages are loaded at once.
+    made: BaseMessage = object.__new__(kind)
+    assign = object.__setattr__
+    assign(made, "__dict__", fields)
+    assign(made, "__pydantic_fields_set__", set(fields))
+    assign(made, "__pydantic_extra__", extra)
+    assign(made, "__pydantic_private__", None)
+    return made
 
 
 def _row_of(message: BaseMessage) -> Row:
@@ -245,24 +260,62 @@ def _row_from(plain: Message) -> Row:
     kind = CLASSES.get(named)
     if kind is None:
         raise DamagedError(f"the message {plain.get('id')!r}", f"LangChain has no messages of type {named!r}")
-    names, defaults = _fields_of(named)
-    fields = {**defaults, **plain}
-    extra = {} if fields.keys() <= names else {name: fields.pop(name) for name in fields.keys() - names}
+    known = _fields_of(named)
+    fields = {**known.defaults, **plain}
+    extra = {} if fields.keys() <= known.names else {name: fields.pop(name) for name in fields.keys() - known.names}
     return Row(kind, fields, extra)
 
 
+class Fields(NamedTuple):
+    """The fields of a class of messages, with the defaults of those that have one, and which of these can change."""
+
+    names: frozenset[str]
+    defaults: dict[str, Any]
+    containers: tuple[str, ...]
+
+
 @cache
-def _fields_of(kind: str) -> tuple[frozenset[str], dict[str, Any]]:
-    """Return the names of the fields of a class of messages, and the defaults of those that have one."""
+def _fields_of(kind: str) -> Fields:
     fields = CLASSES[kind].model_fields
     optional = {name: field for name, field in fields.items() if not field.is_required()}
-    return frozenset(fields), {name: it.get_default(call_default_factory=True) for name, it in optional.items()}
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in optional.items()}
+    containers = [name for name, value in defaults.items() if type(value) not in SIMPLE]
+    return Fields(frozenset(fields), defaults, tuple(containers))
+
+
+CONVERSATION = Conversation(LangChainForm())
+
+
+def messages_of(
+    items: Sequence[ChatItemEvent], values: Values, count: int | None = None
+) -> tuple[list[BaseMessage], int]:
+    """
+    Return the messages of items, as new objects, and how many of them were recorded as messages of LangChain.
+
+    With `count` these are only the first ones.
+
+    Raises:
+        InvalidInputError: a type in one may not be loaded.
+        DamagedError: one is no message.
+    """
+    messages: list[BaseMessage] = []
+    own = 0
+    for one in islice(CONVERSATION.each(items), count):
+        messages.append(message_of(one.message, values))
+        own += one.is_own
+    return messages, own
 
 
 class Copies:
-    """The messages of a thread as they were saved or loaded last; nobody else holds these copies."""
+    """
+    The messages of a thread as they were saved or loaded last; nobody else holds these copies.
 
-    def __init__(self) -> None:
+    Those that were loaded are made of their items, which nobody can change, until messages are compared with them.
+    """
+
+    def __init__(self, items: Sequence[ChatItemEvent] = (), count: int = 0) -> None:
+        """Hold the messages of these items; so many they are."""
+        self._items, self._count = items, count
         self._kinds: list[type[BaseMessage]] = []
         self._fields: list[dict[str, Any]] = []
         self._extras: list[dict[str, Any] | None] = []
@@ -270,65 +323,71 @@ class Copies:
         self._serialized: dict[int, Message] = {}
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return self._count
 
     def add(self, messages: Sequence[BaseMessage], plain: Sequence[Message]) -> None:
         """Remember messages that follow, each with its plain form, which belongs to these copies from now on."""
         for message, saved in zip(messages, plain, strict=True):
             row = _row_of(message) if WHOLE in saved else _row_from(saved)
             # A message may lack fields that have a default.
-            is_same = row.fields == message.__dict__ and row.extra == message.__pydantic_extra__
+            is_same = _are_equal(row.fields, message.__dict__) and _are_equal(row.extra, message.__pydantic_extra__)
             self._add(row if is_same else _row_of(message), saved)
-
-    def load(self, plain: Sequence[Message], values: Values) -> None:
-        """
-        Remember messages that were saved, by their plain form, which belongs to these copies from now on.
-
-        Raises:
-            InvalidInputError: a type in one may not be loaded.
-            DamagedError: one is no message.
-        """
-        for saved in plain:
-            self._add(_row_of(_unpacked(saved, values)) if WHOLE in saved else _row_from(saved), saved)
+            self._count += 1
 
     def _add(self, row: Row, saved: Message) -> None:
         if WHOLE in saved:
-            self._serialized[len(self)] = saved
+            self._serialized[len(self._fields)] = saved
         self._kinds.append(row.kind)
         self._fields.append(row.fields)
         self._extras.append(row.extra)
 
-    def begin(self, messages: Sequence[BaseMessage]) -> bool:
+    def _read(self, values: Values) -> None:
+        items, self._items = self._items, ()
+        for one in CONVERSATION.each(items) if items else ():
+            saved = one.message
+            self._add(_row_of(message_of(saved, values)) if WHOLE in saved else _row_from(saved), saved)
+
+    def begin(self, messages: Sequence[BaseMessage], values: Values) -> bool:
         """
         Return whether a list begins with all of these, none of them changed.
 
         A program may change a message in place, so the fields are compared, in a few calls for all messages.
         """
-        count = len(self._fields)
-        return (
-            len(messages) >= count
-            and list(map(type, islice(messages, count))) == self._kinds
-            and [message.__dict__ for message in islice(messages, count)] == self._fields
-            and [message.__pydantic_extra__ for message in islice(messages, count)] == self._extras
-        )
+        if len(messages) < self._count:
+            return False
+        self._read(values)
+        count = self._count
+        if len(self._fields) != count or list(map(type, islice(messages, count))) != self._kinds:
+            return False
+        # Few messages have anything else than their fields.
+        extras = [message.__pydantic_extra__ for message in islice(messages, count)]
+        if (any(extras) or any(self._extras)) and not _are_equal(extras, self._extras):
+            return False
+        return _are_equal([message.__dict__ for message in islice(messages, count)], self._fields)
 
     def messages(self, count: int, values: Values) -> list[BaseMessage]:
         """Return the first messages, as new objects."""
+        if self._items:
+            return messages_of(self._items, values, count)[0]
         rows = zip(islice(self._kinds, count), self._fields, self._extras, strict=False)
         messages = [Row(*row).made() for row in rows]
         for index, saved in self._serialized.items():
             if index < count:
-                messages[index] = _unpacked(saved, values)
+                messages[index] = message_of(saved, values)
         return messages
 
-    def first(self, count: int) -> Copies:
+    def first(self, count: int, values: Values) -> Copies:
         """Return the first of these as copies of their own."""
-        copies = Copies()
+        self._read(values)
+        copies = Copies(count=count)
         copies._kinds, copies._fields, copies._extras = self._kinds[:count], self._fields[:count], self._extras[:count]
         copies._serialized = {index: saved for index, saved in self._serialized.items() if index < count}
         return copies
 
 
-def _unpacked(plain: Message, values: Values) -> BaseMessage:
-    message: BaseMessage = values.unpack(plain[WHOLE], f"the message {plain.get('id')!r}")
-    return message
+def _are_equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:
+        # Values may be of any class, and an array compares its elements.
+        return False

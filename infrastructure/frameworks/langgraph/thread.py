@@ -305,7 +305,7 @@ class Thread:
             if is_at_end:
                 branch = parent.branch if parent else root
             else:
-                branch = self._forked(root, parent)
+                branch = self._forked(root, parent, values)
             to_root = self._beginning(root, is_begun=is_begun)
             if branch is not root and (not root.marks or root.marks[-1].chat != branch.chat.id):
                 to_root[f"{BRANCH}{branch.chat.id}"] = {}
@@ -343,12 +343,12 @@ class Thread:
             raise CheckpointSupersededError(stream, put.parent, newest.id if newest else None)
         return parent, False
 
-    def _forked(self, root: Branch, parent: Found | None) -> Branch:
+    def _forked(self, root: Branch, parent: Found | None, values: Values) -> Branch:
         """Return a new branch, which begins with the parent's messages; without a parent with none."""
-        past = parent.branch.chat.at(parent.version) if parent else root.chat.at(1)
+        past = parent.branch.past(parent.version) if parent else root.chat.at(1)
         branch = Branch(past.fork(agent=FRAMEWORK))
         if parent:
-            branch.held = parent.branch.held_at(parent.version, parent.record)
+            branch.held = parent.branch.held_at(parent.version, parent.record, values)
         return branch
 
     def _early_writes(self, checkpoint: str, branch: Branch) -> list[int | str]:

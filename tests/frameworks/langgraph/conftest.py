@@ -19,3 +19,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         place = request.getfixturevalue("ready_pg_url")
     with refold.open(place) as opened:
         yield opened
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    """Open a store in memory."""
+    with refold.open(":memory:") as store:
+        yield store

@@ -5,9 +5,12 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Send, interrupt
+
+from refold.langgraph import RefoldSaver
 
 
 class State(TypedDict):
@@ -104,3 +107,20 @@ def said(text: str, message_id: str) -> dict[str, Any]:
 def thread(thread_id: str = "t") -> dict[str, Any]:
     """Return the config of a thread."""
     return {"configurable": {"thread_id": thread_id}}
+
+
+def put(saver: RefoldSaver, config: Any, **channels: Any) -> Any:
+    """Save a checkpoint with channels that are all new, after the one of a config."""
+    checkpoint = empty_checkpoint()
+    versions = dict.fromkeys(channels, saver.get_next_version(None, None))
+    checkpoint |= {"channel_values": channels, "channel_versions": versions}
+    configurable = {"checkpoint_ns": "", **config["configurable"]}
+    return saver.put({"configurable": configurable}, checkpoint, {"source": "loop", "step": 0}, versions)
+
+
+def values(saver: RefoldSaver, config: Any) -> dict[str, Any]:
+    """Return the values of the checkpoint of a config."""
+    found = saver.get_tuple(config)
+    assert found is not None
+    channels: dict[str, Any] = found.checkpoint["channel_values"]
+    return channels

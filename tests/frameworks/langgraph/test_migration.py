@@ -38,13 +38,6 @@ class Plan:
 ALLOWED = f"{Plan.__module__}:Plan"
 
 
-@pytest.fixture
-def memory() -> Iterator[Store]:
-    """Open a store in memory."""
-    with refold.open(":memory:") as store:
-        yield store
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The place of a database with their tables."""

@@ -1,8 +1,6 @@
 """A thread is a chat: what is recorded, who is refused, and what comes back."""
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +10,13 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from pydantic import BaseModel
 
 import refold
 from refold.domain.errors import CheckpointSupersededError, DecisionRefusedError, InvalidInputError
-from refold.infrastructure.frameworks.conversation import Conversation
-from refold.infrastructure.frameworks.langgraph.messages import Copies, Row
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
 
-from .graphs import State, chatting, everything, said, thread
+from .graphs import State, chatting, everything, put, said, thread, values
 
 
 @dataclasses.dataclass
@@ -37,38 +32,9 @@ class Note(HumanMessage):
     mood: str = "good"
 
 
-@pytest.fixture
-def memory() -> Iterator[Store]:
-    """Open a store in memory."""
-    with refold.open(":memory:") as store:
-        yield store
-
-
 def echo(state: State) -> dict[str, Any]:
     """Answer the last message."""
     return {"messages": [AIMessage(f"echo {len(state['messages'])}", id=f"m{len(state['messages'])}")]}
-
-
-def put(saver: RefoldSaver, config: Any, **channels: Any) -> Any:
-    """Save a checkpoint with channels that are all new, after the one of a config."""
-    checkpoint = empty_checkpoint()
-    versions = dict.fromkeys(channels, saver.get_next_version(None, None))
-    checkpoint |= {"channel_values": channels, "channel_versions": versions}
-    configurable = {"checkpoint_ns": "", **config["configurable"]}
-    return saver.put({"configurable": configurable}, checkpoint, {"source": "loop", "step": 0}, versions)
-
-
-def values(saver: RefoldSaver, config: Any) -> dict[str, Any]:
-    """Return the values of the checkpoint of a config."""
-    found = saver.get_tuple(config)
-    assert found is not None
-    channels: dict[str, Any] = found.checkpoint["channel_values"]
-    return channels
-
-
-def events_in(store: Store) -> int:
-    """Return the number of events in a store."""
-    return sum(map(store.log.head, store.log.streams()))
 
 
 def test_a_thread_is_a_chat(memory: Store) -> None:
@@ -88,85 +54,6 @@ def test_a_thread_is_a_chat(memory: Store) -> None:
     (row,) = [row for row in memory.usage(by=["model"]) if row.model]
     assert (row.model, row.counted_in, row.counted_out) == ("small", 3, 4)
     assert {event.meta.actor for event in chat.recorded_events()} == {"langgraph"}
-
-
-def test_a_step_is_one_append_and_grows_with_what_is_new(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The messages before are neither written again nor named."""
-    saver, config = RefoldSaver(memory), thread()
-    messages: list[HumanMessage] = []
-    appends: list[int] = []
-    append = memory.log.append
-
-    def counted(batch: Any) -> Any:
-        appends.append(sum(len(new.events) for new in batch))
-        return append(batch)
-
-    monkeypatch.setattr(memory.log, "append", counted)
-    for number in range(300):
-        messages = [*messages, HumanMessage(f"message {number}", id=f"h{number}")]
-        config = put(saver, config, messages=messages)
-
-    # An item and a checkpoint; the first time also the chat and the thread.
-    assert appends == [4] + [2] * 299
-    assert len(memory.chat("t").items) == 300
-    assert values(RefoldSaver(memory), config)["messages"] == messages
-
-
-def test_a_fork_and_a_load_touch_what_is_new(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fork of an older checkpoint reads no messages again; a load makes each one once; a save compares none."""
-    asked: Counter[str] = Counter()
-
-    def counted(where: Any, name: str) -> None:
-        plain = getattr(where, name)
-
-        def counting(*args: Any, **named: Any) -> Any:
-            asked[name] += 1
-            return plain(*args, **named)
-
-        monkeypatch.setattr(where, name, counting)
-
-    for where, name in ((Conversation, "kept"), (Conversation, "show"), (Row, "made"), (BaseModel, "model_construct")):
-        counted(where, name)
-    messages = [HumanMessage(f"message {number}", id=f"h{number}") for number in range(300)]
-    saver = RefoldSaver(memory)
-    put(saver, put(saver, thread(), messages=messages), messages=[*messages, HumanMessage("more", id="more")])
-    assert asked == {}
-
-    fresh = RefoldSaver(memory)
-    newest, older = fresh.list(thread())
-    assert asked == {"kept": 1, "made": 601}
-    before = events_in(memory)
-    put(fresh, older.config, messages=[*messages, HumanMessage("other", id="other")])
-    assert asked == {"kept": 1, "made": 601}
-    # The beginning of the fork, its name in the thread, the message and the checkpoint.
-    assert events_in(memory) == before + 4
-    assert [len(values(fresh, one)["messages"]) for one in (thread(), newest.config)] == [301, 301]
-
-
-def test_messages_that_did_not_change_are_not_compared(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph says which channels changed; a step that only counts costs the same at any number of messages."""
-    saver, messages = RefoldSaver(memory), [HumanMessage("a", id="1"), HumanMessage("b", id="2")]
-    config = put(saver, thread(), messages=messages, turns=1)
-    found = saver.get_tuple(config)
-    assert found is not None
-    monkeypatch.setattr(Copies, "begin", lambda *_: pytest.fail("messages were compared"))
-    checkpoint = found.checkpoint | {"id": empty_checkpoint()["id"]}
-    checkpoint["channel_values"]["turns"] = 2
-    checkpoint["channel_versions"]["turns"] = 2
-    config = saver.put(found.config, checkpoint, {"source": "loop", "step": 1}, {"turns": 2})
-
-    assert values(RefoldSaver(memory), config) == {"messages": messages, "turns": 2}
-
-
-def test_a_message_that_was_changed_in_place_is_saved(memory: Store) -> None:
-    """A saver cannot know by the object whether it is what was saved."""
-    saver, messages = RefoldSaver(memory), [HumanMessage("a", id="1"), HumanMessage("b", id="2")]
-    config = put(saver, thread(), messages=messages)
-    messages[0].content = "changed"
-    config = put(saver, config, messages=[*messages, HumanMessage("c", id="3")])
-
-    assert [one.content for one in values(saver, config)["messages"]] == ["changed", "b", "c"]
-    assert [one.content for one in values(RefoldSaver(memory), config)["messages"]] == ["changed", "b", "c"]
 
 
 def test_values_belong_to_those_who_load_them(memory: Store) -> None:

@@ -1,7 +1,6 @@
 """The long-term memory of LangGraph: the same answers as from its own store in memory, and a past."""
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -79,13 +78,6 @@ def answer(store: BaseStore, step: Any) -> Any:
             found = store.search((), query=query, limit=100)
             return sorted((round(item.score or 0, 5), item.namespace, item.key) for item in found)
     return None
-
-
-@pytest.fixture
-def memory() -> Iterator[Store]:
-    """Open a store in memory."""
-    with refold.open(":memory:") as store:
-        yield store
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,0 +1,154 @@
+"""How much is done for what is new, and that no change is missed all the same."""
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from pydantic import BaseModel
+
+from refold.infrastructure.frameworks.conversation import Conversation
+from refold.infrastructure.frameworks.langgraph import messages as forms
+from refold.infrastructure.frameworks.langgraph.messages import Copies
+from refold.infrastructure.store import Store
+from refold.langgraph import RefoldSaver
+
+from .graphs import put, thread, values
+
+
+@dataclasses.dataclass(eq=False)
+class Elements:
+    """A type that compares its elements, like an array."""
+
+    elements: list[int]
+
+    def __eq__(self, other: object) -> bool:
+        """Refuse to say whether all are equal."""
+        raise ValueError("the truth value of some elements is ambiguous")
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count what is done for many messages, and each message that is made."""
+    asked: Counter[str] = Counter()
+
+    def count(where: Any, name: str) -> None:
+        plain = getattr(where, name)
+
+        def counting(*args: Any, **named: Any) -> Any:
+            asked[name] += 1
+            return plain(*args, **named)
+
+        monkeypatch.setattr(where, name, counting)
+
+    for name in ("each", "show"):
+        count(Conversation, name)
+    count(forms, "_made")
+    count(BaseModel, "model_construct")
+    return asked
+
+
+def events_in(store: Store) -> int:
+    """Return the number of events in a store."""
+    return sum(map(store.log.head, store.log.streams()))
+
+
+def test_a_step_is_one_append_and_grows_with_what_is_new(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages before are neither written again nor named."""
+    saver, config = RefoldSaver(memory), thread()
+    messages: list[HumanMessage] = []
+    appends: list[int] = []
+    append = memory.log.append
+
+    def counted(batch: Any) -> Any:
+        appends.append(sum(len(new.events) for new in batch))
+        return append(batch)
+
+    monkeypatch.setattr(memory.log, "append", counted)
+    for number in range(300):
+        messages = [*messages, HumanMessage(f"message {number}", id=f"h{number}")]
+        config = put(saver, config, messages=messages)
+
+    # An item and a checkpoint; the first time also the chat and the thread.
+    assert appends == [4] + [2] * 299
+    assert len(memory.chat("t").items) == 300
+    assert values(RefoldSaver(memory), config)["messages"] == messages
+
+
+def test_a_fork_and_a_load_touch_what_is_new(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load makes each message once; a save converts those that were loaded once; a fork compares no forms."""
+    asked = counted(monkeypatch)
+    messages = [HumanMessage(f"message {number}", id=f"h{number}") for number in range(300)]
+    saver = RefoldSaver(memory)
+    put(saver, put(saver, thread(), messages=messages), messages=[*messages, HumanMessage("more", id="more")])
+    assert asked == {}
+
+    fresh = RefoldSaver(memory)
+    newest, older = fresh.list(thread())
+    assert asked == {"each": 2, "_made": 601}
+    before = events_in(memory)
+    put(fresh, older.config, messages=[*messages, HumanMessage("other", id="other")])
+    assert asked == {"each": 3, "_made": 601}
+    # The beginning of the fork, its name in the thread, the message and the checkpoint.
+    assert events_in(memory) == before + 4
+    assert [len(values(fresh, one)["messages"]) for one in (thread(), newest.config)] == [301, 301]
+
+
+def test_a_fork_from_another_branch_touches_what_is_new(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that knows nothing of either goes on from an old checkpoint, and compares no forms of messages."""
+    messages = [HumanMessage(f"message {number}", id=f"h{number}") for number in range(30)]
+    saver = RefoldSaver(memory)
+    put(saver, thread(), messages=messages)
+    (first,) = saver.list(thread())
+    older = first.config
+    put(saver, older, messages=[*messages, HumanMessage("left", id="left")])
+    put(saver, older, messages=[*messages, HumanMessage("right", id="right")])
+    asked = counted(monkeypatch)
+
+    fresh = RefoldSaver(memory)
+    assert len(values(fresh, thread())["messages"]) == 31
+    config = put(fresh, older, messages=[*messages, HumanMessage("third", id="third")])
+    assert asked["show"] == 0
+    assert [one.content for one in values(fresh, config)["messages"][29:]] == ["message 29", "third"]
+    assert values(RefoldSaver(memory), config) == values(fresh, config)
+
+
+def test_messages_that_did_not_change_are_not_compared(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph says which channels changed; a step that only counts costs the same at any number of messages."""
+    saver, messages = RefoldSaver(memory), [HumanMessage("a", id="1"), HumanMessage("b", id="2")]
+    config = put(saver, thread(), messages=messages, turns=1)
+    found = saver.get_tuple(config)
+    assert found is not None
+    monkeypatch.setattr(Copies, "begin", lambda *_: pytest.fail("messages were compared"))
+    checkpoint = found.checkpoint | {"id": empty_checkpoint()["id"]}
+    checkpoint["channel_values"]["turns"] = 2
+    checkpoint["channel_versions"]["turns"] = 2
+    config = saver.put(found.config, checkpoint, {"source": "loop", "step": 1}, {"turns": 2})
+
+    assert values(RefoldSaver(memory), config) == {"messages": messages, "turns": 2}
+
+
+def test_a_message_that_was_changed_in_place_is_saved(memory: Store) -> None:
+    """A saver cannot know by the object whether it is what was saved."""
+    saver, messages = RefoldSaver(memory), [HumanMessage("a", id="1"), HumanMessage("b", id="2")]
+    config = put(saver, thread(), messages=messages)
+    messages[0].content = "changed"
+    config = put(saver, config, messages=[*messages, HumanMessage("c", id="3")])
+
+    assert [one.content for one in values(saver, config)["messages"]] == ["changed", "b", "c"]
+    assert [one.content for one in values(RefoldSaver(memory), config)["messages"]] == ["changed", "b", "c"]
+
+
+def test_values_that_refuse_to_be_compared_are_saved(memory: Store) -> None:
+    """An array compares its elements; such a message is looked at as a whole."""
+    saver = RefoldSaver(memory)
+    messages = [ToolMessage("out", tool_call_id="c", id="1", artifact=Elements([1, 2]))]
+    config = put(saver, thread(), messages=messages)
+    config = put(saver, config, messages=[*messages, HumanMessage("more", id="2")])
+    messages[0].artifact.elements.append(3)
+    config = put(saver, config, messages=[*messages, HumanMessage("more", id="2")])
+
+    artifact, more = values(saver, config)["messages"]
+    # LangChain dumps an artifact with its message, as plain data.
+    assert (artifact.artifact, more.content) == ({"elements": [1, 2, 3]}, "more")

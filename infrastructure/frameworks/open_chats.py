@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ..store import Store
 
 CHATS_KEPT_MAX = 64
-Shown = Callable[[ChatContext], Iterable[ChatItemEvent]]
+# Of a chat that was just opened, the first look at the end reads so many items for each message that is wanted.
+ITEMS_OF_A_MESSAGE = 4
+Shown = Callable[[ChatContext], Sequence[ChatItemEvent]]
 
 
 class Entry(NamedTuple):
@@ -33,6 +35,11 @@ class Entry(NamedTuple):
     id: Any
     item_ids: tuple[str, ...]
     end: int
+
+
+def view_of(chat: ChatContext) -> Sequence[ChatItemEvent]:
+    """Return the items in the view; those that nobody looks at stay in the log."""
+    return chat._state.items
 
 
 def entries_of(messages: Iterable[Kept], encode: Callable[[Message], bytes]) -> list[Entry]:
@@ -59,6 +66,8 @@ class OpenChat:
 
         They are kept as JSON, so that a caller who changes a message does not change it for the next one.
         """
+        # All are looked at, so they are read together.
+        self.chat.recorded_items()
         items = list(self._shown(self.chat))
         same = _same_at_start(self._items, items)
         if same == len(self._items) == len(items):
@@ -75,19 +84,23 @@ class OpenChat:
         return entries
 
     def last(self, count: int) -> list[Entry]:
-        """Return the last messages in the view; of a chat that was just opened only these are converted."""
-        items = [] if self._items else list(self._shown(self.chat))
-        start, left = len(items), count
+        """Return the last messages in the view; of a chat that was just opened only these are read and converted."""
+        items = [] if self._items else self._shown(self.chat)
+        start, left, low = len(items), count, len(items)
+        near: list[ChatItemEvent] = []
         while start and left:
+            if start == low:
+                low = max(0, low - max(ITEMS_OF_A_MESSAGE * count, len(near)))
+                near = [*items[low:start], *near]
             start -= 1
-            if self._conversation.begins(items[start]):
+            if self._conversation.begins(near[start - low]):
                 left -= 1
-            elif not is_later_part(items[start]):
+            elif not is_later_part(near[start - low]):
                 # Where the message of another framework begins is only known from the start.
                 return self.entries()[-count:]
         if not items or not start:
             return self.entries()[-count:] if count else []
-        return entries_of(self._conversation.kept(items, start), self._encode)
+        return entries_of(self._conversation.kept(near, start - low), self._encode)
 
 
 class OpenChats:
@@ -99,7 +112,7 @@ class OpenChats:
         conversation: Conversation,
         *,
         encode: Callable[[Message], bytes] = msgspec.json.encode,
-        shown: Shown = ChatContext.recorded_items,
+        shown: Shown = view_of,
         kept_max: int = CHATS_KEPT_MAX,
     ) -> None:
         """Open chats of `store`; `encode` says what is kept of a message, `shown` which items are read."""

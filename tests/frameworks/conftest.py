@@ -6,7 +6,7 @@ Without them only the tests of the shared core, in this folder itself, are colle
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,17 @@ def events_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of events of each read of an SQLite log; no call folds more than it reads."""
     counts: list[int] = []
 
-    def counted(name: str) -> None:
+    def counted(name: str, count: Callable[[Any], int] = len) -> None:
         read = getattr(SqliteLog, name)
 
         def note(*args: Any, **kwargs: Any) -> Any:
             found = read(*args, **kwargs)
-            counts.append(len(found))
+            counts.append(count(found))
             return found
 
         monkeypatch.setattr(SqliteLog, name, note)
 
     counted("read")
     counted("read_events")
+    counted("read_ranges", lambda found: sum(map(len, found)))
     return counts

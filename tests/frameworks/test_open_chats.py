@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.domain.chat.events import ChatItemEvent
+from refold.domain.context import view
 from refold.infrastructure.frameworks.conversation import Conversation, Message
 from refold.infrastructure.frameworks.open_chats import OpenChats
 
@@ -37,6 +38,8 @@ def shown(chats: OpenChats, chat_id: str = "c") -> list[Any]:
         return [] if found is None else [msgspec.json.decode(entry.encoded) for entry in found.entries()]
 
 
+# A message with two calls is three items.
+CALLED = [{"id": name, "name": "f", "with": "{}"} for name in "cd"]
 CHANGES = st.lists(
     st.tuples(st.just("add"), NOTES)
     | st.tuples(st.just("others add"), NOTES)
@@ -103,6 +106,35 @@ def test_a_call_costs_the_same_at_any_length(tmp_path: Path, events_read: list[i
             costs.append((sum(events_read), form.written))
 
         assert costs == [(1, 3), (1, 3)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 40, 500])
+def test_the_last_of_a_chat_that_was_just_opened(
+    count: int, tmp_path: Path, events_read: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They alone are read and converted, where their beginning is known."""
+    monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)
+    form = CountedNotes()
+    notes = Conversation(form)
+    with refold.open(tmp_path / "s.db") as store:
+        chat = store.chat("c")
+        for number in range(60):
+            notes.add(chat, [noted(text=f"{number} {part}", calls=CALLED[: part % 3]) for part in range(5)])
+    with refold.open(tmp_path / "s.db") as store:
+        # The first one to read all of it keeps a snapshot.
+        assert len(store.chat("c").recorded_items()) == 540
+    with refold.open(tmp_path / "s.db") as store, OpenChats(store, notes).taken("c") as found:
+        assert found is not None
+        events_read.clear()
+        form.written = 0
+        last = [(entry.encoded, entry.item_ids) for entry in found.last(count)]
+        read, written = sum(events_read), form.written
+
+        assert (
+            last == [(entry.encoded, entry.item_ids) for entry in found.entries()][300 - count if count < 300 else 0 :]
+        )
+        assert written == min(count, 300)
+        assert count > 40 or read < 40 + 8 * count
 
 
 def test_a_taken_chat_is_not_shared(tmp_path: Path) -> None:

@@ -323,11 +323,13 @@ def _left_by_kit(chat: ChatContext) -> list[ChatItemEvent]:
     return [items.arena.items[ordinal] for ordinal, how in gone if (how.reason or "").startswith(LEFT_BY_KIT)]
 
 
-def _events_of(chat: ChatContext) -> list[ChatItemEvent]:
+def _events_of(chat: ChatContext) -> Sequence[ChatItemEvent]:
     """Return the items in the view and those that the kit left out of it, these where they were recorded."""
-    items = chat.recorded_items()
+    items = chat._state.items
     gone = items.edits.departed() if items.edits else []
     hidden = sorted(ordinal for ordinal, how in gone if (how.reason or "").startswith(LEFT_BY_KIT))
+    if not hidden:
+        return items
     order: list[int] = []
     place = 0
     for ordinal in items.order():

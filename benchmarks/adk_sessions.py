@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import Coroutine
 from importlib import import_module
 from typing import Any
 
+from .loop import Loop
 from .workload import Item, items
 
 EVENTS = 12_000
@@ -34,8 +32,7 @@ class Sessions:
         self._service: Any = None
         self._store: Any = None
         # Both are asked from any thread, and the kit's service belongs to one loop.
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._run = Loop().run
 
     def open(self) -> None:
         """Open the database."""
@@ -82,9 +79,6 @@ class Sessions:
         event_type: Any = import_module("google.adk.events.event").Event
         for event in events:
             await self._service.append_event(session, event_type(**event))
-
-    def _run(self, call: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
 
 def _key(name: str) -> dict[str, str]:

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Protocol
 
 from ..adk_sessions import Sessions
+from ..agent_sessions import ClaudeSessions, OpenAISessions, PydanticConversations
 from ..bench import Bench
 from ..database_size import postgres_bytes, sqlite_bytes
 from ..fork_bytes import BYTES
 from ..langgraph_threads import Threads
-from ..rows import MILLISECONDS, RATE, Goal, Row
+from ..rows import MILLISECONDS, RATE, Goal, Row, Unit
 from ..timing import Stats, Task, measure, of_values
 
 LENGTH_MAX = 10_000
@@ -71,11 +72,22 @@ class MissingFrameworkError(Exception):
     """No framework is installed."""
 
 
-FRAMEWORKS: dict[str, Contest] = {"ADK": Sessions, "LangGraph": Threads}
+FRAMEWORKS: dict[str, Contest] = {
+    "ADK": Sessions,
+    "Claude": ClaudeSessions,
+    "LangGraph": Threads,
+    "OpenAI": OpenAISessions,
+    "Pydantic AI": PydanticConversations,
+}
+# Frameworks that can go on from an earlier state of a conversation.
+FORKING = frozenset({"ADK", "LangGraph", "Pydantic AI"})
+# Frameworks whose own store is in memory only: there is no goal, and no bytes to compare.
+IN_MEMORY = frozenset({"Claude", "Pydantic AI"})
 # Multiples of the framework's own time and bytes for an append to a conversation of LENGTH_MAX.
 APPEND_GOALS: Mapping[str, tuple[Goal, Goal]] = {
     "ADK": (Goal(0.1), NEVER_SLOWER),
     "LangGraph": (Goal(0.01), Goal(0.001)),
+    "OpenAI": (Goal(1 / 1.3), NEVER_SLOWER),
 }
 
 
@@ -90,7 +102,7 @@ def frameworks(bench: Bench, database: str) -> Iterator[Row]:
     for name, contest in FRAMEWORKS.items():
         try:
             with ExitStack() as stack:
-                yield from _rows(name, _Contest(stack, bench, database, contest))
+                yield from _rows(_Contest(name, stack, bench, database, contest))
         except ModuleNotFoundError as error:
             missing.append(name)
             print(f"{name} is left out: {error}", file=sys.stderr)
@@ -101,8 +113,9 @@ def frameworks(bench: Bench, database: str) -> Iterator[Row]:
 class _Contest:
     """Both keepers of a framework, each over a database of its own."""
 
-    def __init__(self, stack: ExitStack, bench: Bench, database: str, contest: Contest) -> None:
-        self.bench, self.database = bench, database
+    def __init__(self, name: str, stack: ExitStack, bench: Bench, database: str, contest: Contest) -> None:
+        self.name, self.bench, self.database = name, bench, database
+        self.databases = ("ours",) if name in IN_MEMORY else ("ours", "raw")
         self.locations = {name: stack.enter_context(bench.location(database)) for name in ("ours", "raw")}
         self.keepers = {name: contest(self.locations[name], is_ours=name == "ours") for name in self.locations}
         for keeper in self.keepers.values():
@@ -117,7 +130,8 @@ class _Contest:
     def bytes_of_appends(self, name: str) -> dict[str, Stats]:
         """Return the bytes by which each database grows with an append."""
         grown: dict[str, Stats] = {}
-        for who, keeper in self.keepers.items():
+        for who in self.databases:
+            keeper = self.keepers[who]
             keeper.close()
             before = self._size(who)
             keeper.open()
@@ -130,33 +144,39 @@ class _Contest:
             keeper.open()
         return grown
 
+    def row(self, what: str, unit: Unit, stats: dict[str, Stats], goal: Goal = NEVER_SLOWER) -> Row:
+        """Return what was measured as a row."""
+        label = f"{self.name}: {what}"
+        return Row(label, self.database, unit, stats, None if self.name in IN_MEMORY else goal)
+
     def _size(self, who: str) -> int:
         place = self.locations[who]
         return postgres_bytes(place) if "://" in place else sqlite_bytes(Path(place))
 
 
-def _rows(framework: str, contest: _Contest) -> Iterator[Row]:
+def _rows(contest: _Contest) -> Iterator[Row]:
     scale = contest.bench.scale
     for length in [length for length in scale.lengths if length <= LENGTH_MAX]:
         name, at = f"long-{length}", f"at N = {length:,}"
         runs = max(RUNS_MIN, min(RUNS_MAX, LENGTH_MAX // length))
         names = (f"new-{length}-{number}" for number in itertools.count())
         stats = contest.measured(partial(_begin, names=names, length=length))
-        yield Row(f"{framework}: save {length:,} messages at once", contest.database, MILLISECONDS, stats, NEVER_SLOWER)
+        yield contest.row(f"save {length:,} messages at once", MILLISECONDS, stats)
         for keeper in contest.keepers.values():
             keeper.begin(name, length)
-        time_goal, size_goal = APPEND_GOALS[framework] if length == LENGTH_MAX else (NEVER_SLOWER, NEVER_SLOWER)
+        goals = APPEND_GOALS.get(contest.name, ()) if length == LENGTH_MAX else ()
+        time_goal, size_goal = goals or (NEVER_SLOWER, NEVER_SLOWER)
         stats = contest.measured(partial(_append, name=name, runs=runs))
-        yield Row(f"{framework}: append {at}", contest.database, MILLISECONDS, stats, time_goal)
+        yield contest.row(f"append {at}", MILLISECONDS, stats, time_goal)
         stats = contest.measured(partial(_load, name=name))
-        yield Row(f"{framework}: load {at}, newly opened", contest.database, MILLISECONDS, stats, NEVER_SLOWER)
-        stats = contest.measured(partial(_fork, name=name, runs=RUNS_MIN))
-        yield Row(f"{framework}: fork {at}", contest.database, MILLISECONDS, stats, NEVER_SLOWER)
+        yield contest.row(f"load {at}, newly opened", MILLISECONDS, stats)
+        if contest.name in FORKING:
+            stats = contest.measured(partial(_fork, name=name, runs=RUNS_MIN))
+            yield contest.row(f"fork {at}", MILLISECONDS, stats)
         grown = contest.bytes_of_appends(name)
-        yield Row(f"{framework}: bytes of an append {at}", contest.database, BYTES, grown, size_goal)
+        yield contest.row(f"bytes of an append {at}", BYTES, grown, size_goal)
     stats = contest.measured(partial(_write, writers=scale.writers, appends=scale.writer_appends))
-    goal = Goal(1 / 1.2, at_least=True)
-    yield Row(f"{framework}: {scale.writers} threads, appends", contest.database, RATE, stats, goal)
+    yield contest.row(f"{scale.writers} threads, appends", RATE, stats, Goal(1 / 1.2, at_least=True))
 
 
 def _reopen(keeper: Keeper) -> None:

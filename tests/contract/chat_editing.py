@@ -94,7 +94,7 @@ class ChatEditingContract:
         chat = begun(log, call("c1"), output("c1"), message("u1"), message("u2"))
         chat.pin("oc1")
         for item_id in ("c1", "oc1"):
-            with pytest.raises(InvalidInputError, match="is pinned: unpin it first"):
+            with pytest.raises(InvalidInputError, match="is pinned: leave it out, or unpin it first"):
                 chat.evict(["u1", item_id])
         chat.truncate(max_items=0)
         assert ids(chat) == "c1 oc1 u2"

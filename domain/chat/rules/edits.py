@@ -230,7 +230,7 @@ def evict_items(command: EvictItems, state: ChatState) -> list[ChatEvent]:
     for ordinal in leaving:
         if items.is_pinned(ordinal):
             item_id = items.arena.items[ordinal].id
-            raise InvalidInputError(f"item {item_id!r} of {command.stream} is pinned: unpin it first")
+            raise InvalidInputError(f"item {item_id!r} of {command.stream} is pinned: leave it out, or unpin it first")
     return [evicted(items, leaving, how="evict", reason=command.reason)] if leaving else []
 
 

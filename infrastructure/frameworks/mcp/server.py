@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from ....domain.concurrency.threads import in_thread
-from ....domain.errors import RefoldError
+from ....domain.errors import ConcurrencyError, RefoldError
 from ....domain.log.envelope import acting
 from ....domain.log.gate import leaving
 from ....projections.catalogue import CatalogueRow
@@ -123,7 +123,7 @@ def _called(store: Store, tool: Tool, arguments: Mapping[str, Any], actor: str) 
         with acting(actor=actor):
             answer = tool.call(store, arguments)
     except RefoldError as error:
-        return _failed(type(error).__name__, leaving(str(error), store.log))
+        return _failed(type(error).__name__, leaving(_remedied(error), store.log))
     except Exception as error:
         # A fault of Refold's own: nothing but its type is known to be safe to show.
         log.exception("a tool failed")
@@ -131,6 +131,16 @@ def _called(store: Store, tool: Tool, arguments: Mapping[str, Any], actor: str) 
     answer = leaving(answer, store.log)
     text = json.dumps(answer, ensure_ascii=False)
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
+
+
+def _remedied(error: RefoldError) -> str:
+    """Return the text of an error; what it advises must be something that an agent can do."""
+    if not isinstance(error, ConcurrencyError) or error.is_ahead:
+        return str(error)
+    return (
+        f"{error.stream} is at version {error.actual}, and this was decided on version {error.expected}: look at it "
+        "with context_view, and if the change is still right, call again with that version as expected_version"
+    )
 
 
 def _failed(kind: str, text: str) -> types.CallToolResult:

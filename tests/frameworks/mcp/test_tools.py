@@ -230,8 +230,10 @@ async def test_hostile_arguments_are_refused(tool: str) -> None:
 
 
 async def test_errors_say_what_to_do(store: refold.Store) -> None:
-    """The text is that of the error of the store."""
-    support(store)
+    """The text is that of the error of the store, and what it advises is something that an agent can do."""
+    chat = support(store)
+    pinned = chat.items[0].id
+    chat.pin([pinned])
     await store.queue("todo").append(ContextItem("call back"))
     said = [{"role": "user", "content": "hello"}]
     async with asking(store) as client:
@@ -245,12 +247,18 @@ async def test_errors_say_what_to_do(store: refold.Store) -> None:
             await fault(client, "context_fork", context="support", new="support"),
             await fault(client, "context_evict", context="support", items=["none"]),
             await fault(client, "context_view", context="support", cursor="next"),
+            await fault(client, "context_append", context="support", messages=said, expected_version=99),
+            await fault(client, "context_evict", context="support", items=[pinned]),
         ]
 
     for text, part in zip(texts, ("there is no context 'nobody'", "has no version 99", "there is no context 'nobody'",
-                                  "is the past", "queue:todo is no chat", "decided on version 2", "support",
-                                  "has no item 'none'", "is no cursor"), strict=True):  # fmt: skip
+                                  "is the past", "queue:todo is no chat", "on version 2: look at it with context_view",
+                                  "fork under another id", "has no item 'none'", "is no cursor",
+                                  "has no version 99 yet", "is pinned: leave it out"), strict=True):  # fmt: skip
         assert part in text
+        # An agent cannot call what programs call.
+        assert "()" not in text
+        assert "(fn)" not in text
 
 
 async def test_contexts_are_resources(store: refold.Store) -> None:

@@ -176,7 +176,10 @@ class Conversation:
         patch = difference(plain, message)
         if not is_same(patched(plain, patch), message):
             patch = {"is": message}
-        beside = {"items": 1 + len(others)} | ({"patch": patch} if patch else {})
+        beside: dict[str, Any] = {"items": 1 + len(others)} | ({"patch": patch} if patch else {})
+        if others:
+            # An item may leave, and what is behind it then may be a later item of another message.
+            beside["others"] = [item.id for item in others]
         rest = _stored(self._form.name, beside) if patch or others else self._simple
         # A form may say that an item is apart: other providers are not sent it.
         made = [msgspec.structs.replace(item, origin=Origin(starts=False, apart=is_apart(item))) for item in others]
@@ -192,7 +195,10 @@ class Conversation:
             if count:
                 if foreign < start:
                     yield from self._foreign_groups(items, foreign, start)
+                others = beside.get("others")
                 while end < min(len(items), start + count) and is_later_part(items[end]):
+                    if others is not None and items[end].id not in others:
+                        break
                     end += 1
                 yield Group(items[start:end], end, beside)
                 foreign = end

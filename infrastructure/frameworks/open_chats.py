@@ -100,7 +100,8 @@ class OpenChat:
                 return self.entries()[-count:]
         if not items or not start:
             return self.entries()[-count:] if count else []
-        return entries_of(self._conversation.kept(near, start - low), self._encode)
+        # A part of a message whose beginning left the view is a message of its own.
+        return entries_of(self._conversation.kept(near, start - low)[-count:], self._encode)
 
 
 class OpenChats:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from refold.domain.errors import ConcurrencyError
 from refold.domain.formats.receive import Receiver
 from refold.domain.formats.source_json import is_same
 from refold.infrastructure.frameworks.conversation import Conversation, Message
+from refold.infrastructure.frameworks.open_chats import OpenChats
 
 
 class Notes:
@@ -167,6 +169,32 @@ def test_a_message_that_lost_an_item_is_what_is_left() -> None:
         chat.evict("c1")
 
         assert notes.messages(chat) == [{"id": "a", "by": "assistant", "text": "t"}]
+
+
+def test_a_message_takes_no_item_of_its_neighbour() -> None:
+    """One lost its call, the next one its text: the call that is left is none of the first one, which is not whole."""
+    notes = Conversation(Notes())
+    calls = [{"id": name, "name": "f", "with": "{}"} for name in ("c1", "c2")]
+    with refold.open(":memory:") as store:
+        chat = store.chat("c")
+        said = [noted(id=name, text=name, calls=[call], mood="good") for name, call in zip("ab", calls, strict=True)]
+        notes.add(chat, said)
+        left = chat.items[3].id
+        chat.evict("c1")
+        chat.evict("b")
+        expected = [
+            {"id": "a", "by": "user", "text": "a"},
+            {"id": left, "by": "assistant", "calls": [calls[1]]},
+        ]
+        with OpenChats(store, notes).taken("c") as found:
+            assert found is not None
+            last = [msgspec.json.decode(entry.encoded) for entry in found.last(1)]
+
+        assert notes.messages(chat) == expected
+        assert last == expected[1:]
+        chat.restore()
+        chat.restore()
+        assert notes.messages(chat) == said
 
 
 def test_another_writer_is_noticed() -> None:

@@ -3,7 +3,7 @@ A checkpoint as it is saved and read.
 
 Its record has the checkpoint without the values, and names for each channel the version that saved the value, so that
 each value is stored once. A version of another chat is `stream@version`. The channel with the messages is not saved:
-its value is what the chat shows.
+its value is what the chat shows. Further channels with messages are what chats of their own show.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ....domain.ids import split_stream_id
 from ...store import Store
 from ..conversation import Message
 from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Found, Held, Saved
+from .channels import ChannelChats, messages_in
 from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of
 from .values import Values
 
@@ -77,8 +78,9 @@ class Loaded(NamedTuple):
 class Recording:
     """A checkpoint that is being saved at the end of a branch."""
 
-    def __init__(self, branch: Branch, parent: Found | None, put: Put, values: Values) -> None:
-        self._branch, self._put, self._values = branch, put, values
+    def __init__(self, branch: Branch, parent: Found | None, put: Put, values: Values, channels: ChannelChats) -> None:
+        self._branch, self._put, self._values, self._channels = branch, put, values, channels
+        self._lists: dict[str, Any] = {}
         self._parent = parent.record if parent else {}
         self._is_inherited = parent is not None and parent.branch is not branch
         self._stream = parent.branch.chat.stream_id if parent else ""
@@ -155,7 +157,7 @@ class Recording:
             "metadata": self._values.pack(put.metadata, f"the metadata of {put.id}", is_ordered=False),
             "values": refs,
         }
-        optional = {"parent": put.parent, "messages": self._messages, "early": list(early)}
+        optional = {"parent": put.parent, "messages": self._messages, "early": list(early), "lists": self._lists}
         record |= {name: value for name, value in optional.items() if value}
         run = put.metadata.get("run_id")
         if isinstance(run, str) and run and run not in self._branch.runs:
@@ -165,6 +167,7 @@ class Recording:
 
     def settle(self) -> None:
         """Note in the branch what was recorded."""
+        self._channels.settle()
         branch, last = self._branch, self._last
         first = last - len(self._saved) + 1
         if first - 1 > self._before:
@@ -196,6 +199,8 @@ class Recording:
         for channel in {**put.checkpoint["channel_versions"], **put.channels}:
             if channel == shown:
                 continue
+            if self._is_list(channel):
+                continue
             ref = self._parent.get("values", {}).get(channel)
             if ref is not None and self._is_kept(channel):
                 refs[channel] = f"{self._stream}@{ref}" if self._is_inherited and isinstance(ref, int) else ref
@@ -204,6 +209,16 @@ class Recording:
                 self._saved[f"{VALUE}{channel}"] = packed
                 refs[channel] = base + len(self._saved)
         return refs
+
+    def _is_list(self, channel: str) -> bool:
+        """Return whether a channel holds messages, which its own chat then shows."""
+        value = self._put.channels.get(channel)
+        earlier = self._parent.get("lists", {}).get(channel)
+        if earlier and self._is_kept(channel):
+            self._lists[channel] = earlier
+        elif (messages := messages_in(value)) is not None and (messages or earlier):
+            self._lists[channel] = self._channels.show(channel, value, self._values)
+        return channel in self._lists
 
     def _is_kept(self, channel: str) -> bool:
         """Return whether a channel has the value that it had at the parent."""
@@ -217,8 +232,8 @@ class Recording:
 class Reader:
     """Reads checkpoints; what others saved is looked up in a store."""
 
-    def __init__(self, store: Store, values: Values) -> None:
-        self._store, self._values = store, values
+    def __init__(self, store: Store, values: Values, channels: ChannelChats) -> None:
+        self._store, self._values, self._channels = store, values, channels
 
     def load(self, found: Found, *, as_shown: bool = False) -> Loaded:
         """
@@ -228,6 +243,8 @@ class Reader:
         """
         record, what = found.record, f"the checkpoint {found.id}"
         channels = {channel: self._channel(found, channel, ref) for channel, ref in record["values"].items()}
+        for channel, named in record.get("lists", {}).items():
+            channels[channel] = self._channels.value(named, self._values)
         if "messages" in record and as_shown and found.branch.touched > found.version:
             channels[record["messages"]["channel"]] = self._shown(found.branch, record["messages"]["channel"])
         elif "messages" in record:

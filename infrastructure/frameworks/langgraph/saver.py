@@ -32,6 +32,7 @@ from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id
 from ...store import Store
 from .branch import FRAMEWORK, RUN, THREAD, Found
+from .channels import SOURCE
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write
 from .thread import Name, Thread
 from .values import Values
@@ -354,6 +355,8 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         yield root
         for row in self.store.rows("catalogue", under=f"chat:{root.name.chat}/"):
             chat: Any = row
+            if chat.source == SOURCE:
+                continue
             about = Thread(self.store, Name(thread_id, "", chat.id, root.name.chat)).about()
             if about:
                 yield self._thread_named(thread_id, about["namespace"])

@@ -17,6 +17,7 @@ from ....domain.errors import CheckpointSupersededError, ConcurrencyError, Decis
 from ....domain.ids import derived_id
 from ...store import Store
 from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, THREAD, Branch, Found, Saved
+from .channels import ChannelChats
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Reader, Recording, Write, copied_record, new_writes
 from .values import Values
 
@@ -44,6 +45,7 @@ class Thread:
         self._lock = threading.RLock()
         self._root: Branch | None = None
         self._forks: dict[str, Branch] = {}
+        self._channels = ChannelChats(store, name.chat, name.session)
 
     # Reading
 
@@ -76,7 +78,7 @@ class Thread:
             InvalidInputError: a type in them may not be loaded.
             DamagedError: a saved value is none.
         """
-        return Reader(self._store, values).load(found)
+        return Reader(self._store, values, self._channels).load(found)
 
     @synchronized
     def present(self, values: Values) -> tuple[Loaded, str] | None:
@@ -85,7 +87,7 @@ class Thread:
 
         So what others added is part of the state, also of a thread that others began; None for an empty one.
         """
-        found, reader = self.newest(), Reader(self._store, values)
+        found, reader = self.newest(), Reader(self._store, values, self._channels)
         branch = found.branch if found else self._root
         if branch is None:
             return None
@@ -95,12 +97,12 @@ class Thread:
     @synchronized
     def metadata(self, found: Found, values: Values) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""
-        return Reader(self._store, values).metadata(found)
+        return Reader(self._store, values, self._channels).metadata(found)
 
     @synchronized
     def writes(self, found: Found, values: Values) -> list[Write]:
         """Return the writes on a checkpoint, in the order in which a run applies them."""
-        return Reader(self._store, values).writes(found)
+        return Reader(self._store, values, self._channels).writes(found)
 
     def passed(self, found: Found, values: Values) -> Iterator[Loaded]:
         """Yield the checkpoints before one, its parent first; also those that were deleted."""
@@ -164,6 +166,8 @@ class Thread:
         """Delete all of it; the log keeps it."""
         branches = list(self._branches())
         self._reset()
+        for chat in self._channels.chats():
+            chat.clear(reason=DELETED)
         for branch in reversed(branches):
             with self._store.transaction():
                 branch.chat.clear(reason=DELETED)
@@ -192,6 +196,7 @@ class Thread:
 
     def _reset(self) -> None:
         self._root, self._forks = None, {}
+        self._channels.forget()
 
     def _refresh(self) -> None:
         """Open the root, or read what others recorded in it."""
@@ -281,6 +286,7 @@ class Thread:
             except ConcurrencyError:
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
+                self._channels.forget()
                 for branch in [one for one in (self._root, *self._forks.values()) if one]:
                     branch.refresh()
             except BaseException:
@@ -309,7 +315,7 @@ class Thread:
             to_root = self._beginning(root, is_begun=is_begun)
             if branch is not root and (not root.marks or root.marks[-1].chat != branch.chat.id):
                 to_root[f"{BRANCH}{branch.chat.id}"] = {}
-            recording = Recording(branch, parent, put, values)
+            recording = Recording(branch, parent, put, values, self._channels)
             recording.show_messages()
             last_of_root = root.chat.saved_states.save(FRAMEWORK, to_root) if to_root else 0
             recording.save(early=self._early_writes(put.id, branch))

@@ -1,0 +1,142 @@
+"""Channels with messages besides the one of the chat: each is shown by a chat of its own, and stored once."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypedDict
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+
+import refold
+from refold.infrastructure.store import Store
+from refold.langgraph import RefoldSaver
+
+from .graphs import put, thread, values
+
+ASKED = [HumanMessage("Where is my order?", id="m1")]
+NOTES = [AIMessage(f"note {number}", id=f"n{number}") for number in range(4)]
+
+
+def texts(store: Store, chat_id: str) -> list[str]:
+    """Return the texts that a chat shows."""
+    return [message.text for message in store.chat(chat_id, create=False).messages()]
+
+
+def test_a_second_channel_is_a_chat_beside_the_first(store: Store) -> None:
+    """It has an item for each message, once, and every checkpoint has its own messages; others can read both."""
+    saver, config = RefoldSaver(store), thread()
+    for count in range(1, 5):
+        config = put(saver, config, messages=ASKED, notes=NOTES[:count])
+    config = put(saver, config, messages=ASKED, notes=[NOTES[0], *NOTES[2:]])
+
+    assert texts(store, "t") == ["Where is my order?"]
+    assert texts(store, "t/.notes") == ["note 0", "note 2", "note 3"]
+    # It began, had four items, and one left.
+    assert store.chat("t/.notes").version == 1 + 4 + 1
+    lengths = [len(one.checkpoint["channel_values"]["notes"]) for one in RefoldSaver(store).list(thread())]
+    assert lengths == [3, 4, 3, 2, 1]
+    for reader in (saver, RefoldSaver(store)):
+        assert values(reader, config) == {"messages": ASKED, "notes": [NOTES[0], *NOTES[2:]]}
+    assert saver.threads() == ["t"]
+    assert store.verify(processes=1).problems == ()
+
+
+def test_a_channel_that_did_not_change_names_what_the_parent_has(store: Store) -> None:
+    """Nothing is recorded in its chat."""
+    saver = RefoldSaver(store)
+    config = put(saver, thread(), messages=ASKED, notes=NOTES[:2])
+    found = saver.get_tuple(config)
+    assert found is not None
+    checkpoint = found.checkpoint | {"id": empty_checkpoint()["id"]}
+    checkpoint["channel_values"]["messages"] = [*ASKED, AIMessage("In Lyon.", id="m2")]
+    checkpoint["channel_versions"]["messages"] = 2
+    before = store.chat("t/.notes").version
+    config = saver.put(found.config, checkpoint, {"source": "loop", "step": 1}, {"messages": 2})
+
+    assert store.chat("t/.notes").version == before
+    assert values(RefoldSaver(store), config)["notes"] == NOTES[:2]
+
+
+def test_a_deleted_thread_takes_its_channels_along(store: Store) -> None:
+    """They leave the view; a new thread of this name begins without them, and a copy keeps them."""
+    saver = RefoldSaver(store)
+    put(saver, thread(), messages=ASKED, notes=NOTES)
+    saver.copy_thread("t", "copy")
+    saver.delete_thread("t")
+
+    assert texts(store, "t/.notes") == []
+    assert values(saver, thread("copy"))["notes"] == NOTES
+    config = put(saver, thread(), messages=ASKED, notes=NOTES[3:])
+    assert values(RefoldSaver(store), config)["notes"] == NOTES[3:]
+
+
+def added(state: list[AnyMessage], writes: Sequence[Any]) -> list[AnyMessage]:
+    """Reduce writes of messages."""
+    return [*state, *(message for write in writes for message in write)]
+
+
+class Delta(TypedDict):
+    """A state whose messages are saved as writes, and as a whole with every second one."""
+
+    messages: Annotated[list[AnyMessage], DeltaChannel(added, snapshot_frequency=2)]
+
+
+def test_messages_of_a_delta_channel_are_items_at_each_snapshot(store: Store) -> None:
+    """Its snapshots are the messages of a chat, each stored once, and every state is that of LangGraph's own saver."""
+    builder = StateGraph(Delta)
+    builder.add_node("echo", lambda state: {"messages": [AIMessage("echo", id=f"e{len(state['messages'])}")]})
+    builder.add_edge(START, "echo")
+    histories: list[list[Any]] = []
+    for saver in (InMemorySaver(), RefoldSaver(store), RefoldSaver(store)):
+        graph: Any = builder.compile(checkpointer=saver)
+        for number in range(3) if len(histories) < 2 else ():
+            graph.invoke({"messages": [HumanMessage("hello", id=f"h{number}")]}, thread(), durability="sync")
+        histories.append([one.values for one in graph.get_state_history(thread())])
+
+    assert histories[0] == histories[1] == histories[2]
+    ids = [item.id for item in store.chat("t/.messages").items]
+    assert ids == [message.id for message in histories[0][0]["messages"]][: len(ids)]
+    assert len(ids) >= 4
+    assert store.chat("t/.messages").version == 1 + len(ids)
+
+
+STEPS = st.lists(
+    st.tuples(st.lists(st.integers(0, 3), unique=True), st.booleans(), st.integers(0, 9), st.booleans()), max_size=6
+)
+
+
+@settings(max_examples=25)
+@given(STEPS)
+def test_any_lists_in_any_branches_come_back(steps: list[tuple[list[int], bool, int, bool]]) -> None:
+    """Whatever a channel holds, from whichever checkpoint a run goes on, in this process or a new one."""
+    with refold.open(":memory:") as store:
+        ours, theirs = RefoldSaver(store), InMemorySaver()
+        made: list[tuple[str, Any]] = []
+        for shown, goes_back, place, is_new in steps:
+            saver = ours = RefoldSaver(store) if is_new else ours
+            notes = [NOTES[number].model_copy(deep=True) for number in shown]
+            parent = made[place % len(made)][0] if goes_back and made else made[-1][0] if made else None
+            checkpoint = empty_checkpoint()
+            channels = {"messages": ASKED, "notes": notes}
+            checkpoint |= {"channel_values": channels, "channel_versions": {"messages": len(made), "notes": len(made)}}
+            for one in (saver, theirs):
+                config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+                if parent:
+                    config["configurable"]["checkpoint_id"] = parent
+                versions = {"messages": len(made), "notes": len(made)}
+                one.put(
+                    config, {**checkpoint, "channel_values": dict(channels)}, {"source": "loop", "step": 0}, versions
+                )
+            made.append((checkpoint["id"], [one.model_copy(deep=True) for one in notes]))
+            if notes:
+                # Whoever has them may change them afterwards.
+                notes[0].content = "changed"
+
+        for checkpoint_id, notes in made:
+            named: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
+            for one in (ours, RefoldSaver(store)):
+                assert values(one, named)["notes"] == notes

@@ -65,13 +65,26 @@ class Job:
 
 
 class Jobs:
-    """The jobs of a served store: for each name the one that was started last."""
+    """
+    The jobs of a served store: for each name the one that was started last.
+
+    `folding` is how far a question has come that folds events for the first time: how many of how many; None if there
+    was none. Whoever else listens to that goes on to hear it.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.folding: tuple[int, int] | None = None
+        self._heard = store._runner.on_page
+        store.on_folding(self._fold)
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._number = 0
+
+    def _fold(self, done: int, total: int) -> None:
+        self.folding = done, total
+        if self._heard is not None:
+            self._heard(done, total)
 
     def start(self, name: str, kind: str, work: Work) -> Shape:
         """

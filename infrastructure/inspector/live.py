@@ -2,7 +2,8 @@
 News of a store for the page: a stream of server-sent events, one at most every tenth of a second.
 
 The id of an event is a moment of the log. A browser that connects again sends the last one, and gets the rest. Events
-of jobs have no id: each connection begins with the present state of all jobs.
+of jobs have no id: each connection begins with the present state of all jobs. Nor have those that say how far a first
+question has folded the log, which takes seconds for millions of events.
 """
 
 from __future__ import annotations
@@ -47,8 +48,13 @@ async def news(jobs: Jobs, hide: Hide, request: Request) -> Response:
 
 async def _lines(jobs: Jobs, hide: Hide, after: Moment, request: Request) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MILLISECONDS}\n: hello\n\n"
-    quiet, seen = 0.0, 0
+    quiet, seen, folding = 0.0, 0, (0, 0)
     while not await request.is_disconnected():
+        if jobs.folding is not None and jobs.folding != folding:
+            folding = done, total = jobs.folding
+            # A short step, as that of a question about a few new events, is no news.
+            if done < total:
+                yield f"event: folding\ndata: {json.dumps({'done': done, 'total': total})}\n\n"
         seen, changed = jobs.since(seen)
         for job in changed:
             yield f"event: job\ndata: {json.dumps(hide(job))}\n\n"

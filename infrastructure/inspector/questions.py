@@ -184,7 +184,7 @@ def openapi() -> dict[str, Any]:
     paths["/api/tail"] = {
         "get": {
             "summary": "News as server-sent events: `news` with {heads, events, recorded_at}; `job` with a job as in"
-            " /api/jobs; `fault` with {message}.",
+            " /api/jobs; `folding` with {done, total}; `fault` with {message}.",
             "parameters": [_parameter("tail", "after", "the moment that was seen last")],
             "responses": {"200": {"description": "An endless stream.", "content": {"text/event-stream": {}}}},
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import refold
 from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.inspector.questions import QUESTIONS
 from refold.infrastructure.inspector.wish import Wish
+from refold.infrastructure.projecting import runner
 
 from .browser import Served, Watched, Writer, apart, ready
 
@@ -95,6 +97,31 @@ def test_news_without_a_pause_are_shown(folding: Page) -> None:
     )
     assert runs == 3
     assert calls > runs
+
+
+def test_a_first_question_says_how_far_it_has_come(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that no projection has folded takes its time: the page shows how much of it is done, then the answer."""
+    monkeypatch.setattr(runner, "PAGE_EVENTS", 16)
+    opened, told = threading.Event(), list[tuple[int, int]]()
+    with refold.open(":memory:") as store:
+        apart(lambda: [store.chat("unasked").add_message("user", str(number)) for number in range(99)])
+
+        def hold(done: int, total: int) -> None:
+            told.append((done, total))
+            assert opened.wait(20)
+
+        store.on_folding(hold)
+        served = Served(store)
+        profile = Watched(browser, served)
+        profile.page.goto(served.url)
+        main = profile.page.locator("main")
+        expect(main).to_contain_text("16 of 100 events")
+        expect(main.get_by_role("progressbar")).to_have_attribute("value", "16")
+        opened.set()
+        expect(ready(profile.page).locator("tbody")).to_contain_text("unasked")
+        assert told[0] == (16, 100)
+        profile.close()
+        served.stop()
 
 
 def test_after_a_gap_all_is_asked_anew(watched: Watched, served: Served) -> None:

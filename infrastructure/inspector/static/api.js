@@ -92,15 +92,16 @@ function keep(ref, item) {
 /**
  * News of the store, one stream for all tabs of a browser: the tab that holds the lock listens and tells the others.
  * `onNews` gets {heads, events, moment}, `onState` gets connected, reconnecting or stopped, or damaged with the reason;
- * `onJob` gets a rebuild or a check that went on.
+ * `onJob` gets a rebuild or a check that went on, `onFolding` how far a question has folded the log.
  */
-export function follow(after, onNews, onState, onJob) {
+export function follow(after, { onNews, onState, onJob, onFolding }) {
   const channel = new BroadcastChannel(`refold-news-${location.host}${ROOT}`);
   let moment = after;
   const take = (news) => {
     moment = news.moment ?? moment;
     if (news.state) onState(news.state, news.message);
     else if (news.job) onJob(news.job);
+    else if (news.folding) onFolding(news.folding);
     else onNews(news);
   };
   channel.onmessage = (message) => take(message.data);
@@ -118,6 +119,7 @@ export function follow(after, onNews, onState, onJob) {
       };
       source.addEventListener("news", (event) => tell({ ...JSON.parse(event.data), moment: event.lastEventId }));
       source.addEventListener("job", (event) => tell({ job: JSON.parse(event.data) }));
+      source.addEventListener("folding", (event) => tell({ folding: JSON.parse(event.data) }));
       source.addEventListener("fault", () => { source.close(); goOn(); });
     };
     // The server lost the thread, as after a restore of an older store: all is asked anew, and news go on from now.

@@ -28,6 +28,7 @@ let shown = null;
 let turn = 0;
 // What came while a screen was on its way; null if none is.
 let missed = null;
+const loading = h("div", { class: "empty" });
 
 function header() {
   const links = PLACES.map(([path, name, key]) =>
@@ -75,7 +76,7 @@ async function show() {
   if (shown && shown.screen === place.screen && await shown.move?.(place).catch(() => false)) return;
   document.documentElement.removeAttribute("data-ready");
   missed = [];
-  const waiting = setTimeout(() => fill(main, h("p", { class: "empty" }, "Loading")), 150);
+  const waiting = setTimeout(() => fill(main, fill(loading, "Loading")), 150);
   try {
     const load = SCREENS[place.screen];
     if (!load) throw new Refused("NotFoundError", `there is no page ${location.pathname}`, 404);
@@ -139,6 +140,13 @@ function takeNews(news) {
   announce();
 }
 
+/** Say how far a first question has come, where a screen waits for its answer. */
+function takeFolding({ done, total }) {
+  if (!missed || !loading.isConnected) return;
+  fill(loading, h("p", {}, "Reading the log for this question, once"), h("progress", { max: total, value: done, "aria-label": "Progress" }),
+    h("p", {}, `${number(done)} of ${number(total)} events`));
+}
+
 function takeState(now, why) {
   state.textContent = STATES[now] ?? now;
   state.dataset.state = now;
@@ -169,7 +177,7 @@ SCREENS[here().screen]?.().catch(() => {});
 try {
   const found = await begin();
   document.querySelector(".brand").title = found.store;
-  follow(found.moment, takeNews, takeState, (job) => hand("job", job));
+  follow(found.moment, { onNews: takeNews, onState: takeState, onJob: (job) => hand("job", job), onFolding: takeFolding });
   if (found.missed) say(`${number(found.missed)} events were set aside`);
 } catch (error) {
   takeState("stopped");

@@ -17,6 +17,7 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ids import parse_address, split_stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
+from ...domain.log.gate import gate_of
 from ...domain.trajectory.identity import run_id_of
 from ...domain.trajectory.nodes import NODE_TYPES
 from ...domain.trajectory.run import Run
@@ -25,6 +26,7 @@ from ...projections.catalogue import CatalogueRow
 from ...projections.version_names import VERSION_NAMES, VersionNameRow
 from ..log.codec import tag_of
 from ..opening import stream_named
+from ..projecting.runner import ProjectionRunner
 from ..queries.origins import event_at
 from ..queries.pages import row_page
 from ..queries.runs import NodeWish, node_page
@@ -240,8 +242,20 @@ def node_answer(store: Store, wish: Wish) -> list[Shape]:
 def nodes_answer(store: Store, wish: Wish) -> Shape:
     """Return the answer to `nodes`: the nodes of all runs, by type, as they are now."""
     asked = NodeWish(*map(wish.text, NodeWish._fields))
-    page = node_page(store._runner, asked, limit=wish.whole("limit", 200, 1, PAGE_MAX), cursor=wish.text("cursor"))
+    page = node_page(_runner(store), asked, limit=wish.whole("limit", 200, 1, PAGE_MAX), cursor=wish.text("cursor"))
     return {"nodes": [node_row_shape(row) for row in page.nodes], "cursor": page.cursor}
+
+
+def _runner(store: Store) -> ProjectionRunner:
+    """
+    Return what has the rows of projections, for questions that the store itself has not.
+
+    Raises:
+        NotAllowedError: the present actor may not search the store.
+    """
+    if (gate := gate_of(store.log)) is not None:
+        gate.ask("search")
+    return store._runner
 
 
 def projection_answer(store: Store, wish: Wish) -> Shape:

@@ -100,7 +100,7 @@ def inspector(
     """
     jobs = Jobs(store)
     token = token_urlsafe(24) if write else None
-    settings = Settings(store, name or repr(store), token, token_urlsafe(9), redact, jobs)
+    settings = Settings(store, name or store._opened_at, token, token_urlsafe(9), redact, jobs)
     fingerprint = hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(STATIC.iterdir())), digest_size=8)
     version = fingerprint.hexdigest()
     routes: list[Route | Mount] = [

@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A store with a long chat, and a run with a failure."""
     with refold.open(str(tmp_path_factory.mktemp("looks") / "s.db")) as store:
         apart(lambda: _fill(store))
-        server = Served(store)
+        server = Served(store, name="/far/away/s.db")
         yield server
         server.stop()
 
@@ -56,7 +56,7 @@ def test_a_link_to_a_line_of_the_log_shows_that_line(watched: Watched) -> None:
     expect(page.locator('.line[aria-rowindex="41"]')).to_be_in_viewport()
 
 
-@pytest.mark.parametrize("width", [375, 620, 820, 960, 1024])
+@pytest.mark.parametrize("width", [375, 620, 820, 960, 1024, 1200])
 def test_the_header_and_the_tabs_keep_their_lines(browser: Browser, served: Served, width: int) -> None:
     """Screens and tabs are a line each, through which one scrolls; the buttons stay beside the search."""
     profile = Watched(browser, served, viewport={"width": width, "height": 700})
@@ -68,6 +68,13 @@ def test_the_header_and_the_tabs_keep_their_lines(browser: Browser, served: Serv
         assert len(middles) > 3
         assert max(middles) - min(middles) < 4, parts
     profile.close()
+
+
+def test_the_header_names_the_store(watched: Watched) -> None:
+    """By the last part of its location, of which it has the rest beside the pointer."""
+    store = watched.open("/").locator("header .store")
+    expect(store).to_have_text("s.db")
+    expect(store).to_have_attribute("title", "/far/away/s.db")
 
 
 def test_the_log_says_which_part_of_it_is_seen(watched: Watched) -> None:

@@ -24,6 +24,8 @@ const STATES = { connected: "Live", reconnecting: "Reconnecting", stopped: "Serv
 const main = document.getElementById("main");
 const state = h("span", { class: "state", data: { state: "reconnecting" } }, "Connecting");
 const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search all contexts", name: "q", title: "/" });
+// Which store it is, for who has several pages open.
+const storeName = h("span", { class: "store" });
 let shown = null;
 let turn = 0;
 // What came while a screen was on its way; null if none is.
@@ -38,7 +40,7 @@ function header() {
     if (search.value.trim()) go(withQuery("/search", { q: search.value.trim() }));
   } }, search);
   fill(document.getElementById("header"),
-    h("a", { class: "brand", href: withQuery("/") }, "Refold"),
+    h("a", { class: "brand", href: withQuery("/") }, "Refold"), storeName,
     h("nav", { "aria-label": "Screens" }, links), form, state,
     h("a", { class: "button plain twin", title: `this page as JSON (${keyOf("j")})`, "aria-label": "This page as JSON", href: "#main", target: "_blank", onclick: (event) => { event.preventDefault(); openTwin(); } }, "{ }"),
     h("button", { type: "button", class: "plain", title: "copy the address (Y)", "aria-label": "Copy the address", onclick: copyAddress }, icon("link")),
@@ -176,7 +178,8 @@ bind({
 SCREENS[here().screen]?.().catch(() => {});
 try {
   const found = await begin();
-  document.querySelector(".brand").title = found.store;
+  fill(storeName, found.store.split(/[/\\]/).at(-1));
+  storeName.title = found.store;
   follow(found.moment, { onNews: takeNews, onState: takeState, onJob: (job) => hand("job", job), onFolding: takeFolding });
   if (found.missed) say(`${number(found.missed)} events were set aside`);
 } catch (error) {

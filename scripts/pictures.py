@@ -228,18 +228,24 @@ def _taken(browser: Any, url: str, picture: Picture) -> bytes:
 
 
 def _small(png: bytes) -> bytes:
-    """Return a picture in its most frequent colours, so that backgrounds keep theirs."""
+    """Return a picture in few of its colours: backgrounds keep theirs, and so do small signs in strong colours."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as opened:
         image = opened.convert("RGB")
-        found: Any = sorted(image.getcolors(image.width * image.height) or (), reverse=True)
+        found: Any = sorted(image.getcolors(image.width * image.height) or (), key=_weight, reverse=True)
         palette = Image.new("P", (1, 1))
         palette.putpalette([part for _, colour in found[:COLOURS] for part in colour])
         small = image.quantize(palette=palette, dither=Image.Dither.NONE)
     made = io.BytesIO()
     small.save(made, "PNG", optimize=True)
     return made.getvalue()
+
+
+def _weight(counted: tuple[int, tuple[int, int, int]]) -> float:
+    """Return how much a colour matters: one that is far from grey counts as many times as often as it is so."""
+    count, colour = counted
+    return count * (1 + (max(colour) - min(colour)) / 8)
 
 
 def main(*arguments: str) -> None:

@@ -1,0 +1,161 @@
+"""A crash between a commit and its witness never looks like a crime, at whatever step it comes."""
+
+import signal
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.errors import TamperedError
+from tests.contract.stores import start_python
+
+from .forging import Place
+from .killed_writer import STEPS
+from .test_witness import forge_one, texts_of
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A new store in a file."""
+    return Place(str(tmp_path / "store.db"), tmp_path / "witness.log")
+
+
+def killed(place: Place, step: str, after: int) -> int:
+    """Let a writer be killed before a step; return its exit code."""
+    with start_python("tests.trust.killed_writer", place.url, str(place.witness), step, str(after)) as writer:
+        writer.communicate(timeout=60)
+    return writer.returncode
+
+
+@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("step", STEPS)
+def test_no_false_alarm(place: Place, step: str, after: int) -> None:
+    """After a kill at any step, twice, the store opens, goes on, and is what its witness saw; then nothing is taken."""
+    codes = [killed(place, step, after) for _ in range(2)]
+
+    assert codes in ([-signal.SIGKILL] * 2, [0, 0])
+    with place.open() as store:
+        store.chat("b").add_message("user", "six")
+    with place.open() as store:
+        assert texts_of(store, "b") == ["six"]
+        assert store.compare_with_witness() == []
+        assert [problem for problem in store.verify().problems if problem.kind != "projection"] == []
+    forge_one(place)
+    with pytest.raises(TamperedError, match="no writer announced"):
+        place.open()
+
+
+class Unreachable:
+    """A witness that can be reached now and then."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.is_up = False
+
+    def __repr__(self) -> str:
+        return "the test's"
+
+    def add(self, entry: str) -> None:
+        """Keep a line."""
+        self._require_up()
+        self.lines.append(entry)
+
+    def entries(self) -> Iterable[str]:
+        """Return the lines."""
+        self._require_up()
+        return [*self.lines]
+
+    def _require_up(self) -> None:
+        if not self.is_up:
+            raise ConnectionError("nobody answers")
+
+
+def opened(place: Place, witness: Unreachable) -> refold.Store:
+    """Open a store with such a witness."""
+    return refold.open(place.url, witness=witness)
+
+
+def test_a_witness_out_of_reach_is_said(place: Place) -> None:
+    """Appends go on without it; a warning and `verify` say so; when it is back, it is told of everything."""
+    witness = Unreachable()
+    with pytest.warns(RuntimeWarning, match="the witness the test's cannot be reached"):
+        store = opened(place, witness)
+    with store:
+        store.chat("a").add_message("user", "without")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            store.flush()
+        state = store.witnessed()
+        assert state is not None
+        assert state.failure == "ConnectionError: nobody answers"
+        assert [problem.where for problem in store.verify().problems] == ["the witness"]
+        witness.is_up = True
+        store.chat("a").add_message("user", "with")
+        store.flush()
+        state = store.witnessed()
+        assert state is not None
+        assert (state.failure, state.events) == ("", 3)
+        assert store.verify().problems == ()
+
+
+def test_events_of_a_writer_without_its_witness(place: Place) -> None:
+    """They are accepted by the next one, who says so; those of nobody are refused."""
+    witness = Unreachable()
+    witness.is_up = True
+    with opened(place, witness) as store:
+        store.chat("b").add_message("user", "six")
+    witness.is_up = False
+    with pytest.warns(RuntimeWarning, match="cannot be reached"):
+        store = opened(place, witness)
+    with store:
+        store.chat("b").add_message("user", "seven")
+    witness.is_up = True
+
+    with pytest.warns(RuntimeWarning, match="they are taken for those of a writer of"), opened(place, witness) as store:
+        assert texts_of(store, "b") == ["six", "seven"]
+    assert "with events of a writer of" in witness.lines[-2]
+    with opened(place, witness) as store:
+        assert texts_of(store, "b") == ["six", "seven"]
+
+
+def test_two_writers(place: Place) -> None:
+    """They take turns, and each is told from the other; a reader beside them sees all."""
+    with place.open() as one, place.open() as other, place.open(read_only=True) as reader:
+        for number in range(20):
+            for store in (one, other):
+                store.chat("a").add_message("user", f"text {number}")
+                if number % 5 == 0:
+                    store.flush()
+            assert len(texts_of(reader, "a")) == 2 * number + 2
+    with place.open() as store:
+        assert len(texts_of(store, "a")) == 40
+        assert store.compare_with_witness() == []
+
+
+def test_a_store_that_gets_a_witness_later(place: Place) -> None:
+    """The events that are there are taken over in the background, and are compared from then on."""
+    with refold.open(place.url) as store:
+        chat = store.chat("a")
+        with store.transaction():
+            for number in range(5_000):
+                chat.add_message("user", f"text {number}")
+    with place.open() as store:
+        store.chat("b").add_message("user", "six")
+
+    with place.open() as store:
+        state = store.witnessed()
+        assert state is not None
+        assert state.events == 5_003
+        assert store.compare_with_witness() == []
+
+
+@pytest.mark.parametrize("given", ["", "no/such/folder/witness.log", 5, object()])
+def test_what_is_no_witness(place: Place, given: Any) -> None:
+    """It is refused before anything is opened for writing."""
+    with pytest.raises(refold.InvalidInputError, match="the witness"):
+        refold.open(place.url, witness=given)
+    with pytest.raises(refold.InvalidInputError, match="a store in memory"):
+        refold.open(":memory:", witness=place.witness)

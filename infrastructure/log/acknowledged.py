@@ -24,7 +24,7 @@ RECENT_MAX = 256
 NOTHING: Mapping[str, StreamEnd] = MappingProxyType({})
 
 
-class Witness(NamedTuple):
+class AcknowledgedEnd(NamedTuple):
     """An event that was acknowledged; while it is there, so is every event before it in its slice (`lane`)."""
 
     stream: str
@@ -63,8 +63,8 @@ class Acknowledged:
     """The ends of the streams that this process wrote to, and the newest small events."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, Witness] = {}
-        self._witnesses: dict[int, Witness] = {}
+        self._ends: dict[str, AcknowledgedEnd] = {}
+        self._witnesses: dict[int, AcknowledgedEnd] = {}
         self._recent: deque[RecordedEvent] = deque(maxlen=RECENT_MAX)
         self._noted: list[Receipt] = []
         # A reader that finds a missing event sorts `_noted` while the writer adds to it.
@@ -98,7 +98,7 @@ class Acknowledged:
         last = {one.events[-1].stream: one.events[-1] for one in receipts if one.events and not one.replayed}
         for stream, event in last.items():
             lane, number = event.position.slice, event.position.number
-            end = self._ends[stream] = Witness(stream, event.version, event.digest, number, lane)
+            end = self._ends[stream] = AcknowledgedEnd(stream, event.version, event.digest, number, lane)
             # Streams come in the order of their first event here, so another stream of the slice may have a later
             # event.
             if lane not in self._witnesses or self._witnesses[lane].number < number:
@@ -106,7 +106,7 @@ class Acknowledged:
         if len(self._ends) > ENDS_MAX:
             self._ends = dict(list(self._ends.items())[ENDS_MAX // 2 :])
 
-    def witness(self, number: int) -> Witness | None:
+    def witness(self, number: int) -> AcknowledgedEnd | None:
         """Return the event that was acknowledged last in a slice, or None."""
         self._put_in_order()
         return self._witnesses.get(number)
@@ -144,12 +144,12 @@ class Acknowledged:
         return lost
 
     @synchronized
-    def _all_noted(self) -> dict[str, Witness]:
+    def _all_noted(self) -> dict[str, AcknowledgedEnd]:
         self._put_in_order()
         return {**self._ends}
 
     @synchronized
-    def _forget(self, gone: Mapping[str, Witness]) -> None:
+    def _forget(self, gone: Mapping[str, AcknowledgedEnd]) -> None:
         # An event that was noted after the search may be gone as well, and nobody knows that yet: keep it.
         self._ends = {stream: end for stream, end in self._ends.items() if gone.get(stream) != end}
         self._witnesses = {end.lane: end for end in sorted(self._ends.values(), key=attrgetter("number"))}

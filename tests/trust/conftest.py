@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from .forging import Place
+
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -15,3 +17,10 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return str(tmp_path / "store.db")
         case _:
             return str(request.getfixturevalue("pg_url"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A new store with a place for its witness, once for each kind of database."""
+    url = request.getfixturevalue("ready_pg_url") if request.param == "postgres" else str(tmp_path / "store.db")
+    return Place(url, tmp_path / "witness.log")

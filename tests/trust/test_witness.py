@@ -19,13 +19,6 @@ from .forging import EventRow, Place, rechained, rewrite, with_text
 TEXTS = [f"text {number:03}" for number in range(560)]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A new store of each kind of database."""
-    url = request.getfixturevalue("ready_pg_url") if request.param == "postgres" else str(tmp_path / "store.db")
-    return Place(url, tmp_path / "witness.log")
-
-
 @pytest.fixture
 def filled(place: Place) -> Place:
     """A store with two chats: a long one, of which a segment is complete, and a short one. All are rows."""

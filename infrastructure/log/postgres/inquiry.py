@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 from ....domain.errors import DamagedError
-from ..acknowledged import Witness
+from ..acknowledged import AcknowledgedEnd
 from ..records import Known, Part, Placed
 from ..row_faults import digest_of_row, whole
 from .blocks import BLOCKS_SINCE, STREAM_END, Blocks, digest_of
@@ -34,10 +34,10 @@ class StreamMovedError(Exception):
 class Guard(Protocol):
     """Knows which events were acknowledged, and returns the error if one is gone."""
 
-    def witness(self, number: int) -> Witness | None:
+    def witness(self, number: int) -> AcknowledgedEnd | None:
         """Return the event that was acknowledged last in a slice."""
 
-    def went_back(self, witness: Witness) -> Exception:
+    def went_back(self, witness: AcknowledgedEnd) -> Exception:
         """Return the error for a missing witness."""
 
     def check(self, wire: Wire) -> None:

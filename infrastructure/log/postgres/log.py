@@ -19,7 +19,7 @@ from ....domain.ids import slice_of
 from ....domain.log.envelope import Chain, Event, Meta, RecordedEvent, encode_payload
 from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ....domain.positions import BEGINNING, Moment, Partition
-from ..acknowledged import Acknowledged, Witness, is_small
+from ..acknowledged import Acknowledged, AcknowledgedEnd, is_small
 from ..background import WaitingSnapshots
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS
@@ -286,10 +286,10 @@ class PostgresLog:
 
     # When the log went back
 
-    def witness(self, number: int) -> Witness | None:
+    def witness(self, number: int) -> AcknowledgedEnd | None:
         return self._acknowledged.witness(number)
 
-    def went_back(self, witness: Witness) -> Exception:
+    def went_back(self, witness: AcknowledgedEnd) -> Exception:
         return self._went_back(witness.stream, StreamEnd(witness.version, witness.digest))
 
     def check(self, wire: Wire) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,17 +82,15 @@ def open_store(
         # out the password.
         opened_at = log.database.where if hasattr(log, "database") else None
         checkpoints = None if witness is None else _witnessed(log, projections, witness, read_only=read_only)
+        make = partial(
+            Store, log, projections, durability=durability, opened_at=opened_at, system=system, checkpoints=checkpoints
+        )
         if allow is None and redact is None and acting == "optional":
-            return Store(
-                log, projections, durability=durability, opened_at=opened_at, system=system, checkpoints=checkpoints
-            )
+            return make()
         from .trust.gated_store import GatedStore
 
         gate = Gate(allow, needs_actor=acting == "required", redact=redact)
-        return GatedStore(
-            log, projections, durability=durability, opened_at=opened_at, system=system, gate=gate,
-            checkpoints=checkpoints,
-        )  # fmt: skip
+        return GatedStore(*make.args, **make.keywords, gate=gate)
     except BaseException:
         log.close()
         raise
@@ -135,4 +134,4 @@ def _checkpoints(log: Any, projections: ProjectionStore, witness: object, *, rea
     found, stored = witness_at(witness), stored_log(log)
     if not hasattr(stored, "use_evidence"):
         raise InvalidInputError("a store in memory ends with its process, and nobody else can change it: no witness")
-    return Checkpoints(KnownEvents(stored, stored.segment_table(), read_only=read_only), projections, found)
+    return Checkpoints(KnownEvents(stored, stored.segment_table(), read_only=read_only), projections, found, log)

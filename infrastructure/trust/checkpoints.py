@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import socket
 import threading
 import warnings
@@ -25,11 +26,13 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.locks import locked, renew_in_child
 from ...domain.errors import RefoldError, TamperedError
 from ...domain.log.envelope import RecordedEvent
-from ...domain.log.ports import Receipt
+from ...domain.log.ports import LiveLog, Receipt
 from ...domain.positions import Moment
+from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..lineage import known_lineage, lineage_of
 from ..log.background import BackgroundWork
 from ..log.evidence import SegmentRow, require_ends
+from ..log.row_faults import REBUILD
 from ..projecting.store import ProjectionStore, kept_by
 from .known_events import READ_EVENTS, KnownEvents
 from .slices import SliceEvidence
@@ -50,6 +53,8 @@ from .witness import (
 INTERVAL_SECONDS = 1.0
 # So many entries of each process are read by the next one, at most.
 FULL_EVERY = 256
+# A context with more events is not drawn: reading them would hold up an answer.
+SAMPLED_EVENTS_MAX = 512
 ONE_SEQUENCE = -1
 # The name of the note in the database of a writer that could not reach the witness.
 OUTAGE = "witness/outage"
@@ -60,14 +65,16 @@ LOGGER = logging.getLogger("refold")
 class Checkpoints:
     """What one process tells the witness of one store; `rows` are those of its projections, which also keep notes."""
 
-    def __init__(self, known: KnownEvents, rows: ProjectionStore, witness: Witness) -> None:
+    def __init__(self, known: KnownEvents, rows: ProjectionStore, witness: Witness, log: LiveLog | None = None) -> None:
         self.known, self.witness = known, witness
+        # The log whose events projections fold: of an encrypted one, that which opens them.
+        self._whole_log = known.log if log is None else log
         # Why the witness could not be reached; empty if it could.
         self.failure = ""
         self._notes = kept_by(rows)
         self._has_warned = self._is_closed = self._is_behind = False
         self._outage = ""
-        self._written_at = 0.0
+        self._written_at = self._sampled_at = 0.0
         self._work = BackgroundWork(
             self._step,
             "writing checkpoints for the witness",
@@ -275,6 +282,28 @@ class Checkpoints:
         if self._notes.note(OUTAGE):
             self._note_outage(None)
             self._outage = ""
+
+    def sample(self, rows: Sequence[CatalogueRow]) -> None:
+        """
+        Compare one of the rows of the catalogue, drawn by chance, with the events of its context; at most one a second.
+
+        Raises:
+            TamperedError: it does not follow from them.
+        """
+        now, row = REAL_SYSTEM.monotonic(), random.choice(rows)
+        if now - self._sampled_at < INTERVAL_SECONDS or row.version > SAMPLED_EVENTS_MAX:
+            return
+        self._sampled_at = now
+        events = self._whole_log.read(row.key, until=row.version)
+        if len(events) == row.version:
+            try:
+                folded = CATALOGUE.evolve_all(row.key, None, events)
+            except Exception:
+                # The projection cannot fold an event, and set it aside: its row was made without it.
+                return
+        if len(events) != row.version or folded != row:
+            what = f"the row of {row.key} in the projection {CATALOGUE.name}"
+            raise TamperedError(what, "it does not follow from the events", remedy=REBUILD)
 
     def accept(self, actor: str, reason: str) -> None:
         """Have the witness begin anew with the store as it is; its earlier entries stay, and count no more."""

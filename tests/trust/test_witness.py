@@ -16,6 +16,11 @@ from tests.contract.damage import forge_blocks
 
 from .forging import EventRow, Place, rechained, rewrite, with_text
 
+# By whether the store is in a file.
+TABLES = {
+    True: "SELECT name FROM sqlite_schema WHERE type = 'table'",
+    False: "SELECT table_name FROM information_schema.tables",
+}
 TEXTS = [f"text {number:03}" for number in range(560)]
 
 
@@ -165,6 +170,18 @@ def test_what_was_changed_is_refused(filled: Place, forgery: str) -> None:
     with refold.open(filled.url) as store:
         # Its bytes are consistent: nobody but the witness can say.
         assert len(texts_of(store, "a")) >= len(TEXTS)
+
+
+def test_a_row_of_the_catalogue(place: Place) -> None:
+    """A list of contexts is compared with the events of one of them; a row that they do not give is refused."""
+    with place.open() as store:
+        store.chat("a").add_message("user", "Hello.")
+        assert [row.items for row in store.contexts()] == [1]
+    (table,) = {str(name) for (name,) in place.sql(TABLES[place.is_file]) if "catalogue" in str(name)}
+    place.sql(f"UPDATE {table} SET items = 7")
+
+    with place.open() as store, pytest.raises(TamperedError, match="the row of chat:a in the projection catalogue"):
+        store.contexts()
 
 
 def test_an_older_copy(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from .args import DATABASE_HELP, KEYS_HELP, optional_text
 from .render import one_line
 
 if TYPE_CHECKING:
-    from ...domain.redaction import Redactor
+    from ...domain.detectors import Redactor
 
 # The help is here, so that listing the commands imports none of them.
 COMMANDS = {
@@ -115,7 +115,7 @@ def _redact(ctx: click.Context, param: click.Parameter, value: str | None) -> Re
     named = optional_text(ctx, param, value)
     if named is None or ctx.resilient_parsing:
         return None
-    from ...domain.redaction import GROUPS, Redactor
+    from ...domain.detectors import GROUPS, Redactor
     from ..trust.redaction import redact
 
     groups = () if named == "all" else tuple(part.strip() for part in named.split(","))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from refold.domain.chat.stream import MessageStream as MessageStream
     from refold.domain.chat.usage import Usage as Usage
     from refold.domain.chat.window import ContextWindow as ChatWindow
+    from refold.domain.detectors import Redactor as Redactor
     from refold.domain.errors import CallSettledError as CallSettledError
     from refold.domain.errors import ConcurrencyError as ConcurrencyError
     from refold.domain.errors import DamagedError as DamagedError
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from refold.domain.pool.queue import ContextQueue as ContextQueue
     from refold.domain.positions import Moment as Moment
     from refold.domain.positions import Position as Position
-    from refold.domain.redaction import Redactor as Redactor
     from refold.domain.trajectory.run import Run as Run
     from refold.domain.window.items import ContextItem as BudgetItem
     from refold.domain.window.window import AgentContext as AgentContext
@@ -147,7 +147,7 @@ _MODULES = {
     "ProjectionError": "refold.domain.errors",
     "ReadOnlyChatContext": "refold.domain.chat.context",
     "RecordedEvent": "refold.domain.log.envelope",
-    "Redactor": "refold.domain.redaction",
+    "Redactor": "refold.domain.detectors",
     "RefoldError": "refold.domain.errors",
     "Run": "refold.domain.trajectory.run",
     "SqliteMemoryStore": "refold.infrastructure.memory_file",

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import refold
+from refold.domain.detectors import DETECTORS, GROUPS
 from refold.domain.errors import InvalidInputError
-from refold.domain.redaction import DETECTORS, GROUPS, redacted
+from refold.domain.redaction import redacted
 from refold.infrastructure.cli import main
 from refold.infrastructure.exchange.transcripts import export_transcripts
 from refold.infrastructure.trust.redaction import LOGGERS

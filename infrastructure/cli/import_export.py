@@ -30,6 +30,7 @@ from .args import (
     argument,
     as_json,
     database,
+    given_keys,
     optional_text,
     reading,
     references,
@@ -370,7 +371,14 @@ def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> Non
     With --json: {source, target, events, copied, moment, target_moment, root, is_moved, inexact: {NAME: POSITION}}.
     """
     with progress_bar("copying") as progress:
-        report = copy_store(location_of(source), location_of(target), move=move, lag_seconds=lag, progress=progress)
+        report = copy_store(
+            location_of(source),
+            location_of(target),
+            move=move,
+            lag_seconds=lag,
+            keys=given_keys(),
+            progress=progress,
+        )
     for name, position in report.inexact.items():
         note(f"the moment {one_line(name)} lies between events there: it is pos:{position} now")
     if as_json:

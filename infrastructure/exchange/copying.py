@@ -14,22 +14,28 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from os.path import realpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import Meta, RecordedEvent
-from ...domain.log.ports import KeyRow, NewEvents
+from ...domain.log.ports import KeyRow, LiveLog, NewEvents
 from ...domain.moments import ORDER_EVENTS_MAX, STREAM, MomentNamed, StoreCopied, order_of
 from ...domain.positions import BEGINNING, Moment
-from ..databases import Database, open_database
+from ..databases import Database, open_database, tables_of
 from ..log.codec import CODEC, Codec
 from ..log.records import Part
-from ..projecting.store import ProjectionStore
+from ..projecting.store import ProjectionStore, kept_by
+from ..trust.tables import ADD_KEY, Statement, keys_in
 from .event_files import Progress, pages_up_to
+
+if TYPE_CHECKING:
+    from ..trust.keys import Keys
+    from ..trust.sealed_log import SealedLog
 
 READ_EVENTS = 4_096
 PAGE_EVENTS = 1_024
@@ -164,7 +170,8 @@ class Incoming:
 class _Side:
     """One of the two databases."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, sealed: SealedLog | None = None) -> None:
+        self.sealed = sealed
         # The two logs of databases have methods for copies that the port of all logs does not have.
         self.log: Any = database[0]
         self.rows: ProjectionStore = database[1]
@@ -296,14 +303,22 @@ class _Copy:
 
     def _renamed(self, recorded: RecordedEvent, payload: bytes) -> bytes:
         """Return the event that named a moment with the same moment of the target."""
-        event = CODEC.decode(payload, f"event {recorded.reference}")
+        sealed = self._source.sealed
+        event: Any
+        if sealed is None:
+            event = CODEC.decode(payload, f"event {recorded.reference}")
+        else:
+            event = sealed.event_in(payload, recorded.reference)
         if not isinstance(event, MomentNamed):
             return payload
         moment = Moment.parse(event.moment)
         there = self.moment_there(moment)
         if there.events != moment.events:
             self.inexact[event.name] = str(there)
-        return _encode(msgspec.structs.replace(event, moment=str(there)))
+        if str(there) == event.moment:
+            return payload
+        renamed = msgspec.structs.replace(event, moment=str(there))
+        return _encode(renamed) if sealed is None else sealed.payload_with(renamed, payload, recorded.reference)
 
     def moment_there(self, moment: Moment) -> Moment:
         """
@@ -387,10 +402,12 @@ def copy_store(
     *,
     move: bool = False,
     lag_seconds: float = LAG_SECONDS,
+    keys: Keys | None = None,
     progress: Progress | None = None,
 ) -> CopyReport:
     """
-    Copy all events of the database `source` into `target`, which is new or holds an earlier copy; compare them.
+    Copy all events of the database `source` into `target`, which is new or holds an earlier copy; compare them. The
+    copy of an encrypted store, which needs its `keys`, has the same data keys.
 
     While others write to the source, the copy is of the moment at which it began; another call goes on from there. With
     `move` the source takes no events any more once nearly all are copied; then the last ones are copied, compared, and
@@ -400,20 +417,54 @@ def copy_store(
         InvalidInputError: the target has other events, or is in memory.
         ConcurrencyError: another process writes to the target.
         DamagedError: the source is damaged, or the copy is not equal to it.
+        KeyUnavailableError: the source is encrypted, and its keys were not given.
     """
     clock = CopyClock()
     for location in (source, target):
         if location == ":memory:":
             raise InvalidInputError("a store in memory cannot be copied: name a file or postgresql://...")
-    there = _Side(open_database(source, create=False, read_only=not move, codec=BYTES))
+    there = _side_at(source, keys, create=False, read_only=not move)
     try:
-        here = _Side(open_database(target, codec=BYTES, system=clock))
+        if keys is not None:
+            _give_keys(there.log, target, clock)
+        here = _side_at(target, keys, system=clock)
         try:
             return _carried_out(_Copy(there, here, progress), there, here, clock, move, lag_seconds)
         finally:
             here.log.close()
     finally:
         there.log.close()
+
+
+def _side_at(location: str, keys: Keys | None, **options: Any) -> _Side:
+    """Open one of the two databases; an encrypted one gives its events as they are stored."""
+    log, rows = open_database(location, codec=BYTES, keys=keys, is_raw=keys is not None, **options)
+    if keys is None:
+        return _Side((log, rows))
+    from ..trust.key_ring import KeyRing
+    from ..trust.sealed_log import SealedLog
+    from ..trust.sealed_rows import SealedProjectionStore
+
+    tables = tables_of(log)
+    ring = KeyRing(tables, keys)
+    # The places of subscriptions are sealed notes.
+    return _Side((log, SealedProjectionStore(log, tables, ring, kept_by(rows))), SealedLog(log, ring))
+
+
+def _give_keys(source: LiveLog, target: str, clock: CopyClock) -> None:
+    """
+    Give the target the data keys of the source, unless it has them.
+
+    Raises:
+        InvalidInputError: it has events that are not encrypted.
+    """
+    log: Any = open_database(target, codec=BYTES, system=clock, is_raw=True)[0]
+    with closing(log):
+        tables = tables_of(log)
+        if not tables.exist() and log.now() != BEGINNING:
+            raise InvalidInputError(f"{log.database.where} has events that are not encrypted: copy into a new database")
+        tables.make()
+        tables.change(*(Statement(ADD_KEY, row) for row in keys_in(tables_of(source))))
 
 
 def _carried_out(

@@ -182,10 +182,10 @@ class SealedLog:
             new, events=tuple(events), metas=(outer,) * len(events), idempotency_key=outer.idempotency_key
         )
 
-    def _seal(self, key: DataKey, reference: str, meta: bytes, payload: bytes) -> Sealed:
+    def _seal(self, key: DataKey, reference: str, meta: bytes, payload: bytes, nonce: bytes = b"") -> Sealed:
         packed = self._compression.shrink(payload) if len(payload) >= COMPRESSED_MIN else PLAIN_MARK + payload
         plain = len(meta).to_bytes(META_SIZE_BYTES, "big") + meta + packed
-        nonce = os.urandom(NONCE_BYTES)
+        nonce = nonce or os.urandom(NONCE_BYTES)
         return Sealed(key.id, nonce + key.cipher.encrypt(nonce, plain, reference.encode()))
 
     def _receipt(self, new: NewEvents, metas: Sequence[Meta], receipt: Receipt) -> Receipt:
@@ -266,6 +266,23 @@ class SealedLog:
             used.update(one.event.k for one in page.events if isinstance(one.event, Sealed))
             moment = page.moment
         return self.ring.destroy_retired(used)
+
+    # Copying
+
+    def event_in(self, payload: bytes, reference: str) -> Event:
+        """Return the event in a payload of the log below, which is the one of this `stream@version`."""
+        sealed = SEALED_CODEC.decode(payload, f"event {reference}")
+        return self._events([sealed], [reference])[0]
+
+    def payload_with(self, event: Event, payload: bytes, reference: str) -> bytes:
+        """Return such a payload with another event; its meta stays, and its key. The result is the same each time."""
+        sealed: Any = SEALED_CODEC.decode(payload, f"event {reference}")
+        (plain,) = self._decrypted([sealed], [reference])
+        meta = plain[META_SIZE_BYTES : META_SIZE_BYTES + int.from_bytes(plain[:META_SIZE_BYTES], "big")]
+        inner = encode_payload(event)
+        # A nonce that depends on all that is encrypted comes with nothing else: a copy that goes on compares payloads.
+        nonce = self.ring.hashed_bytes(reference.encode() + b" " + meta + inner)[:NONCE_BYTES]
+        return encode_payload(self._seal(self.ring.key(sealed.k), reference, meta, inner, nonce))
 
     # Opening
 

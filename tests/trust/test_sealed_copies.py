@@ -1,0 +1,87 @@
+"""Copies of encrypted stores: from a file to a file, to PostgreSQL, and back."""
+
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.infrastructure.exchange import copy_store
+from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
+
+KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
+
+
+def fill(location: str) -> None:
+    """Make an encrypted store with a named moment, a key of a call, and the place of a subscription."""
+    with refold.open(location, keys=KEYS) as store:
+        chat = store.chat("c", user="mia")
+        chat.add_message("user", "zanzibar", idempotency_key="k")
+        store.name_moment("then")
+        chat.add_message("user", "later")
+        events = store.subscribe(name="mail")
+        next(events)
+        events.ack()
+        events.stop()
+
+
+def check(location: str) -> None:
+    """Require that everything is in a copy."""
+    with refold.open(location, keys=KEYS) as store:
+        chat = store.chat("c", user="mia")
+        chat.add_message("user", "zanzibar", idempotency_key="k")
+        assert [message["content"][0]["text"] for message in chat.to_openai_messages()] == ["zanzibar", "later"]
+        assert len(store.at("then").chat("c").items) == 1
+        assert len(store.search("zanzibar")) == 1
+        assert store.verify().problems == ()
+        events = store.subscribe(name="mail")
+        assert next(events).version == 2
+        events.stop()
+
+
+def test_into_another_file(tmp_path: Path) -> None:
+    """The copy has the same keys; it goes on where it was, and needs the master key."""
+    first, second = str(tmp_path / "one.db"), str(tmp_path / "two.db")
+    fill(first)
+
+    assert copy_store(first, second, keys=KEYS).copied == 4
+    assert copy_store(first, second, keys=KEYS, move=True).copied == 0
+
+    check(second)
+    assert b"zanzibar" not in (tmp_path / "two.db").read_bytes()
+    with pytest.raises(refold.KeyMissingError):
+        refold.open(second)
+
+
+def test_to_a_server_and_back(tmp_path: Path, ready_pg_url: str) -> None:
+    """Moments are named by the places that they have there."""
+    first, second = str(tmp_path / "one.db"), str(tmp_path / "two.db")
+    fill(first)
+
+    assert copy_store(first, ready_pg_url, keys=KEYS).copied == 4
+    assert copy_store(first, ready_pg_url, keys=KEYS, move=True).copied == 0
+    check(ready_pg_url)
+    copy_store(ready_pg_url, second, keys=KEYS, move=True, lag_seconds=0)
+
+    check(second)
+
+
+def test_without_keys(tmp_path: Path) -> None:
+    """Nothing is copied, and the error names the key."""
+    first, second = tmp_path / "one.db", tmp_path / "two.db"
+    fill(str(first))
+
+    with pytest.raises(refold.KeyMissingError, match="'m1'"):
+        copy_store(str(first), str(second))
+
+    assert not second.exists()
+
+
+def test_not_into_a_store_in_the_open(tmp_path: Path) -> None:
+    """A store is encrypted as a whole, or not at all."""
+    first, second = str(tmp_path / "one.db"), str(tmp_path / "two.db")
+    fill(first)
+    with refold.open(second) as store:
+        store.chat("d")
+
+    with pytest.raises(refold.InvalidInputError, match="not encrypted"):
+        copy_store(first, second, keys=KEYS)

@@ -1,0 +1,150 @@
+"""Proofs, checked by somebody who has a checkpoint, and neither the store nor Refold's classes."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+
+import refold
+from refold.domain.errors import InvalidInputError, NotFoundError, TamperedError
+from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash
+
+from .forging import Place
+
+
+def filled(place: Place) -> None:
+    """Write to several slices, more than a segment in one of them, with checkpoints on the way."""
+    with place.open() as store:
+        for name in ("a", "b", "c"):
+            store.chat(name).add_message("user", f"Hello {name}.")
+        store.flush()
+        chat = store.chat("a")
+        with store.transaction():
+            for number in range(600):
+                chat.add_message("user", f"text {number}")
+
+
+def checkpoints(place: Place) -> list[dict[str, Any]]:
+    """Return the checkpoints that the witness keeps."""
+    lines = [json.loads(line) for line in place.witness.read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "checkpoint"]
+
+
+def led_to(proof: dict[str, Any], start: bytes) -> str:
+    """Return the root to which a proof leads."""
+    for before, after in proof["steps"]:
+        start = hashlib.sha256(bytes.fromhex(before) + start + bytes.fromhex(after)).digest()
+    return start.hex()
+
+
+@pytest.mark.parametrize("event", ["chat:a@1", "chat:a@512", "chat:a@602", "chat:b@2", "chat:c@1"])
+def test_an_event_is_among_those_of_a_checkpoint(place: Place, event: str) -> None:
+    """Its bytes lead to the root that the witness has, and other bytes lead elsewhere."""
+    filled(place)
+    with place.open() as store:
+        proof = json.loads(json.dumps(store.prove(event)))
+
+    covered = bytes.fromhex(proof["covered"])
+    assert event.partition("@")[0].encode() in covered
+    assert led_to(proof, hashlib.blake2b(covered, digest_size=32).digest()) == checkpoints(place)[-1]["root"]
+    assert (
+        led_to(proof, hashlib.blake2b(covered[:-1] + b"?", digest_size=32).digest()) != checkpoints(place)[-1]["root"]
+    )
+
+
+def test_what_cannot_be_proved(place: Place) -> None:
+    """No event, no reference, or no witness is an error that says so; hashes that were changed are noticed."""
+    filled(place)
+    with place.open() as store:
+        with pytest.raises(NotFoundError, match="there is no event chat:a@999"):
+            store.prove("chat:a@999")
+        with pytest.raises(InvalidInputError):
+            store.prove("chat:a")
+        place.sql("UPDATE segment SET root = ?", bytes(32))
+        with pytest.raises(TamperedError, match="does not lead to the root"):
+            store.prove("chat:a@602")
+    with refold.open(place.url) as store, pytest.raises(InvalidInputError, match="without its witness"):
+        store.prove("chat:a@1")
+
+
+def test_a_checkpoint_continues_an_earlier_one(place: Place) -> None:
+    """Each slice of the earlier one is the beginning of the later one, and both have the roots that the witness has."""
+    filled(place)
+    first, *_, last = checkpoints(place)
+    with place.open() as store:
+        proof = json.loads(json.dumps(store.prove_consistency(first["events"])))
+        with pytest.raises(NotFoundError, match="no checkpoint with 7 events"):
+            store.prove_consistency(7)
+
+    assert (proof["earlier"]["root"], proof["later"]["root"]) == (first["root"], last["root"])
+    assert _root_over([(tree["slice"], *tree["earlier"]) for tree in proof["trees"]]) == first["root"]
+    later = [(int(number), *one) for number, one in proof["later_slices"].items()]
+    # A log with one sequence has a single tree.
+    assert _root_over(later or [(-1, *proof["trees"][0]["later"])]) == last["root"]
+    for tree in proof["trees"]:
+        old, new = ((count, bytes.fromhex(root)) for count, root in (tree["earlier"], tree["later"]))
+        path = [bytes.fromhex(one) for one in tree["path"]]
+        assert is_consistent(old, new, path)
+        assert not is_consistent(old, (new[0], bytes(32)), path)
+
+
+def _root_over(slices: list[tuple[int, int, str]]) -> str:
+    if slices[0][0] < 0:
+        return slices[0][2]
+    tree = Growing()
+    for number, count, root in slices:
+        tree.add(leaf_hash(number.to_bytes(2, "big") + count.to_bytes(8, "big") + bytes.fromhex(root)))
+    return tree.root().hex()
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """A witness over HTTP in its few lines."""
+
+    kept: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        """Keep an entry."""
+        self.kept.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self._answer("")
+
+    def do_GET(self) -> None:
+        """Answer with all of them."""
+        self._answer("\n".join(self.kept))
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    """The address of such a witness."""
+    Endpoint.kept = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/store"
+        server.shutdown()
+
+
+def test_a_witness_at_an_endpoint(place: Place, endpoint: str) -> None:
+    """It keeps what a file keeps, and refuses what a file refuses."""
+    with refold.open(place.url, witness=endpoint) as store:
+        store.chat("b").add_message("user", "one")
+        store.chat("b").add_message("user", "two")
+    assert [json.loads(line)["kind"] for line in (Endpoint.kept[0], *Endpoint.kept[-2:])] == [
+        "opened",
+        "checkpoint",
+        "closed",
+    ]
+
+    place.remove(place.rows("chat:b")[-1])
+    with pytest.raises(TamperedError, match="the log ends before it"):
+        refold.open(place.url, witness=endpoint)

@@ -85,15 +85,20 @@ def open_store(
         make = partial(
             Store, log, projections, durability=durability, opened_at=opened_at, system=system, checkpoints=checkpoints
         )
-        if allow is None and redact is None and acting == "optional":
-            return make()
-        from .trust.gated_store import GatedStore
-
-        gate = Gate(allow, needs_actor=acting == "required", redact=redact)
-        return GatedStore(*make.args, **make.keywords, gate=gate)
+        return _gated(make, allow, redact, acting)
     except BaseException:
         log.close()
         raise
+
+
+def _gated(make: partial[Store], allow: Allow | None, redact: Redact | None, acting: Acting) -> Store:
+    """Make a store, behind a gate where one is wanted."""
+    if allow is None and redact is None and acting == "optional":
+        return make()
+    from .trust.gated_store import GatedStore
+
+    gate = Gate(allow, needs_actor=acting == "required", redact=redact)
+    return GatedStore(*make.args, **make.keywords, gate=gate)
 
 
 def accept_store(

@@ -7,13 +7,14 @@ They are made when a new store is opened with keys; a database without them is n
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from ..log.postgres.log import PostgresLog
     from ..log.sqlite.log import SqliteLog
 
@@ -155,6 +156,9 @@ class MemoryTables:
     """The tables of a store in memory, in a database of SQLite that is in memory, too."""
 
     def __init__(self) -> None:
+        # Most programs have no encrypted store in memory, and `refold --help` no store at all.
+        import sqlite3
+
         self._lock = fork_safe_lock()
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 

@@ -100,12 +100,14 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
     A text, or `json` in canonical form.
 
-    `type` (`module:name`) is the class if the content is an instance of one, and `marks` if the JSON has marks.
+    `type` (`module:name`) is the class if the content is an instance of one, and `marks` if the JSON has marks. If it
+    was erased, `erased` is the number of tokens that it counted with the text beside it, and goes on counting.
     """
 
     text: str | None = None
     json: Json = b""
     type: str = ""
+    erased: int | None = None
 
     def require_admissible(self) -> None:
         """Raise InvalidInputError if it is both a text and JSON."""
@@ -239,6 +241,8 @@ def plain_content(content: Content) -> Any:
 
 def estimated_tokens(content: Content, beside: str) -> int:
     """Return the estimated tokens of a content and of the text beside it: four stored bytes make one."""
+    if content.erased is not None:
+        return content.erased
     size = len(content.text.encode() if content.text is not None else content.json)
     return (size + len(beside.encode())) // TOKEN_BYTES
 

@@ -10,6 +10,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── DecisionRefusedError     the rules of the context forbid it
     │   │   ├── ReadOnlyError        a view that can be read only was asked to change (also a RuntimeError)
     │   │   ├── PendingCallsError    calls have no output, and the request was to be refused then
+    │   │   ├── HeldError            contexts that must be kept were to be erased: release them first
     │   │   └── CallSettledError     the call has another output, or another decision was made on it
     │   ├── IdempotencyError         the idempotency key stands for another call
     │   ├── NotAllowedError          the actor may not do this: ask somebody who may (also a PermissionError)
@@ -121,6 +122,16 @@ class DecisionRefusedError(RefusedError):
 
 class ReadOnlyError(DecisionRefusedError, RuntimeError):
     """A change was requested of a view that can only be read."""
+
+
+class HeldError(DecisionRefusedError):
+    """`contexts` must be kept, and something of them was to be erased; nothing was changed."""
+
+    def __init__(self, contexts: Sequence[str]) -> None:
+        self.contexts = tuple(contexts)
+        named = ", ".join(self.contexts[:CALLS_NAMED])
+        more = f" and {len(self.contexts) - CALLS_NAMED:,} more" if len(self.contexts) > CALLS_NAMED else ""
+        super().__init__(f"{named}{more} must be kept, and what was to be erased is shown there: release it first")
 
 
 class PendingCallsError(DecisionRefusedError):

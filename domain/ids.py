@@ -18,6 +18,8 @@ from .errors import InvalidInputError
 from .positions import Moment
 
 SLICES = 1024
+# The ids of streams of a store itself begin so.
+OF_STORE = "store:"
 VERSION_MAX = (1 << 31) - 1
 VERSION = re.compile(r"[+-]?[0-9]{1,18}")
 # The percent sign itself, `@`, the second of two dots, and control characters: ids cannot contain these (see

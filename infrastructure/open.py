@@ -85,7 +85,8 @@ def open_store(
         make = partial(
             Store, log, projections, durability=durability, opened_at=opened_at, system=system, checkpoints=checkpoints
         )
-        return _gated(make, allow, redact, acting)
+        store = _gated(make, allow, redact, acting)
+        return store if read_only else store._with_erasures_finished()
     except BaseException:
         log.close()
         raise

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import finalize
 
 from ..domain.arguments import require_instance
@@ -20,6 +20,7 @@ from ..domain.context.decider import trusted
 from ..domain.context.journal import Journal
 from ..domain.context.transaction import Transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
+from ..domain.erasure.events import STREAM as ERASURES
 from ..domain.errors import InvalidInputError
 from ..domain.frozen import read_before_closing
 from ..domain.ids import encoded_id, require_name, split_stream_id, stream_id
@@ -75,7 +76,10 @@ if TYPE_CHECKING:
     from .queries.what_if import WhatIf
     from .queries.why_gone import WhyGone
     from .trust.checkpoints import Checkpoints
+    from .trust.erasing import Eraser, Erasure
     from .trust.proofs import WitnessState
+    from .trust.receipts import Signer
+    from .trust.retention import Policy, Retained, Retention
     from .verifying import Report
 
 # Contexts, projections and queries are imported by the calls that need them. So a program with chats only never loads
@@ -1096,6 +1100,124 @@ class Store:
         if renew:
             ring.renew()
         return ring.rotate()
+
+    # Erasing
+
+    def erase(
+        self,
+        *,
+        why: str,
+        user: str | None = None,
+        context: str | None = None,
+        item: str | None = None,
+        dry_run: bool = True,
+        signer: Signer | None = None,
+    ) -> Erasure:
+        """
+        Return what would be erased for a user, a context or an item of a context; erase it with `dry_run=False`.
+
+        Erased are all texts, from the log and from everything made of it; `[erased]` stands in their places, so that
+        contexts, forks, merges and audits go on working. An item is given by its id or key, by the name of a node, or
+        as `stream@version`. The event that says so has `why` and the actor, and of a user a salted hash. A `signer`, as
+        an Ed25519 private key, signs the receipt. It takes as long as reading the whole store, rebuilding projections
+        and copying the database.
+
+        Raises:
+            InvalidInputError: not exactly one thing is asked for, no reason is given, or a transaction is open.
+            NotFoundError: there is no such context or item, or nothing of the user.
+            HeldError: a context that must be kept would lose texts.
+        """
+        from .trust.erasing import Wanted
+
+        self.flush()
+        wanted = Wanted(why, user, None if context is None else (context,), item)
+        return self._eraser.erase(wanted, dry_run=dry_run, signer=signer)
+
+    def hold(self, context: str, *, why: str) -> None:
+        """
+        Refuse, from now on, to erase anything that a context shows.
+
+        Raises:
+            NotFoundError: there is no such context.
+        """
+        from ..domain.erasure.events import ContextHeld
+
+        self._eraser.record(ContextHeld(context=context_named(self.log, context), why=require_unicode(why, "why")))
+
+    def release(self, context: str, *, why: str) -> None:
+        """
+        Let a context that was held be erased again.
+
+        Raises:
+            NotFoundError: there is no such context.
+        """
+        from ..domain.erasure.events import ContextReleased
+
+        self._eraser.record(ContextReleased(context=context_named(self.log, context), why=require_unicode(why, "why")))
+
+    def holds(self) -> dict[str, str]:
+        """Return the contexts that are held, and why."""
+        return dict(self._eraser.state.held)
+
+    def retain(
+        self,
+        name: str,
+        keep: str | int | timedelta,
+        *,
+        why: str,
+        kind: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        source: str | None = None,
+    ) -> Policy:
+        """
+        Set a policy: contexts of this kind, user, agent and source, as far as they are given, are erased so long after
+        their last event. `keep` is a number of days, or a text as "400 days" or "2 years".
+
+        `apply_retention()` and the worker of `refold run` apply it. The same name again changes it. Of a user the store
+        keeps a salted hash.
+
+        Raises:
+            InvalidInputError: the name, the time or the reason is invalid, there is no such kind, or nothing says which
+                contexts.
+        """
+        return self._retention.set(name, keep, why, kind=kind, user=user, agent=agent, source=source)
+
+    def stop_retaining(self, name: str, *, why: str) -> None:
+        """
+        End a policy; its contexts stay.
+
+        Raises:
+            NotFoundError: there is no such policy.
+        """
+        self._retention.end(name, why)
+
+    def policies(self) -> list[Policy]:
+        """Return the policies by which contexts are erased; at first there are none."""
+        return self._retention.policies()
+
+    def apply_retention(self, *, dry_run: bool = True) -> Retained:
+        """Return the contexts whose time is over by some policy; erase them with `dry_run=False`."""
+        self.flush()
+        return self._retention.apply(self._system.now(), dry_run=dry_run)
+
+    @property
+    def _retention(self) -> Retention:
+        from .trust.retention import Retention
+
+        return Retention(self._eraser, self._whole_log, self._runner)
+
+    def _with_erasures_finished(self) -> Self:
+        """Finish erasures that a process left unfinished when it was killed, and return the store."""
+        if self._whole_log.head(ERASURES):
+            self._eraser.finish_what_is_left()
+        return self
+
+    @property
+    def _eraser(self) -> Eraser:
+        from .trust.erasing import Eraser
+
+        return Eraser(self._whole_log, self._runner, self._projections, self._system)
 
     def _worker(self, names: Iterable[str] | None) -> ProjectionWorker:
         from .projecting.worker import ProjectionWorker

@@ -9,9 +9,8 @@ import msgspec
 from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, MessageAdded, Opened
 from ..domain.chat.state.arena import totals_of
 from ..domain.chat.tokens import estimate_tokens
-from ..domain.ids import split_stream_id
+from ..domain.ids import OF_STORE, split_stream_id
 from ..domain.log.envelope import RecordedEvent
-from ..domain.moments import STREAM as MOMENTS
 from ..domain.pool.events import BranchedEvent, PoolAdded, QueueAppended
 from ..domain.pool.items import totals_of as totals_of_item
 from ..domain.totals import Totals
@@ -59,8 +58,8 @@ class Catalogue:
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the stream of the event."""
-        # The stream of named moments is not a context.
-        return () if event.stream == MOMENTS else (event.stream,)
+        # The streams of a store itself, such as that of named moments, are no contexts.
+        return () if event.stream.startswith(OF_STORE) else (event.stream,)
 
     def evolve(self, key: str, row: CatalogueRow | None, event: RecordedEvent) -> CatalogueRow:
         return self.evolve_all(key, row, (event,))

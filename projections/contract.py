@@ -17,6 +17,8 @@ from ..domain.log.envelope import Event, RecordedEvent
 if TYPE_CHECKING:
     from ..domain.words import Term
 
+# At most this many of the newest rows that match are ranked. Reading them takes a few milliseconds, however many match.
+CANDIDATES_MAX = 256
 Row = msgspec.Struct
 
 
@@ -42,6 +44,11 @@ class SearchQuery(NamedTuple):
     limit: int
     kind: str | None = None
     streams: Mapping[str, int] | None = None
+
+    @property
+    def candidates(self) -> int:
+        """How many of the newest rows that match are ranked."""
+        return max(self.limit, CANDIDATES_MAX)
 
 
 class Found(NamedTuple):

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict
 
 import refold
+from refold.infrastructure.log import erasure_watch
 from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from tests.support import citus
 from tests.support.effort import IS_DEEP
@@ -38,6 +39,8 @@ settings.register_profile(
 )
 settings.register_profile("deep", settings.get_profile("ci"), max_examples=1_000, derandomize=False)
 settings.load_profile("deep" if IS_DEEP else "ci")
+# Tests count statements and threads; those of the watch itself set it anew.
+erasure_watch.LOOK_SECONDS = None
 
 
 def pytest_collection() -> None:

@@ -7,7 +7,7 @@ as `bytes` in its canonical form. Items are events: an added item is stored once
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -20,6 +20,8 @@ from ..spans import Ref, Segment, Span
 from ..totals import Totals
 from .items import ChatRole, ImageContent
 
+# The text in the place of one that was erased, and the key of `extra` of such a message.
+ERASED_TEXT, ERASED = "[erased]", "erased"
 # The number of items in `tail`: more than a page or the end of a prompt shows.
 TAIL_ITEMS = 64
 INSTRUCTION_ROLES = ("system", "developer")
@@ -105,12 +107,15 @@ class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.me
 
 
 class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_called.v1"):
-    """The model asked for a function; `arguments` is the model's own text."""
+    """
+    The model asked for a function; `arguments` is the model's own text. `erased` as for an output.
+    """
 
     name: str
     arguments: str
     call_id: str
     metadata: JsonObject = b""
+    erased: Total | None = None
 
 
 class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_returned.v1"):
@@ -118,7 +123,7 @@ class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="cha
     A function answered, or failed.
 
     `call_item_id` is the id of the call's item, if the output answers another call than its place among equal call ids
-    says.
+    says. If its texts were erased, `erased` is the number of tokens that the item counted, and goes on counting.
     """
 
     name: str
@@ -126,6 +131,7 @@ class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="cha
     call_id: str
     is_error: bool = False
     call_item_id: str | None = None
+    erased: Total | None = None
 
 
 class HandedOff(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.handed_off.v1"):
@@ -447,20 +453,6 @@ def added_item(event: object) -> ChatItemEvent | None:
     if isinstance(event, ItemInserted | InstructionsReplaced | CallChanged | Summarized):
         return event.item
     return event.config if isinstance(event, Forked) else None
-
-
-def written(message: MessageAdded, pieces: Sequence[tuple[int, Piece]]) -> MessageAdded:
-    """Return a message after pieces, each with its version."""
-    parts = message.content if isinstance(message.content, tuple) else (message.content,)
-    text = "".join([piece.text for _, piece in pieces])
-    if text:
-        parts = (*parts[:-1], parts[-1] + text) if parts and isinstance(parts[-1], str) else (*parts, text)
-    until, last = pieces[-1]
-    changed: dict[str, Any] = {"content": parts, "until": until}
-    if isinstance(last, MessageFinished):
-        changed |= {"incomplete": last.incomplete, "interrupted": last.incomplete is not None}
-        changed |= {"metrics": last.metrics} if last.metrics else {}
-    return msgspec.structs.replace(message, **changed)
 
 
 def extents_of(items: Iterable[tuple[Ref, ChatItemEvent]]) -> tuple[Extent, ...]:

@@ -19,9 +19,9 @@ from .events import (
     MessageAdded,
     Piece,
     Summarized,
-    written,
 )
 from .items import ChatItem
+from .pieces import written
 from .rules.commands import Truncate
 from .rules.decide import CHAT
 from .rules.truncation import Truncation

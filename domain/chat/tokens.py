@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from .events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
+from .pieces import erased_tokens
 
 TokenCounter = Callable[[str], int]
 
@@ -102,9 +103,18 @@ DEFAULT = CHARACTERS
 
 
 def estimate_tokens(item: ChatItemEvent, counter: TokenCounter = DEFAULT) -> int:
-    """Return the estimated tokens of one item; a handoff or a config update always counts 4."""
+    """
+    Return the estimated tokens of one item; a handoff or a config update always counts 4.
+
+    An item whose texts were erased counts as before: `DEFAULT` counted it then, whatever the counter.
+    """
     if isinstance(item, MessageAdded):
+        erased = erased_tokens(item) if item.extra else None
+        if erased is not None:
+            return erased
         return PER_ITEM + _content_tokens(item.content, counter)
+    if isinstance(item, FunctionCalled | FunctionReturned) and item.erased is not None:
+        return item.erased
     if isinstance(item, FunctionCalled):
         return PER_ITEM + counter(item.name) + PER_CALL + counter(item.arguments)
     if isinstance(item, FunctionReturned):

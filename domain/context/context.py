@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from ..arguments import require_callable, require_limits, require_whole
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
+from ..erasure.forgetting import watch
 from ..errors import NotFoundError, ReadOnlyError, RefoldError
 from ..frozen import freeze
 from ..ids import derived_id, split_stream_id
@@ -188,9 +189,10 @@ class Past(Generic[S]):
     def state(self) -> S:
         """The folded state at `version`."""
         self.live.require_readable()
-        if self._state is None:
-            self._state = self.live.journal.recorded_past(self._version)
-        return self._state
+        state = self._state
+        if state is None:
+            state = self._state = self.live.journal.recorded_past(self._version)
+        return state
 
     def settle(self) -> None:
         """Do nothing: a past version is on disk already."""
@@ -221,6 +223,7 @@ class Context(Generic[S]):
     def _stand_on(self, journal: Journal[S], attachment: Attachment) -> None:
         self._writer, self._source = journal, Live(journal, attachment)
         self._forget_shown()
+        watch(journal.log, self)
 
     @classmethod
     def standing_on(cls, journal: Journal[S], attachment: Attachment) -> Self:
@@ -235,6 +238,14 @@ class Context(Generic[S]):
 
     def _forget_shown(self) -> None:
         """Drop the objects made for reading; the state is read again at the next use."""
+
+    def _forget_erased(self) -> None:
+        """Drop what is in memory of the events in the log, because texts of them may have been erased."""
+        self._journal.forget_erased()
+        # A state that exists only in an open transaction stays.
+        if isinstance(self._source, Past) and self._source._version <= self._journal.known.version:
+            self._source._state = None
+        self._forget_shown()
 
     # Views
 
@@ -254,6 +265,7 @@ class Context(Generic[S]):
         source = shown._source if version is None else Past(shown._source.live, version)
         self.__dict__.update(attributes, _shows=attributes.get("_shows", shown), _source=source)
         self._forget_shown()
+        watch(source.journal.log, self)
 
     def _refusal(self) -> str:
         return f"this {self.stream_kind} is a view and cannot be changed: change the one it shows"
@@ -335,6 +347,7 @@ class Context(Generic[S]):
         self._writer.move_to(log, place, durability, unflushed)
         self._source.live.attachment = attachment_of(self._writer, self._attachment.system)
         self._forget_shown()
+        watch(log, self)
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
         """Return the events that a store must append to store this detached context as `stream`."""

@@ -467,6 +467,14 @@ class Journal(View[S]):
             raise failure
 
     @synchronized
+    def forget_erased(self) -> None:
+        """Drop the state, which is read again, also that to which a transaction may go back."""
+        self._base, self.came_between, before = None, (), self._before_transaction
+        self._state = None if self._version else self._state
+        if before is not None and before[0]:
+            self._before_transaction = (before[0], None)
+
+    @synchronized
     def move_to(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
         """Continue in another log, where the same events were recorded as a stream of their own."""
         self.log, self.place, self._base = log, place, None

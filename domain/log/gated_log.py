@@ -7,9 +7,21 @@ from collections.abc import Iterable, Sequence
 from ..concurrency.locks import News
 from ..errors import DamagedError
 from ..positions import Moment, Partition
-from .envelope import Event, RecordedEvent
+from .envelope import Event, Meta, RecordedEvent
 from .gate import Gate
-from .ports import KeyRow, LiveLog, NewEvents, Page, PagedLog, PartitionedLog, Pending, Range, Receipt, StreamEnd
+from .ports import (
+    KeyRow,
+    LiveLog,
+    NewEvents,
+    Page,
+    PagedLog,
+    PartitionedLog,
+    Pending,
+    Range,
+    Receipt,
+    Remnant,
+    StreamEnd,
+)
 
 
 def gated(log: LiveLog, gate: Gate) -> LiveLog:
@@ -75,6 +87,20 @@ class GatedLog:
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         self.gate.ask("read")
         return self.behind_gate.read_all(after=after, limit=limit, until=until, undecodable=undecodable)
+
+    def erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
+        self.gate.ask("admin")
+        return self.behind_gate.erase(remnants, new)
+
+    def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
+        return self.behind_gate.sealed_payload(stream, version, meta, payload)
+
+    def scrub(self) -> list[str]:
+        self.gate.ask("admin")
+        return self.behind_gate.scrub()
+
+    def forget(self) -> None:
+        self.behind_gate.forget()
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
         self.gate.ask("read")

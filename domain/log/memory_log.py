@@ -10,6 +10,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
+import msgspec
+
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.locks import News, fork_safe_lock, synchronized
 from ..concurrency.promises import Settled
@@ -21,12 +23,24 @@ from .envelope import (
     NO_META,
     Chain,
     Event,
+    Meta,
     RecordedEvent,
     encode_payload,
     require_meta_size,
     require_payload_size,
 )
-from .ports import KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names, require_same_call
+from .ports import (
+    KeyRow,
+    NewEvents,
+    Page,
+    Pending,
+    Range,
+    Receipt,
+    Remnant,
+    StreamEnd,
+    require_names,
+    require_same_call,
+)
 
 ONE_SEQUENCE = -1
 
@@ -185,6 +199,37 @@ class MemoryLog:
 
     def streams_with_snapshot(self) -> list[str]:
         return list(self._snapshots)
+
+    def erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
+        receipts = self._erase(remnants, new)
+        for stream in {one.stream for one in remnants}:
+            self._snapshots.pop(stream, None)
+        self.news.announce()
+        return receipts
+
+    @synchronized
+    def _erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
+        changed: dict[int, RecordedEvent] = {}
+        for one in remnants:
+            (recorded,) = self.read(one.stream, after=one.version - 1, until=one.version) or (None,)
+            if recorded is None or recorded.digest != one.digest:
+                raise ConcurrencyError(one.stream, expected=one.version, actual=self.head(one.stream))
+            changed[recorded.position.number] = msgspec.structs.replace(recorded, event=one.event, meta=one.meta)
+        receipts = self._append(new)
+        for number, recorded in changed.items():
+            self._all[number - 1] = self._streams[recorded.stream][recorded.version - 1] = recorded
+        for name, events in list(self._keys.items()):
+            self._keys[name] = tuple(changed.get(one.position.number, one) for one in events)
+        return receipts
+
+    def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
+        return meta, payload
+
+    def scrub(self) -> list[str]:
+        return []
+
+    def forget(self) -> None:
+        """Do nothing, since no other process has these events."""
 
     def files(self) -> list[str]:
         return []

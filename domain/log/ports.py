@@ -141,6 +141,20 @@ class KeyRow(NamedTuple):
     last_version: int
 
 
+class Remnant(NamedTuple):
+    """
+    What is left of an event whose texts are erased: the event, its meta and its payload take the place of those that
+    were recorded. `digest` is that of the recorded event, and stays.
+    """
+
+    stream: str
+    version: int
+    digest: bytes
+    event: Event
+    meta: Meta
+    payload: bytes
+
+
 class Page(msgspec.Struct, frozen=True):
     """
     Events in the order of the log, and the moment from which to continue. If the log ends before the requested moment,
@@ -300,6 +314,32 @@ class LiveLog(Log, PagedLog, Protocol):
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
         """Yield the stored row of every idempotency key, in no order."""
+
+    def erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
+        """
+        Replace events by what is left of them, and append `new`, which names them: all or nothing.
+
+        Large texts to which no event refers any more are deleted, and so are the snapshots of these streams.
+
+        Raises:
+            ConcurrencyError: an event is another one by now, or a stream's head is not at the expected version.
+            StorageError: the database refused; nothing was changed.
+        """
+
+    def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
+        """Return the meta and the payload of an event as they are stored: as they are, unless the log is encrypted."""
+
+    def scrub(self) -> list[str]:
+        """
+        Remove the bytes that the database keeps of what was deleted or replaced in it, and drop what this process
+        remembers; return where such bytes may still be.
+
+        Raises:
+            StorageError: the database refused, as where a disk is full.
+        """
+
+    def forget(self) -> None:
+        """Drop the events that this process keeps in memory: texts of them may have been erased."""
 
     def close(self) -> None:
         """Finish the appends that were begun, then close the database; may be called twice."""

@@ -452,6 +452,14 @@ class AsyncStore(StoreProxy):
     backup = awaited(lambda: _store.backup)
     vacuum = awaited(lambda: _store.vacuum)
     rotate_keys = awaited(lambda: _store.rotate_keys)
+    erase = awaited(lambda: _store.erase)
+    hold = awaited(lambda: _store.hold)
+    release = awaited(lambda: _store.release)
+    holds = awaited(lambda: _store.holds)
+    retain = awaited(lambda: _store.retain)
+    stop_retaining = awaited(lambda: _store.stop_retaining)
+    policies = awaited(lambda: _store.policies)
+    apply_retention = awaited(lambda: _store.apply_retention)
 
 
 # By the place of the sync class in this package.

@@ -17,9 +17,9 @@ from typing import IO
 import msgspec
 
 from ...domain.errors import NotFoundError
+from ...domain.ids import OF_STORE
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
-from ...domain.moments import STREAM as MOMENTS
 from ..opening import named_versions, root_of
 from .event_files import FORM_VERSION, End, EventLine, Header, Progress, line_of, pages_up_to, writing_file
 
@@ -48,8 +48,8 @@ class Collection:
         """Collect all streams as they are now."""
         for page in pages_up_to(self._log, limit=PAGE_EVENTS):
             for recorded in page:
-                # Named moments are positions in this log, and mean nothing in another log.
-                if recorded.stream != MOMENTS:
+                # Events of a store, such as named moments, are about this log, and mean nothing in another log.
+                if not recorded.stream.startswith(OF_STORE):
                     self._take(recorded)
         self._take_missing()
 
@@ -175,7 +175,7 @@ def export_events(
 def _heads(log: LiveLog, streams: Iterable[str]) -> dict[str, int]:
     heads: dict[str, int] = {}
     for stream in dict.fromkeys(streams):
-        heads[stream] = 0 if stream == MOMENTS else log.head(stream)
+        heads[stream] = 0 if stream.startswith(OF_STORE) else log.head(stream)
         if not heads[stream]:
             raise NotFoundError(f"there is no context {stream!r}: `refold contexts` lists them")
     return heads

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ...domain.erasure.events import STREAM as ERASURES
+from ...domain.erasure.events import StoreErased
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.kinds import KINDS
@@ -72,10 +74,7 @@ class _FileCheck:
             self._check(one, version, kind)
             self._check_key(one.line, calls)
             if not present.agrees(one, version):
-                raise InvalidInputError(
-                    f"{stream} is here already, and its version {version} is another than {self._path} has: take the "
-                    "file into another store"
-                )
+                raise self._another(stream, version)
         self.versions[stream] = len(offsets)
         if len(offsets) > present.head:
             self.growing[stream] = offsets
@@ -121,6 +120,19 @@ class _FileCheck:
         for stream, version in sorted(self._named.items()):
             if version > self.versions.get(stream, 0) and version > self._log.head(stream):
                 raise self._fault(f"names version {version} of {stream}, which is neither in it nor here")
+
+    def _another(self, stream: str, version: int) -> InvalidInputError:
+        """Return the error for an event that the log has with another content."""
+        here: Sequence[object] = self._log.read_events(ERASURES)
+        erased = (one.stream for event in here if isinstance(event, StoreErased) for one in event.erased)
+        if stream in erased:
+            return InvalidInputError(
+                f"texts of {stream} were erased here, and {self._path} has them in version {version}: export it again"
+            )
+        return InvalidInputError(
+            f"{stream} is here already, and its version {version} is another than {self._path} has: take the file into "
+            "another store"
+        )
 
     def _fault(self, what: str) -> InvalidInputError:
         return InvalidInputError(f"{self._path} {what}")

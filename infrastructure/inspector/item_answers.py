@@ -17,8 +17,8 @@ from ...domain.chat.events import (
     MessageAdded,
     MessageFinished,
     added_item,
-    written,
 )
+from ...domain.chat.pieces import written
 from ...domain.content import Content
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent

@@ -106,6 +106,12 @@ class Acknowledged:
         if len(self._ends) > ENDS_MAX:
             self._ends = dict(list(self._ends.items())[ENDS_MAX // 2 :])
 
+    @synchronized
+    def forget_events(self) -> None:
+        """Forget the newest events; their places and digests stay known."""
+        self._put_in_order()
+        self._recent.clear()
+
     def witness(self, number: int) -> AcknowledgedEnd | None:
         """Return the event that was acknowledged last in a slice, or None."""
         self._put_in_order()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...domain.chat.events import ChatEvent
+from ...domain.erasure.events import ErasureEvent
 from ...domain.errors import DamagedError
 from ...domain.kinds import every_event
 from ...domain.log.envelope import NO_META, Event, Meta, Undecodable, require_meta_size
@@ -203,4 +204,4 @@ def decode_meta(stored: bytes | None, what: str = "an event") -> Meta:
         raise DamagedError(what, f"its envelope cannot be read ({error})") from error
 
 
-CODEC = Codec(ChatEvent | StoreEvent, others=every_event)
+CODEC = Codec(ChatEvent | StoreEvent | ErasureEvent, others=every_event)

@@ -2,7 +2,8 @@
 Compression with zstd, with a dictionary if the store has one.
 
 Stored bytes begin with a mark: 0 for uncompressed, 1 for zstd, 2 for zstd with a dictionary, whose number follows in
-two bytes; 16 is added where the payload holds references to large texts. Short events alone compress badly; a
+two bytes; 16 is added where the payload holds references to large texts, 32 where it is what an erasure left of the
+event. Short events alone compress badly; a
 dictionary trained on the store's own first events brings them to about a third. Dictionaries are numbered and kept for
 ever (docs/adr/0004).
 """
@@ -20,6 +21,8 @@ from ...domain.log.envelope import PAYLOAD_BYTES_MAX
 
 PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
 REFERENCES = 0x10
+ERASED = 0x20
+FLAGS = REFERENCES | ERASED
 PLAIN_MARK = bytes([PLAIN])
 WITH_DICTIONARY = (bytes([ZSTD_DICTIONARY]), bytes([ZSTD_DICTIONARY | REFERENCES]))
 # Shorter payloads get hardly smaller.
@@ -110,7 +113,7 @@ class Compression:
         Raises:
             DamagedError: they cannot be expanded, or their dictionary is missing or damaged.
         """
-        mark = stored[0] & ~REFERENCES if stored else -1
+        mark = stored[0] & ~FLAGS if stored else -1
         if mark == PLAIN:
             return stored[1:]
         try:
@@ -144,7 +147,7 @@ class Compression:
         return expanded
 
     def _expand_frames(self, prefix: bytes, frames: Sequence[bytes]) -> Sequence[bytes]:
-        mark = prefix[0] & ~REFERENCES if prefix else -1
+        mark = prefix[0] & ~FLAGS if prefix else -1
         if mark == PLAIN:
             return frames
         if mark not in (ZSTD, ZSTD_DICTIONARY):
@@ -183,7 +186,7 @@ def _believable(frame: bytes) -> bytes:
 
 def expanded_size(stored: bytes) -> int:
     """Return the size of stored bytes when they are expanded; for damaged ones, their stored size."""
-    mark = stored[0] & ~REFERENCES if stored else PLAIN
+    mark = stored[0] & ~FLAGS if stored else PLAIN
     try:
         if mark == PLAIN:
             return len(stored)
@@ -205,6 +208,11 @@ def mark_references(stored: bytes) -> bytes:
 def has_references(stored: bytes) -> bool:
     """Return whether stored bytes are marked as holding references to large texts."""
     return bool(stored) and bool(stored[0] & REFERENCES)
+
+
+def erased_form(payload: bytes) -> bytes:
+    """Return the stored form of what an erasure left of an event: not compressed, so that it needs no dictionary."""
+    return bytes([PLAIN | ERASED]) + payload
 
 
 def train_dictionary(samples: Sequence[bytes]) -> bytes | None:

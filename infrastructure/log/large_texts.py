@@ -90,6 +90,18 @@ def damage_of(compression: Compression, stored: bytes, digest: bytes, what: str)
     return None
 
 
+def references_in(payload: bytes) -> list[int]:
+    """Return the keys of the texts that a stored payload refers to."""
+    keys: list[int] = []
+
+    def collect(key: int) -> str:
+        keys.append(key)
+        return ""
+
+    resolve_references(payload, collect)
+    return keys
+
+
 def resolve_references(payload: bytes, fetch: Callable[[int], str]) -> bytes:
     """Return the payload with its texts in place, as it was before `extract_texts`."""
 

@@ -126,14 +126,21 @@ class CheckedBefore:
         self._hashes.add(checked)
 
 
-def require_digests(computed: Iterable[bytes], stored: Sequence[bytes], name: Callable[[int], str]) -> None:
+def require_digests(
+    computed: Iterable[bytes],
+    stored: Sequence[bytes],
+    name: Callable[[int], str],
+    is_erased: Callable[[int], bool],
+) -> None:
     """
-    Check that events have the digests stored with them; `name` returns the name of the n-th for an error.
+    Check that events have the digests stored with them, or that `is_erased` says of the n-th that it is what an erasure
+    left of it; `name` returns the name of the n-th for an error.
 
     Raises:
-        DamagedError: one digest differs.
+        DamagedError: an event has another digest, and was not erased.
     """
     found = list(computed)
     if found != stored:
-        first = next(place for place, digest in enumerate(stored) if found[place] != digest)
-        raise DamagedError(name(first), "it does not match its digest")
+        for place, digest in enumerate(stored):
+            if found[place] != digest and not is_erased(place):
+                raise DamagedError(name(place), "it does not match its digest")

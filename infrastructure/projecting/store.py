@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice, starmap
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 
@@ -20,9 +21,8 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 
 T = TypeVar("T")
+_newness = attrgetter("recorded_at", "version", "key")
 Values = Sequence[Any]
-# At most this many of the newest rows that match are ranked. Reading them takes a few milliseconds, however many match.
-CANDIDATES_MAX = 256
 # A long text is ranked by this many characters of its words.
 RANKED_CHARACTERS = 16_384
 # The types of fields that all tables can hold; each may have None as well.
@@ -203,6 +203,9 @@ class ProjectionStore(Protocol):
     def drop(self, projection: Projection) -> None:
         """Drop the rows and the checkpoint of a projection, if there are any."""
 
+    def drop_others(self, *known: Projection) -> None:
+        """Drop the rows and checkpoints of all projections that are not among these, in these versions."""
+
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         """
         Replace the rows and the checkpoint of `projection` by those of `shadow`, in one transaction.
@@ -347,6 +350,10 @@ class MemoryProjectionStore(ProjectionStore):
         self._tables.pop(projection.name, None)
 
     @synchronized
+    def drop_others(self, *known: Projection) -> None:
+        self._tables = {one.name: self._tables[one.name] for one in known if one.name in self._tables}
+
+    @synchronized
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         if not is_replaceable(self.checkpoint(projection), self.checkpoint(shadow), before):
             return False
@@ -384,7 +391,7 @@ class MemoryProjectionStore(ProjectionStore):
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         rows = (row for row in self.rows(projection) if _is_asked_for(row, query))
         found = [row for row in rows if all(term.count_in(row.words) for term in query.terms)]
-        newest = sorted(found, key=_newness, reverse=True)[: candidates_max(query)]
+        newest = sorted(found, key=_newness, reverse=True)[: query.candidates]
         return best_of(newest, query)
 
     def _table(self, projection: Projection) -> Table:
@@ -453,13 +460,8 @@ def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:
 
 
 def _is_asked_for(row: Any, query: SearchQuery) -> bool:
-    is_of_kind = query.kind in (None, row.kind)
-    return is_of_kind and (query.streams is None or row.version <= query.streams.get(row.stream, 0))
-
-
-def candidates_max(query: SearchQuery) -> int:
-    """Return how many of the newest rows that match a query are ranked."""
-    return max(query.limit, CANDIDATES_MAX)
+    is_within = query.streams is None or row.version <= query.streams.get(row.stream, 0)
+    return query.kind in (None, row.kind) and is_within
 
 
 def best_of(rows: Iterable[Any], query: SearchQuery) -> list[Found]:
@@ -478,10 +480,6 @@ def _rank(words: str, query: SearchQuery) -> float:
     # A term may occur only behind the characters that are looked at.
     count = max(1, sum(term.count_in(words) for term in query.terms))
     return count / (1 + math.log2(2 + words.count(" ")))
-
-
-def _newness(row: Any) -> tuple[int, int, str]:
-    return row.recorded_at, row.version, row.key
 
 
 class ReadOnlyProjectionStore(MemoryProjectionStore):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...domain.chat.events import MessageAdded, written
+from ...domain.chat.events import MessageAdded
+from ...domain.chat.pieces import written
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.log.envelope import Event

@@ -21,6 +21,8 @@ from cryptography.exceptions import InvalidTag
 from ...domain.canonical import FINGERPRINT_BYTES
 from ...domain.concurrency.locks import News
 from ...domain.concurrency.promises import Settled
+from ...domain.erasure.events import STREAM as ERASURES
+from ...domain.erasure.events import ErasureEvent
 from ...domain.errors import (
     ConcurrencyError,
     DamagedError,
@@ -41,7 +43,18 @@ from ...domain.log.envelope import (
     encode_payload,
     require_payload_size,
 )
-from ...domain.log.ports import ANY_VERSION, KeyRow, LiveLog, NewEvents, Page, Pending, Range, Receipt, StreamEnd
+from ...domain.log.ports import (
+    ANY_VERSION,
+    KeyRow,
+    LiveLog,
+    NewEvents,
+    Page,
+    Pending,
+    Range,
+    Receipt,
+    Remnant,
+    StreamEnd,
+)
 from ...domain.moments import StoreCopied
 from ...domain.positions import BEGINNING, Moment
 from ..log.codec import CODEC, TAG_FIELD, Codec, decode_meta, encode_meta
@@ -70,11 +83,13 @@ class Sealed(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="sealed.v
     c: bytes
 
 
-TAGS = [one.__struct_config__.tag for one in (Sealed, StoreCopied)]
+# Events of a store that are no secret. What an erasure names must be read where no key is, by the log below.
+PLAIN_EVENTS = StoreCopied | ErasureEvent
+TAGS = [one.__struct_config__.tag for one in (Sealed, *PLAIN_EVENTS.__args__)]
 
 
 class _SealedCodec(Codec):
-    """Decodes sealed events, and the event that a copy adds, which is no secret and is written below this log."""
+    """Decodes sealed events, and those of a store that are no secret."""
 
     def decode_plain(self, plain: dict[str, Any], what: str) -> Event:
         if plain.get(TAG_FIELD) not in TAGS:
@@ -83,7 +98,7 @@ class _SealedCodec(Codec):
         return super().decode_plain(plain, what)
 
 
-SEALED_CODEC = _SealedCodec(Sealed | StoreCopied)
+SEALED_CODEC = _SealedCodec(Sealed | PLAIN_EVENTS)
 
 
 class _Receipts(Pending[list[Receipt]]):
@@ -163,10 +178,14 @@ class SealedLog:
 
     def _with_key(self, new: NewEvents) -> tuple[DataKey, list[Meta]]:
         """Return the key for events, and their metas as they are read later."""
+        if new.stream == ERASURES:
+            return self.ring.store, list(new.metas)
         key = self.ring.newest(self._subject_for(new))
         return key, [_with_key_id(meta, key.id) for meta in new.metas]
 
     def _sealed(self, new: NewEvents, key: DataKey) -> NewEvents:
+        if new.stream == ERASURES:
+            return new
         version, outer = new.expected_version, NO_META
         if new.idempotency_key is not None:
             if any(meta.idempotency_key != new.idempotency_key for meta in new.metas):
@@ -239,6 +258,10 @@ class SealedLog:
 
     # Erasing
 
+    def erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
+        stored = [one._replace(event=SEALED_CODEC.decode(one.payload, "an event that is erased")) for one in remnants]
+        return self.below.erase(stored, new)
+
     def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
         key, outer = self.ring.newest(self.subject_of(stream)), NO_META
         if meta.idempotency_key is not None:
@@ -266,6 +289,20 @@ class SealedLog:
             used.update(one.event.k for one in page.events if isinstance(one.event, Sealed))
             moment = page.moment
         return self.ring.destroy_retired(used)
+
+    def streams_of_user(self, user: str) -> set[str]:
+        """Return the streams that are encrypted with keys of a user."""
+        return {stream for stream in self.streams() if self.subject_of(stream) == self.user_subject(user)}
+
+    def newest_key(self, user: str) -> str:
+        """Return the id of the newest key of a user."""
+        return self.ring.newest(self.user_subject(user)).id
+
+    def scrub(self) -> list[str]:
+        return self.below.scrub()
+
+    def forget(self) -> None:
+        self.below.forget()
 
     # Copying
 
@@ -322,7 +359,7 @@ class SealedLog:
         plains = self._decrypted([one.event for one in recorded], references)
         events = self._codec.decode_many(self._payloads(plains, name), name)
         for one, plain, event, reference in zip(recorded, plains, events, references, strict=True):
-            yield _renewed(one, event, self._meta(one.event, plain, reference))
+            yield _renewed(one, event, self._meta(one, plain, reference))
 
     def _decrypted(self, events: Sequence[Event], references: Sequence[str]) -> list[bytes]:
         """Return the plain texts of sealed events: the size of the meta, the meta, and the payload as it was packed."""
@@ -345,13 +382,15 @@ class SealedLog:
         packed = [one[META_SIZE_BYTES + int.from_bytes(one[:META_SIZE_BYTES], "big") :] for one in plains]
         return self._compression.expand_many(packed, name)
 
-    def _meta(self, event: Event, plain: bytes, reference: str) -> Meta:
-        key_id = event.k if isinstance(event, Sealed) else ""
+    def _meta(self, recorded: RecordedEvent, plain: bytes, reference: str) -> Meta:
+        if not isinstance(recorded.event, Sealed):
+            return recorded.meta
+        key_id = recorded.event.k
         stored = plain[META_SIZE_BYTES : META_SIZE_BYTES + int.from_bytes(plain[:META_SIZE_BYTES], "big")]
         known = self._metas.get((key_id, stored))
         if known is None:
             meta = decode_meta(stored or None, f"event {reference}")
-            known = _with_key_id(meta, key_id or None)
+            known = _with_key_id(meta, key_id)
             if len(self._metas) >= METAS_MAX:
                 self._metas.clear()
             # Most events of a page have one of a few metas; an idempotency key comes once.
@@ -367,7 +406,7 @@ class SealedLog:
         try:
             plains = self._decrypted([recorded.event], [recorded.reference])
             (payload,) = self._payloads(plains, lambda _: what)
-            meta = self._meta(recorded.event, plains[0], recorded.reference)
+            meta = self._meta(recorded, plains[0], recorded.reference)
             return _renewed(recorded, self._marking_codec.decode(payload, what), meta)
         except (DamagedError, KeyUnavailableError) as error:
             reason = error.reason if isinstance(error, DamagedError) else str(error)

@@ -291,6 +291,11 @@ class SealedProjectionStore(MemoryProjectionStore):
         self._changed(lambda: (Page(dropped=[projection.name]), None))
 
     @synchronized
+    def drop_others(self, *known: Projection) -> None:
+        kept = {one.name for one in known}
+        self._changed(lambda: (Page(dropped=[name for name in self._tables if name not in kept]), None))
+
+    @synchronized
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         def decide() -> tuple[Page | None, bool]:
             live, built = (self._table(one).checkpoint.moment for one in (projection, shadow))

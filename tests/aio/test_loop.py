@@ -88,6 +88,8 @@ def memory(store: refold.Store, name: str) -> Any:
 def whole_store(store: refold.Store, name: str) -> refold.Store:
     """Return the store, which has a context of the name."""
     chat(store, name)
+    if name == "stop_retaining":
+        store.retain("old", 400, kind="chat", why="a test")
     return store
 
 
@@ -191,6 +193,10 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "name_moment": ("here",),
     **dict.fromkeys(("validity", "entries", "AsyncStore.audit"), ("chat:validity",)),
     "AsyncStore.search": ("hello",),
+    "AsyncStore.hold": ("chat:hold",),
+    "AsyncStore.release": ("chat:release",),
+    "AsyncStore.retain": ("chats", 400),
+    "AsyncStore.stop_retaining": ("old",),
     "why_gone": ("chat:why_gone", "m2"),
     **dict.fromkeys(("run_nodes", "run_edges", "run_graph"), ("mia", "s")),
     "audit_node": ("Action(look)",),
@@ -218,6 +224,11 @@ NAMED: dict[str, dict[str, Any]] = {
     "AsyncMemory.restore": {"scope": "s", "key": "gone"},
     "AsyncMemoryScope.forget": {"key": "k"},
     "AsyncMemoryScope.restore": {"key": "gone"},
+    "AsyncStore.erase": {"context": "chat:erase", "why": "a test", "dry_run": False},
+    "AsyncStore.hold": {"why": "a test"},
+    "AsyncStore.release": {"why": "a test"},
+    "AsyncStore.retain": {"kind": "chat", "why": "a test"},
+    "AsyncStore.stop_retaining": {"why": "a test"},
 }
 
 

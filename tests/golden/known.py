@@ -36,6 +36,15 @@ from refold.domain.chat.events import (
 )
 from refold.domain.chat.rules.commands import EvictItems
 from refold.domain.chat.views import as_given
+from refold.domain.erasure.events import (
+    ContextHeld,
+    ContextReleased,
+    ErasedVersions,
+    ErasureFinished,
+    RetentionEnded,
+    RetentionSet,
+    StoreErased,
+)
 from refold.domain.log.envelope import NO_DIGEST, Event, Meta
 from refold.domain.moments import MomentNamed, StoreCopied
 from refold.domain.positions import Moment, Position
@@ -58,6 +67,7 @@ IMAGE = Image(
 OWN = Span.of("", [2, 3, 4, 9, 70_000])
 OTHERS = Span.of("chat:über", [1, 200, 201])
 # The slices 3, 1023 and 3.
+SEAL = bytes(range(16))
 ORDER = b"x\x9cc`f\xfe\xcf\xc0\x0c\x00\x03!\x01\t"
 SAID = MessageAdded(id="i2", created_at=1_795_000_001.5, role="system", content=("Be kind.",))
 PAID = FunctionCalled(id="i3", created_at=1_795_000_002.5, name="pay", arguments='{"sum":7}', call_id="c1")
@@ -185,6 +195,22 @@ EVENTS: list[Event] = [
     MomentNamed(name="über", moment=str(Moment.of({3: 7, 1023: 1_024}))),
     StoreCopied(source="agents.db", moment="17", events=17, root=bytes(range(32)), first=9, order=ORDER),
     StoreCopied(source="postgresql:///agents", moment=str(Moment.of({3: 7})), events=7, root=bytes(32)),
+    StoreErased(erasure="erasure-1", scope="item", why="ticket 7", erased=(ErasedVersions("chat:a", b"\2\1", SEAL),)),
+    StoreErased(
+        erasure="erasure-2",
+        scope="user",
+        why="asked by the user",
+        erased=(ErasedVersions("chat:a", b"\1\2", SEAL + SEAL), ErasedVersions("run:b/1/0/0", b"\3\1", SEAL)),
+        subject=SEAL,
+        salt=bytes(range(16, 32)),
+    ),
+    ErasureFinished(erasure="erasure-1"),
+    ErasureFinished(erasure="erasure-2", unreached=("the server's write-ahead log",)),
+    ContextHeld(context="chat:a", why="case 12"),
+    ContextReleased(context="chat:a", why="case 12 is closed"),
+    RetentionSet(name="chats", days=400, why="policy 3", kind="chat"),
+    RetentionSet(name="one", days=30, why="ü", agent="triage", source="x", user=SEAL, salt=bytes(range(16, 32))),
+    RetentionEnded(name="chats", why="policy 4"),
 ]
 
 # What the digest is made of, for each example.

@@ -19,11 +19,13 @@ WHOLE_CLASSES = {
     ROOT / "infrastructure" / "store.py",
     # The port of a log names its methods; each is a few lines.
     ROOT / "infrastructure" / "log" / "sqlite" / "log.py",
+    ROOT / "infrastructure" / "log" / "postgres" / "log.py",
+    ROOT / "infrastructure" / "trust" / "sealed_log.py",
     # Written by scripts/siblings: a line for each of their names.
     ROOT / "infrastructure" / "aio" / "siblings.py",
 }
 # The store has a method for each of its jobs, which calls the module that does it; so it grows by ten lines for a job.
-CLASS_LINES_MAX = 1_200
+CLASS_LINES_MAX = 1_300
 SHIPPED = (*PACKAGES.values(), ROOT / "scripts", ROOT / "benchmarks")
 OURS = (*SHIPPED, ROOT / "tests")
 # Recorded data are what they are.

@@ -26,11 +26,11 @@ from refold.domain.trajectory.events import MessageRecorded
 from refold.domain.window.events import WindowAdded, WindowOpened
 from refold.domain.words import WORDS_BYTES_MAX, parse_query, words_of
 from refold.infrastructure.log.postgres.wire import TRIP_BYTES_MAX, Call
-from refold.infrastructure.projecting import store as rows
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.rows.postgres import TRIP_ROWS_MAX, _trips
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import RANKED_CHARACTERS, MemoryProjectionStore
+from refold.projections import contract
 from refold.projections.contract import SearchedRow, SearchQuery
 from refold.projections.json_texts import texts_of_run_event
 from refold.projections.search import SEARCH, Search, SearchHit, passage_of
@@ -163,7 +163,7 @@ def test_equal_ones_come_newest_first(store: refold.Store) -> None:
 
 def test_a_word_that_is_everywhere(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many of the newest items that have it are ranked, the same in every store, and no others are looked at."""
-    monkeypatch.setattr(rows, "CANDIDATES_MAX", 4)
+    monkeypatch.setattr(contract, "CANDIDATES_MAX", 4)
     told(store, "plum " * 9, *[f"a plum {number}" + " and more" * (number % 3) for number in range(6)], "plum plum")
 
     assert [hit.version for hit in store.search("plum", limit=3)] == [9, 6, 7]

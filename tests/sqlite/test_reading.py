@@ -156,13 +156,13 @@ def test_a_reader_that_was_interrupted(path: Path) -> None:
 def test_a_large_text_is_checked_each_time(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """It lies outside of its block: that the block was right once says nothing of the next time."""
     checks: list[str] = []
-    check = blocks._check
+    check = blocks.BlockReader._check
 
-    def noted(block: Block, *given: Any) -> None:
+    def noted(reader: Any, connection: Any, block: Block, *given: Any) -> None:
         checks.append(str(block.key))
-        check(block, *given)
+        check(reader, connection, block, *given)
 
-    monkeypatch.setattr(blocks, "_check", noted)
+    monkeypatch.setattr(blocks.BlockReader, "_check", noted)
 
     def checks_of_two_reads(after: int) -> int:
         checks.clear()

@@ -28,9 +28,9 @@ from ..events import (
     MessageAdded,
     MessageExtended,
     MessageFinished,
-    written,
 )
 from ..pairing import IN_BATCH, pair_calls
+from ..pieces import written
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items

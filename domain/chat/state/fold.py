@@ -46,9 +46,9 @@ from ..events import (
     Summarized,
     SummaryUndone,
     is_instructions,
-    written,
 )
 from ..pairing import Approval
+from ..pieces import written
 from .arena import Birthplace, totals_of
 from .edits import Edits, Gone
 from .sequence import Items

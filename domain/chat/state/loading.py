@@ -32,8 +32,8 @@ from ..events import (
     Opened,
     added_item,
     with_agent,
-    written,
 )
+from ..pieces import written
 from .fold import ChatState, Resolved, TakenItem, fold, recorded_event
 from .sequence import Items
 

@@ -332,7 +332,21 @@ class Appender:
             wire.conclude()
         return answers
 
-    def _append_locked(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
+    def append_with(self, requests: Sequence[Request], work: Callable[[Wire], None]) -> list[Answer]:
+        """
+        Append requests in one transaction with `work`, which runs once the slices of all parts are locked.
+
+        Raises:
+            StorageError: the database failed; nothing was written, unless the error says otherwise.
+        """
+        self._settle_interrupted()
+        slices = {part.slice for request in requests for part in request.parts}
+        with self._memory_at_stake(slices):
+            return self._append_locked(self._orders(requests, None), None, work)
+
+    def _append_locked(
+        self, orders: list[Order], failure: psycopg.Error | None, work: Callable[[Wire], None] | None = None
+    ) -> list[Answer]:
         # Whether a COMMIT may have been sent whose answer was not received.
         is_uncertain = failure is not None and is_lost_connection(failure)
         unreachable: StorageUnavailableError | None = None
@@ -344,6 +358,8 @@ class Appender:
                 with self._database.writing() as wire:
                     self._is_new(wire)
                     plan, answers = self._planned(wire, orders, look_for_ids=failure is not None)
+                    if work is not None:
+                        work(wire)
                     is_sent = True
                     self._write(wire, plan)
                     wire.conclude()

@@ -28,7 +28,7 @@ from ..block_body import (
     require_one_size,
     runs,
 )
-from ..compression import PLAIN, REFERENCES, Compression
+from ..compression import FLAGS, PLAIN, Compression
 from ..row_faults import opening
 from .connection import PostgresDatabase
 from .planning import inserts
@@ -92,7 +92,11 @@ SEALED_TO = "SELECT slice, (SELECT max(last) FROM block AS b WHERE b.slice = s.s
 TO_SEAL = (
     f"SELECT event_id, {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
 )
-REMOVE = "DELETE FROM event WHERE slice = $1 AND position > $2 AND position <= $3 RETURNING position, digest"
+# The first byte of a payload is returned, too: an erasure changes it.
+REMOVE = (
+    "DELETE FROM event WHERE slice = $1 AND position > $2 AND position <= $3"
+    " RETURNING position, digest, substr(payload, 1, 1)"
+)
 # Whether what `seal` knew of a slice still holds: its blocks end where they did, and rows come after those removed.
 # An older copy of the database may have been put back since, and the next position is counted on from the last row.
 STILL_SO = (
@@ -182,17 +186,21 @@ class Blocks:
 
     def ids(self, block: Row) -> Iterator[tuple[int, Row]]:
         """Yield the id of each event of a block, and its row."""
-        for one, row in zip(_cut(self._open(block).ids, ID_BYTES), self._rows(block), strict=True):
+        for one, row in zip(_cut(self.opened(block).ids, ID_BYTES), self._rows(block), strict=True):
             yield int.from_bytes(one, "big"), row
 
     def parts(self, block: Row) -> list[tuple[int, ...]]:
         """Return the rows that `part` must have for a block, as PARTS_OF_SLICE selects them."""
-        return _parts(self._open(block), block[3], block[2])
+        return _parts(self.opened(block), block[3], block[2])
+
+    def checksum(self, number: int, first: int, last: int, place: int, digests: bytes, body: bytes) -> bytes:
+        """Return the checksum of a block with this content."""
+        return block_checksum(_place(number, first, last, place), digests, body)
 
     def _rows(
         self, block: Row, is_wanted: Callable[[int, int, int], bool] = lambda key, first, last: True
     ) -> list[Row]:
-        body, rows, start = self._open(block), list[Row](), 0
+        body, rows, start = self.opened(block), list[Row](), 0
         digests = _cut(block[5] or b"", DIGEST_BYTES)
         for key, first, size in body.parts:
             some = slice(start, start + size)
@@ -202,7 +210,13 @@ class Blocks:
             start += size
         return rows
 
-    def _open(self, block: Row) -> _Body:
+    def opened(self, block: Row) -> _Body:
+        """
+        Return the content of a block.
+
+        Raises:
+            DamagedError: it is missing, or was changed.
+        """
         lane, _, place, last, first, digests, body, checksum = block
         what = _name(block)
         with opening(what):
@@ -274,7 +288,7 @@ class Sealer:
                 # Damage must not be sealed: under the checksum of the block it would look sound.
                 self._check([row[1:] for row in segment])
                 calls += self._blocks(segment)
-            gone = {(row[4], row[8]) for row in rows}
+            gone = {(row[4], row[8], row[7][:1]) for row in rows}
         place = (int4(number), int8(after), int8(until))
         self._database.transacting(lambda wire: _replace(wire, place, gone, calls))
         return until
@@ -303,7 +317,7 @@ class Sealer:
 
     def _plain(self, row: _Row) -> bytes:
         expanded = self._compression.expand(row[7], f"position {row[1]}.{row[4]}")
-        return bytes([PLAIN | (row[7][0] & REFERENCES)]) + expanded
+        return bytes([PLAIN | (row[7][0] & FLAGS)]) + expanded
 
 
 # The id of an event, and its row.
@@ -329,7 +343,7 @@ def _packed_part(lane: int, part: tuple[int, ...]) -> tuple[bytes, ...]:
     )
 
 
-def _replace(wire: Wire, place: tuple[bytes, ...], gone: set[tuple[int, bytes]], calls: Sequence[Call]) -> None:
+def _replace(wire: Wire, place: tuple[bytes, ...], gone: set[tuple[int, bytes, bytes]], calls: Sequence[Call]) -> None:
     """Let rows and their blocks change places; what fails is rolled back."""
     # Only another process that seals the same rows has them locked.
     *_, removed, is_still_so = wire.run(BEGIN, WAIT_BRIEFLY, Call(REMOVE, place), Call(STILL_SO, place))

@@ -48,11 +48,16 @@ END_IF_IDLE = Call(
     " WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 ENCODINGS = ("UTF8", "SQL_ASCII")
-# The tables of the schema, quoted.
+# The tables of the schema, quoted; and the transactions on the server that began before one and may see old rows.
 TABLES = (
     "SELECT c.oid::regclass::text FROM pg_class c"
     " WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace"
 )
+OLDER = """
+    SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+        AND backend_xmin IS NOT NULL AND age(backend_xmin) > age(%s::text::xid8::xid)
+"""
+SCRUB_SECONDS = 30.0
 
 
 @contextmanager
@@ -120,6 +125,26 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
             return error
         case state:
             return StorageError(f"{where} failed ({first_line(error)}, SQLSTATE {state}): ask who runs it")
+
+
+def _scrubbed(connection: psycopg.Connection[Any]) -> Iterator[str]:
+    """Write all tables of a schema anew; yield where old versions of rows may still be."""
+    horizon = connection.execute("SELECT pg_current_xact_id()").fetchone()
+    deadline = time.monotonic() + SCRUB_SECONDS
+    while connection.execute(OLDER, horizon).fetchone() != (0,):
+        # An older transaction may still see the old versions, so the server would keep them.
+        if time.monotonic() >= deadline:
+            yield "old versions of rows, which an older transaction on the server keeps"
+            break
+        time.sleep(PAUSE_SECONDS)
+    for (table,) in connection.execute(TABLES).fetchall():
+        connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
+    for statement, what in ((b"VACUUM FULL pg_catalog.pg_statistic", "statistics"), (b"CHECKPOINT", "files")):
+        try:
+            connection.execute(statement)
+        except psycopg.Error:
+            yield f"the server's {what}, until it has written them anew: this user may not have it do so"
+    yield "the server's write-ahead log and its archives, until they are overwritten"
 
 
 class _Seat:
@@ -285,6 +310,14 @@ class PostgresDatabase:
         with translated(self.where), psycopg.connect(self._conninfo, autocommit=True) as connection:
             for (table,) in connection.execute(TABLES).fetchall():
                 connection.execute(f"VACUUM {table}".encode())
+
+    def scrub(self) -> list[str]:
+        """
+        Write all tables of the schema anew, without the versions of rows that were replaced or deleted; return where
+        these may still be. Each table is locked while it is written, which takes as long as copying it.
+        """
+        with translated(self.where), psycopg.connect(self._conninfo, autocommit=True) as connection:
+            return [*_scrubbed(connection)]
 
     def close(self) -> None:
         """Close all connections, after waiting for those in use; may be called twice."""

@@ -17,22 +17,35 @@ from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from ....domain.ids import slice_of
 from ....domain.log.envelope import Chain, Event, Meta, RecordedEvent, encode_payload
-from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from ....domain.log.ports import (
+    ANY_VERSION,
+    KeyRow,
+    NewEvents,
+    Page,
+    Pending,
+    Range,
+    Receipt,
+    Remnant,
+    StreamEnd,
+    require_names,
+)
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, AcknowledgedEnd, is_small
 from ..background import WaitingSnapshots
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS
+from ..erasure_watch import ERASURE_WATCH
 from ..evidence import Evidence, require_boundary, require_ends, require_version
 from ..group_commit import GroupCommitter, Ticket
 from ..records import ANY, Draft, Part, Request, draft_of, drafts_of, receipts_of
 from ..row_faults import RETIRED
 from .append import Appender, Begun, Interrupted
-from .beside import Segments, Snapshots
+from .beside import PLACE, Segments, Snapshots
 from .blocks import Blocks, OvertakenError, Sealer
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
 from .ends import Ends
+from .erase import Eraser
 from .page import Pager
 from .planning import Answer
 from .read import VERSION_MAX, PostgresPartition, Reader
@@ -96,6 +109,7 @@ class PostgresLog:
         except BaseException:
             self.close()
             raise
+        ERASURE_WATCH.add(self)
 
     @property
     def is_distributed(self) -> bool:
@@ -217,8 +231,12 @@ class PostgresLog:
             self._dictionaries.count(events, self._first_payloads)
 
     def _first_payloads(self) -> list[bytes]:
+        # It imports the events of all kinds of contexts, which few processes need.
+        from ....domain.erasure.skeleton import skeleton_of
+
+        # A dictionary is kept for ever, and holds pieces of what it was trained with: so it gets no texts.
         page = self.read_all(after=BEGINNING, limit=DICTIONARY_EVENTS)
-        return [encode_payload(recorded.event) for recorded in page.events]
+        return [encode_payload(skeleton_of(recorded.event)) for recorded in page.events]
 
     def copy_in(self, parts: Sequence[Part]) -> None:
         """
@@ -237,6 +255,40 @@ class PostgresLog:
     def draft(self, tag: str, meta: Meta, payload: bytes) -> Draft:
         """Return an event, given by its payload, in the form that `copy_in` takes."""
         return draft_of(tag, meta, payload, self._compression)
+
+    def erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
+        if self.is_distributed:
+            raise InvalidInputError("nothing can be erased yet in a store on several servers: copy it to one server")
+        parts = [self._part(one) for one in new]
+        # A part without events locks the slice of its stream.
+        of_slices = {self._slice_of(stream): stream for stream in {one.stream for one in remnants}}
+        locked = [Part(stream, ANY, (), number) for number, stream in sorted(of_slices.items())]
+        request = Request([*parts, *(part for part in locked if part.stream not in {one.stream for one in new})])
+
+        def work(wire: Wire) -> None:
+            Eraser(wire, self._compression, self._blocks).erase(remnants)
+
+        (answer,) = self._committer.exclusively(lambda: self._appender.append_with([request], work))
+        if isinstance(answer, ConcurrencyError):
+            raise answer
+        receipts = receipts_of(new, answer[: len(parts)], self.read)
+        self._note(receipts, are_small=False)
+        self._wake([receipts])
+        return receipts
+
+    def _slice_of(self, stream: str) -> int:
+        ((number, _),) = self.database.ask(Call(PLACE, (stream.encode(),)))[0] or [(slice_of(stream), 0)]
+        return int(number)
+
+    def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
+        return meta, payload
+
+    def scrub(self) -> list[str]:
+        self.forget()
+        return self.database.scrub()
+
+    def forget(self) -> None:
+        self._acknowledged.forget_events()
 
     def distribute(self) -> None:
         """Distribute the tables over the servers of a Citus cluster, co-located by slice."""
@@ -427,6 +479,7 @@ class PostgresLog:
         return self._snapshots.streams()
 
     def close(self) -> None:
+        ERASURE_WATCH.discard(self)
         self._waiting.close()
         self._committer.close()
         self._dictionaries.close()

@@ -15,6 +15,8 @@ from functools import wraps
 from operator import itemgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ....domain.erasure.events import STREAM as ERASURES
+from ....domain.erasure.events import Seals
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
 from ....domain.log.ports import Page, Range, StreamEnd
@@ -109,8 +111,9 @@ class Reader:
     ) -> None:
         self._database = database
         self._compression = compression
-        self._opener = Opener(codec, compression, self._texts, chain)
-        self._marking_opener = Opener(codec.marking(), compression, self._texts, chain)
+        self._seals = Seals()
+        self._opener = Opener(codec, compression, self._texts, self._is_erased, chain)
+        self._marking_opener = Opener(codec.marking(), compression, self._texts, self._is_erased, chain)
         self._blocks = Blocks(compression)
         self._went_back = went_back
         self._evidence: Evidence | None = None
@@ -288,6 +291,14 @@ class Reader:
             self._blocks.rows_of_stream(rows, place.key, first, last)
             for rows, (place, first, last) in zip(found, spans, strict=True)
         ]
+
+    def _is_erased(self, stream: str, version: int, seal: bytes) -> bool:
+        """Return whether an erasure of the log says that this is left of an event. No event of erasures is erased."""
+        if stream == ERASURES:
+            return False
+        if not self._seals.has(stream, version, seal):
+            self._seals.learn(self.read_events(Range(ERASURES, 0, VERSION_MAX)))
+        return self._seals.has(stream, version, seal)
 
     def check_rows(self, rows: Sequence[Row]) -> None:
         """

@@ -13,20 +13,20 @@ from itertools import accumulate, pairwise, repeat
 from struct import Struct
 from typing import NamedTuple
 
+from ....domain.erasure.events import seal_of
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
 from ....domain.positions import Position
 from ..codec import Codec, decode_meta
 from ..compression import REFERENCES, Compression
 from ..evidence import Evidence
-from ..large_texts import resolve_references
+from ..large_texts import references_in, resolve_references
 from ..row_faults import CheckedBefore, require_digests
 
 COLUMNS = "slice, stream_key, version, position, recorded_at, meta, payload, digest"
 METAS_MAX = 10_000
 RUN = 64
 _place_and_sizes = Struct("!qqiI").pack
-FIRST_REFERENCE = bytes([REFERENCES])
 # Slice, stream, version, position, time, meta, stored payload, digest.
 Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
 # Takes the slices and keys of large texts; returns the texts by slice and key.
@@ -48,13 +48,24 @@ class Origin(NamedTuple):
 
 
 class Opener:
-    """Makes events from rows; `fetch_texts` fetches the large texts that they refer to."""
+    """
+    Makes events from rows; `fetch_texts` fetches the large texts that they refer to, `is_erased` says whether an
+    erasure names the seal of an event.
+    """
 
-    def __init__(self, codec: Codec, compression: Compression, fetch_texts: FetchTexts, chain: Chain = UNKEYED) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        compression: Compression,
+        fetch_texts: FetchTexts,
+        is_erased: Callable[[str, int, bytes], bool],
+        chain: Chain = UNKEYED,
+    ) -> None:
         self._chain = chain
         self._codec = codec
         self._compression = compression
         self._fetch_texts = fetch_texts
+        self._is_erased = is_erased
         self._metas: dict[bytes, Meta] = {}
         self._known = CheckedBefore()
         self.evidence: Evidence | None = None
@@ -132,7 +143,7 @@ class Opener:
         stream, before = origin
         # Only full runs without large texts are remembered: a large text is stored elsewhere and may change, and for a
         # few events a hash takes as long as the digests.
-        is_kept = len(rows) == RUN and all(row[6][:1] < FIRST_REFERENCE for row in rows)
+        is_kept = len(rows) == RUN and all(not row[6][0] & REFERENCES for row in rows)
         seen = _hash(rows, stream, before) if is_kept else b""
         if seen in self._known:
             return
@@ -143,15 +154,23 @@ class Opener:
         ]
         columns = (repeat(stream), versions, (lanes, numbers), times, metas, payloads)
         computed = self._chain.digests((before, *digests), *columns)
-        require_digests(computed, list(digests), lambda place: f"event {stream}@{versions[place]}")
+
+        def is_left(place: int) -> bool:
+            where = (stream, versions[place], Position(lanes[place], numbers[place]))
+            ends = (before, *digests)[place], digests[place]
+            return self._is_erased(
+                stream, versions[place], seal_of(*ends, where, times[place], metas[place], payloads[place])
+            )
+
+        require_digests(computed, list(digests), lambda place: f"event {stream}@{versions[place]}", is_left)
         if is_kept:
             self._known.add(seen)
 
     def _payloads(self, rows: Sequence[Row], name: Callable[[int], str]) -> list[bytes]:
         payloads = self._compression.expand_many([row[6] for row in rows], name)
-        referring = [index for index, row in enumerate(rows) if row[6][:1] >= FIRST_REFERENCE]
+        referring = [index for index, row in enumerate(rows) if row[6][0] & REFERENCES]
         if referring:
-            wanted = {(rows[index][0], key) for index in referring for key in _keys_in(payloads[index])}
+            wanted = {(rows[index][0], key) for index in referring for key in references_in(payloads[index])}
             texts = self._fetch_texts(wanted)
             for index in referring:
                 payloads[index] = _with_texts(payloads[index], texts.get(rows[index][0], {}), name(index))
@@ -180,18 +199,6 @@ def _hash(rows: Sequence[Row], stream: str, before: bytes) -> bytes:
         size = -1 if meta is None else len(meta)
         parts += (_place_and_sizes(position, recorded_at, size, len(payload)), packed, payload, digest)
     return hashlib.sha256(b"".join(parts)).digest()
-
-
-def _keys_in(payload: bytes) -> list[int]:
-    """Return the keys of the texts that a stored payload refers to."""
-    keys: list[int] = []
-
-    def collect(key: int) -> str:
-        keys.append(key)
-        return ""
-
-    resolve_references(payload, collect)
-    return keys
 
 
 def _with_texts(payload: bytes, texts: Mapping[int, str], what: str) -> bytes:

@@ -8,7 +8,7 @@ Refold does not look at them.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..evidence import SegmentRow
@@ -35,6 +35,12 @@ Write = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:
     return connection.execute(HAS_TABLE, (table,)).fetchone() is not None
+
+
+def delete_snapshots(connection: sqlite3.Connection, streams: Iterable[int]) -> None:
+    """Delete the snapshots of streams, given their keys."""
+    if _has(connection, "snapshot"):
+        connection.executemany("DELETE FROM snapshot WHERE stream = ?", [(key,) for key in streams])
 
 
 class Snapshots:

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, chain, groupby, islice, repeat
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ....domain.erasure.events import seal_of
 from ....domain.errors import DamagedError, RefoldError
 from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
 from ....domain.positions import Position
@@ -106,6 +107,8 @@ class SealedSlice(NamedTuple):
     body: bytes
     spans: list[Span]
     positions: list[int]
+    # The first byte of each row: an erasure changes it.
+    marks: list[bytes]
 
 
 class Sealer:
@@ -131,7 +134,8 @@ class Sealer:
         # Damage must not be sealed: under the checksum of the block it would look sound.
         self._reader.check_rows(connection, [(row[1], names[row[1]], (*row[2:3], row[0], *row[3:])) for row in rows])
         digests = b"".join(row[6] for row in rows)
-        return SealedSlice(segment, digests, self._body(rows, names), _spans(rows), [row[0] for row in rows])
+        places, marks = [row[0] for row in rows], [row[5][:1] for row in rows]
+        return SealedSlice(segment, digests, self._body(rows, names), _spans(rows), places, marks)
 
     def store(self, connection: sqlite3.Connection, sealed: SealedSlice) -> None:
         """
@@ -144,10 +148,12 @@ class Sealer:
         first, last = min(sealed.positions), max(sealed.positions)
         which = "WHERE position BETWEEN ? AND ? AND (? OR position IN (SELECT value FROM json_each(?)))"
         values = (first, last, last - first + 1 == len(sealed.positions), str(sealed.positions))
-        found = connection.execute(f"SELECT digest FROM event {which} ORDER BY stream, version", values).fetchall()
+        columns = "digest, substr(payload, 1, 1)"
+        found = connection.execute(f"SELECT {columns} FROM event {which} ORDER BY stream, version", values).fetchall()
         ((end,),) = connection.execute("SELECT max(position) FROM event")
         # The next position is counted on from the last row, so there must be one behind the segment.
-        if b"".join(digest for (digest,) in found) != sealed.digests or segment_of(end) == sealed.segment:
+        are_same = b"".join(one[0] for one in found) == sealed.digests and [one[1] for one in found] == sealed.marks
+        if not are_same or segment_of(end) == sealed.segment:
             raise OvertakenError(f"the rows of segment {sealed.segment} are others by now")
         connection.execute(f"DELETE FROM event {which}", values)
         block = connection.execute(
@@ -231,6 +237,8 @@ class Place(NamedTuple):
     before: bytes
 
 
+# Takes a connection, a stream, a version and a seal; returns whether an erasure says that this is left of the event.
+IsErased = Callable[[sqlite3.Connection, str, int, bytes], bool]
 # Takes a block and some of its parts, by the index of their first events; returns the digests before these.
 DigestsBefore = Callable[[Block, Mapping[int, BlockPart]], list[bytes]]
 
@@ -254,10 +262,11 @@ def _shape_of(event: Any) -> Any:
 class BlockReader:
     """Opens the blocks of one log; may be used by any number of threads."""
 
-    def __init__(self, codec: Codec, compression: Compression, chain: Chain = UNKEYED) -> None:
+    def __init__(self, codec: Codec, compression: Compression, is_erased: IsErased, chain: Chain = UNKEYED) -> None:
         self._chain = chain
         self._codec = codec
         self._compression = compression
+        self._is_erased = is_erased
         # The blocks that were read last, the newest first; replaced as a whole because several threads read at once.
         self._opened: tuple[tuple[Block, _Opened], ...] = ()
         self._known = CheckedBefore()
@@ -323,12 +332,47 @@ class BlockReader:
             return _names(opened, range(start, stop))[place]
 
         if not is_known:
-            _check(block, opened, range(start, stop), befores, payloads, name, self._chain)
+            self._check(connection, block, opened, range(start, stop), befores, payloads, name)
             # A large text is stored elsewhere and may change.
             if not has_references(block.body):
                 self._known.add(key)
                 self._known.add(block.checksum)
         return opened, self._codec.decode_many(payloads, name) if opened.is_raw else opened.events[bounds]
+
+    def _check(
+        self,
+        connection: sqlite3.Connection,
+        block: Block,
+        opened: _Opened,
+        places: range,
+        befores: Mapping[int, bytes],
+        payloads: Sequence[Any],
+        name: Callable[[int], str],
+    ) -> None:
+        """Check events at some places of a block against their digests, or against the seals of erasures."""
+        start, stop = places.start, places.stop
+        stored = _digests(block, start, stop)
+        previous = [block.digests[(start - 1) * DIGEST_BYTES : start * DIGEST_BYTES], *stored]
+        for place, digest in befores.items():
+            previous[place - start] = digest
+        positions, times = opened.positions[start:stop], opened.times[start:stop]
+        metas = _metas(opened, slice(start, stop))
+        computed = self._chain.digests(
+            previous, islice(_streams(opened), start, stop), islice(_versions(opened), start, stop),
+            (repeat(ONE_SEQUENCE), positions), times, metas, map(memoryview, payloads),
+        )  # fmt: skip
+
+        def is_erased(place: int) -> bool:
+            stream, version = next(islice(zip(_streams(opened), _versions(opened), strict=True), start + place, None))
+            where, payload = (stream, version, Position(ONE_SEQUENCE, positions[place])), bytes(payloads[place])
+            seal = seal_of(previous[place], stored[place], where, times[place], metas[place], payload)
+            return self._is_erased(connection, stream, version, seal)
+
+        require_digests(computed, stored, name, is_erased)
+
+    def forget(self) -> None:
+        """Drop the opened blocks."""
+        self._opened = ()
 
     def _payloads(self, connection: sqlite3.Connection, block: Block, raw: _Opened, places: range) -> list[Any]:
         payloads = raw.events[places.start : places.stop]
@@ -411,33 +455,6 @@ def _streams(opened: _Opened) -> Iterator[str]:
 
 def _versions(opened: _Opened) -> Iterator[int]:
     return chain.from_iterable(range(part.first_version, part.first_version + part.size) for part in opened.parts)
-
-
-def _check(
-    block: Block,
-    opened: _Opened,
-    places: range,
-    befores: Mapping[int, bytes],
-    payloads: Iterable[Any],
-    name: Callable[[int], str],
-    chain_of_log: Chain,
-) -> None:
-    """Check events at some places of a block against their digests."""
-    start, stop = places.start, places.stop
-    stored = _digests(block, start, stop)
-    previous = [block.digests[(start - 1) * DIGEST_BYTES : start * DIGEST_BYTES], *stored]
-    for place, digest in befores.items():
-        previous[place - start] = digest
-    computed = chain_of_log.digests(
-        previous,
-        islice(_streams(opened), start, stop),
-        islice(_versions(opened), start, stop),
-        (repeat(ONE_SEQUENCE), opened.positions[start:stop]),
-        opened.times[start:stop],
-        _metas(opened, slice(start, stop)),
-        map(memoryview, payloads),
-    )
-    require_digests(computed, stored, name)
 
 
 def _names(opened: _Opened, places: range) -> list[str]:

@@ -412,21 +412,28 @@ class SqliteDatabase:
     def give_back_space(self) -> None:
         """
         Make a small file as short as its content: sealed rows leave free pages, which may never be needed again.
-
         If another process uses the file, it stays as it is, and the free pages are used again.
         """
         if self._closed or self._writer is None or self._writer.in_transaction:
             return
         with contextlib.suppress(sqlite3.Error):
-            pages, free, size = (
-                self.writer.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
-            )
+            names = ("page_count", "freelist_count", "page_size")
+            pages, free, size = (self.writer.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
             if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:
                 return
             self.writer.execute("PRAGMA busy_timeout = 0")
             self.writer.execute(SHORTENED_LATER)
             self.writer.execute("VACUUM")
+
+    def scrub(self) -> bool:
+        """Write the file anew, without the bytes of deleted rows, and empty the WAL; return whether that is empty."""
+        self._require_open()
+        with translated(self.where):
+            self._settle_writer()
+            self.writer.execute("VACUUM")
+            self._wal_filled = False
+            # It waits for readers, who keep old pages, for as long as any call does; then its first value is 1.
+            return not self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
 
     def close(self) -> None:
         """Close all connections, after waiting for those in use; may be called twice."""

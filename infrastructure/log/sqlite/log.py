@@ -20,12 +20,24 @@ from ....domain.concurrency.locks import News
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
 from ....domain.log.envelope import Chain, Event, Meta, RecordedEvent
-from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from ....domain.log.ports import (
+    ANY_VERSION,
+    KeyRow,
+    NewEvents,
+    Page,
+    Pending,
+    Range,
+    Receipt,
+    Remnant,
+    StreamEnd,
+    require_names,
+)
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Nothing, is_small
 from ..background import BackgroundWork, WaitingSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
+from ..erasure_watch import ERASURE_WATCH
 from ..evidence import Evidence, require_boundary, require_ends, require_version
 from ..group_commit import GroupCommitter, Ticket
 from ..records import ANY, Appended, Draft, Part, Request, draft_of, drafts_of, receipts_of
@@ -34,7 +46,9 @@ from .append import END, Appender
 from .beside import Segments, Snapshots
 from .blocks import ONE_SEQUENCE, SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
 from .connection import SqliteDatabase
-from .read import INDEX_OF_BLOCKS, Column, Present, Reader, SqlitePartition, stored_digest, version_at
+from .erase import Eraser
+from .partition import SqlitePartition
+from .read import INDEX_OF_BLOCKS, Column, Present, Reader, stored_digest, version_at
 from .schema import prepare_schema, refuse_foreign_file
 from .verify import (
     damaged_pages,
@@ -112,6 +126,7 @@ class SqliteLog:
         except BaseException:
             self.database.close()
             raise
+        ERASURE_WATCH.add(self)
 
     # Writing
 
@@ -243,6 +258,32 @@ class SqliteLog:
     def draft(self, tag: str, meta: Meta, payload: bytes) -> Draft:
         """Return an event, given by its payload, in the form that `copy_in` takes."""
         return draft_of(tag, meta, payload, PLAIN)
+
+    def erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
+        request = Request(
+            [self._part(one) for one in new],
+            lambda connection: Eraser(self._compression, connection).erase(remnants),
+        )
+        (answer,) = self._committer.exclusively(lambda: self._append_locked([request]))
+        if isinstance(answer, ConcurrencyError):
+            raise answer
+        receipts = receipts_of(new, answer, self.read)
+        self._note(receipts, are_small=False)
+        self._announce()
+        return receipts
+
+    def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
+        return meta, payload
+
+    def scrub(self) -> list[str]:
+        self.forget()
+        is_clean = self._committer.exclusively(self.database.scrub)
+        return [] if is_clean else [f"the WAL of {self.database.where}, while a reader holds it"]
+
+    def forget(self) -> None:
+        self._reader.forget()
+        self._marking_reader.forget()
+        self._acknowledged.forget_events()
 
     def slice_of_stream(self, stream: str) -> int:
         """Return the slice that was stored when a stream was opened."""
@@ -488,6 +529,7 @@ class SqliteLog:
         return self._snapshots.streams()
 
     def close(self) -> None:
+        ERASURE_WATCH.discard(self)
         self._waiting.close()
         self._committer.close()
         if self._sealing.close():

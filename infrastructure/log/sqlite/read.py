@@ -12,10 +12,12 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
+from ....domain.erasure.events import STREAM as ERASURES
+from ....domain.erasure.events import Seals, seal_of
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_DIGEST, NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
-from ....domain.log.ports import Page, Range
-from ....domain.positions import Moment, Partition, Position
+from ....domain.log.ports import Range
+from ....domain.positions import Partition, Position
 from ..block_body import BLOCK_EVENTS, DIGEST_BYTES
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
@@ -36,6 +38,7 @@ from .blocks import (
 
 Column = Literal["position", "recorded_at"]
 VERSION_MAX = 1 << 62
+KEY_OF_STREAM = "SELECT key FROM stream WHERE id = ?"
 KNOWN_KEY = "SELECT first_version, last_version FROM idempotency WHERE stream = ? AND key = ?"
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
 PARTS_OF_STREAM = (
@@ -94,7 +97,6 @@ DIGESTS_IN_BLOCKS = (
 )
 T = TypeVar("T")
 INDEX_OF_BLOCKS = "CREATE INDEX IF NOT EXISTS part_block ON part (block)"
-WINDOW_MAX = 1 << 14
 
 
 def version_at(
@@ -144,7 +146,8 @@ class Reader:
         self._chain = chain
         self._codec = codec
         self._compression = compression
-        self._blocks = BlockReader(codec, compression, chain)
+        self._seals = Seals()
+        self._blocks = BlockReader(codec, compression, self._is_erased, chain)
         self._evidence: Evidence | None = None
 
     def use_evidence(self, evidence: Evidence) -> None:
@@ -363,11 +366,29 @@ class Reader:
             found = self._chain.digest(previous, stream, version, position, recorded_at, meta, payload)
         except VALUE_FAULTS as error:
             raise unreadable(f"event {stream}@{version}", error) from error
-        if found != digest:
+        if found != digest and not self._is_erased(
+            connection,
+            stream,
+            version,
+            seal_of(previous, digest, (stream, version, position), recorded_at, meta, payload),
+        ):
             raise DamagedError(f"event {stream}@{version}", "it does not match its digest")
         if self._evidence is not None:
             self._evidence.require_one(ONE_SEQUENCE, number, digest)
         return payload, position, meta
+
+    def _is_erased(self, connection: sqlite3.Connection, stream: str, version: int, seal: bytes) -> bool:
+        """Return whether an erasure of the log says that this is left of an event. No event of erasures is erased."""
+        if stream == ERASURES:
+            return False
+        if not self._seals.has(stream, version, seal):
+            key = connection.execute(KEY_OF_STREAM, (ERASURES,)).fetchone()
+            self._seals.learn(self.read_events(connection, key[0], Range(ERASURES, 0, VERSION_MAX)) if key else ())
+        return self._seals.has(stream, version, seal)
+
+    def forget(self) -> None:
+        """Drop the opened blocks, which have texts."""
+        self._blocks.forget()
 
     def _payload(self, connection: sqlite3.Connection, stream: str, row: Row) -> bytes:
         what, stored = f"event {stream}@{row[0]}", row[4]
@@ -463,38 +484,3 @@ class Present:
 
     def digests(self, places: Sequence[tuple[str, int]]) -> list[bytes | None]:
         return [stored_digest(self._connection, stream, version) for stream, version in places]
-
-
-ReadBetween = Callable[[Partition, int, int], list[RecordedEvent]]
-
-
-class SqlitePartition:
-    """
-    A partition of a log: `read` returns its events after one position up to another; `now` returns the end of the log.
-    """
-
-    def __init__(self, partition: Partition, read: ReadBetween, now: Callable[[], Moment]) -> None:
-        self._partition, self._read, self.now = partition, read, now
-        # How many positions are read at a time: about as many as give a page.
-        self._window = 0
-
-    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = True) -> Page:
-        """
-        Return `limit` events after `after`, or a few more; fewer at the end of the log. Also return the moment they end
-        at.
-        """
-        start, end = after.head(ONE_SEQUENCE), (until or self.now()).head(ONE_SEQUENCE)
-        self._window = self._window or limit
-        events: list[RecordedEvent] = []
-        while len(events) < limit and start < end:
-            last = min(start + self._window, end)
-            found = self._read(self._partition, start, last)
-            events, start = events + found, last
-            self._window = _next_window(self._window, len(found), limit)
-        return Page(events, Moment(((ONE_SEQUENCE, start),)) if start else after)
-
-
-def _next_window(window: int, found: int, limit: int) -> int:
-    if 2 * found < limit:
-        return min(2 * window, max(WINDOW_MAX, limit))
-    return max(window // 2, 1) if found > limit else window

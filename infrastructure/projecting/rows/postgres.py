@@ -34,7 +34,7 @@ from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
-from ..store import Checkpoint, Save, Values, candidates_max, columns_of, in_lots
+from ..store import Checkpoint, Save, Values, columns_of, in_lots
 from .checkpoints import (
     CHECKPOINT,
     GROUPS,
@@ -83,6 +83,8 @@ VIEWS = (
     "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname ~ '^view_'"
     " AND relnamespace = current_schema()::regnamespace"
 )
+PROJECTIONS = "SELECT projection, version FROM checkpoint WHERE slice = 0"
+DELETE_PROJECTION = "DELETE FROM checkpoint WHERE slice = $1 AND projection = $2 AND version = $3"
 DIGEST = f"SELECT {digest_of('(SELECT key FROM stream WHERE slice = $1 AND id = $2)', '$3')}"
 ADD_NOTE = "INSERT INTO note VALUES (0, $1, $2) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $3 WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
@@ -354,6 +356,19 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._made.discard(table)
         return [Statement(f"DROP TABLE IF EXISTS {table}")]
 
+    def drop_others(self, *known: Projection) -> None:
+        self._make_common()
+        kept, tables = {(one.name, one.version) for one in known}, {self.sql.table(one) for one in known}
+        views, stored = self._log.database.ask(Call(VIEWS), Call(PROJECTIONS))
+        others = [name for (name,) in views if name not in tables]
+        gone = [(name.encode(), int4(of)) for name, of in stored if (name, of) not in kept]
+        # The rows of groups of slices come behind that of the whole.
+        calls = [Call(DELETE_PROJECTION, (int4(number), *one)) for one in gone for number in range(GROUPS + 1)]
+        calls += [Call(f"DROP TABLE IF EXISTS {name}") for name in others]
+        if calls:
+            self._log.database.ask(BEGIN, *calls, COMMIT)
+        self._made.difference_update(others)
+
     def _rename_table(self, shadow: Projection, projection: Projection) -> list[Statement]:
         built, live = self.sql.table(shadow), self.sql.table(projection)
         self._made.discard(built)
@@ -385,7 +400,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         lexemes = " & ".join(map(_lexemes, query.terms))
         phrases = json.dumps([term.pattern for term in query.terms if " " in term.words])
         streams = None if query.streams is None else json.dumps(dict(query.streams))
-        return Statement(sql, (lexemes, phrases, query.kind, streams, candidates_max(query)))
+        return Statement(sql, (lexemes, phrases, query.kind, streams, query.candidates))
 
     def index_fault(self, projection: Projection) -> None:
         """Return None: the server itself computes the index from the words of the rows."""

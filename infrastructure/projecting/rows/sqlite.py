@@ -27,7 +27,7 @@ from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, ProjectionStore, Values, best_of, candidates_max, in_lots, rows_of, twice_made
+from ..store import Checkpoint, ProjectionStore, Values, best_of, in_lots, rows_of, twice_made
 from .checkpoints import CHECKPOINT, DELETE_NOTE, NOTE, PUT_NOTE, Stored, moment_of, text_noted
 from .database import (
     DatabaseProjectionStore,
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ROWS_AT_ONCE, MATCHES_AT_ONCE = 10_000, 64
-SCRATCH, SCRATCH_CACHE_KIB = "the temporary rows", 16_384
+SCRATCH = "the temporary rows"
+SCRATCH_PRAGMAS = ("page_size = 16384", "journal_mode = MEMORY", "synchronous = OFF", "cache_size = -16384")
 KEYS_MAX = 500
 CHECKPOINTS = (
     "CREATE TABLE IF NOT EXISTS checkpoint (projection TEXT PRIMARY KEY, version INTEGER NOT NULL,"
@@ -246,6 +247,15 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     def _drop_table(self, projection: Projection) -> Sequence[Statement]:
         return _dropping(self.sql.table(projection))
 
+    def drop_others(self, *known: Projection) -> None:
+        def dropping(transaction: Transaction) -> list[Statement]:
+            stored = {name for (name,) in transaction.ask(Statement("SELECT projection FROM checkpoint"))[0]}
+            others = stored - {one.name for one in known}
+            gone = [Statement("DELETE FROM checkpoint WHERE projection = ?", (name,)) for name in others]
+            return [*gone, *(drop for name in others for drop in _dropping(self.sql.table_of(name, 0)))]
+
+        self._transact(dropping)
+
     def _rename_table(self, shadow: Projection, projection: Projection) -> list[Statement]:
         built, live = self.sql.table(shadow), self.sql.table(projection)
         ends = ("", "_words") if issubclass(projection.row, SearchedRow) else ("",)
@@ -291,7 +301,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
             if self._moment(connection, projection) == BEGINNING:
                 return []
             with closing(connection.execute(*self._find(projection, query))) as found:
-                return best_of(islice(self._matching(projection, query, found), candidates_max(query)), query)
+                return best_of(islice(self._matching(projection, query, found), query.candidates), query)
 
     def _matching(self, projection: Projection, query: SearchQuery, found: sqlite3.Cursor) -> Iterator[Any]:
         """Yield the rows of those found, which have all words, that have the phrases, too."""
@@ -333,12 +343,7 @@ class ScratchProjectionStore(SqliteProjectionStore):
         # With an empty name, SQLite makes a file that nobody else sees, once its cache is full.
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         # Rows of many words do not fit into smaller pages, and would be spread over several.
-        for pragma in (
-            "page_size = 16384",
-            "journal_mode = MEMORY",
-            "synchronous = OFF",
-            f"cache_size = -{SCRATCH_CACHE_KIB}",
-        ):
+        for pragma in SCRATCH_PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
         self._has_nul = not isinstance(like, DatabaseProjectionStore) or like.sql.has_nul
 
@@ -477,9 +482,8 @@ def _shrunk(compression: Compression, words: str) -> bytes:
 
 def _expanded(compression: Compression, projection: Projection, stored: Any) -> Any:
     """Return the words of a row as they were before they were stored; those of earlier releases are not compressed."""
-    if not isinstance(stored, bytes):
-        return stored
-    return compression.expand(stored, _words_of_rows(projection)).decode()
+    is_packed = isinstance(stored, bytes)
+    return compression.expand(stored, _words_of_rows(projection)).decode() if is_packed else stored
 
 
 def _indexed(term: Term) -> str:

@@ -1,0 +1,56 @@
+"""
+Messages as a fold has them: put together from pieces, and with the tokens that they counted before they were erased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..canonical import canonical_json, parse_json
+from .events import (
+    ERASED,
+    ERASED_TEXT,
+    ChatItemEvent,
+    FunctionCalled,
+    FunctionReturned,
+    MessageAdded,
+    MessageFinished,
+    Piece,
+)
+
+
+def erased_tokens(item: ChatItemEvent) -> int | None:
+    """
+    Return the tokens that an item counted before its texts were erased; None if they were not.
+
+    They go on counting, so that they fit the totals in later events. A message has them in `extra["erased"]`: with
+    another field, the bytes of all messages would be others.
+    """
+    if isinstance(item, FunctionCalled | FunctionReturned):
+        return item.erased
+    if not isinstance(item, MessageAdded) or b'"erased"' not in item.extra:
+        return None
+    tokens = parse_json(item.extra).get(ERASED)
+    return tokens if type(tokens) is int and item.content in (ERASED_TEXT, (ERASED_TEXT,)) else None
+
+
+def written(message: MessageAdded, pieces: Sequence[tuple[int, Piece]]) -> MessageAdded:
+    """Return a message after pieces, each with its version."""
+    parts = message.content if isinstance(message.content, tuple) else (message.content,)
+    text = "".join([piece.text for _, piece in pieces])
+    if text:
+        parts = (*parts[:-1], parts[-1] + text) if parts and isinstance(parts[-1], str) else (*parts, text)
+    until, last = pieces[-1]
+    changed: dict[str, Any] = {"content": parts, "until": until}
+    if isinstance(last, MessageFinished):
+        changed |= {"incomplete": last.incomplete, "interrupted": last.incomplete is not None}
+        changed |= {"metrics": last.metrics} if last.metrics else {}
+    erased = erased_tokens(message)
+    if erased is not None:
+        grown = erased + sum(piece.change.tokens for _, piece in pieces)
+        tokens = last.tokens if isinstance(last, MessageFinished) else grown
+        changed["extra"] = canonical_json({**parse_json(message.extra), ERASED: tokens}, what="an erased message")
+    return msgspec.structs.replace(message, **changed)

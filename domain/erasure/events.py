@@ -1,0 +1,252 @@
+"""
+The events of a store about what was erased, what must be kept, and what is kept for how long.
+
+They are events of a stream of their own, so their actors and times are recorded, too. No event of it ever has texts of
+a context, or the name of a user: of a user it has a salted hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain, pairwise
+from typing import Annotated
+
+import msgspec
+
+from ..errors import InvalidInputError
+from ..ids import require_name
+from ..log.admission import StreamName, VersionName, one_of
+from ..log.envelope import Meta
+from ..positions import Position
+from ..spans import Span
+
+STREAM = "store:erasures"
+KIND = "store"
+SEAL_BYTES = 16
+SUBJECT_BYTES = 16
+# An event has at most so many seals, so that reading it back takes little memory.
+SEALS_MAX = 65_536
+DAY_MICROSECONDS = 86_400_000_000
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
+    """Base of these events: a msgpack map with the tag under `t`."""
+
+
+class ErasedVersions(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """
+    Versions of a stream whose texts were erased, as runs (see `refold.domain.spans`), and a seal for each, in order.
+
+    A seal is a hash of what stands in the place of the event now.
+    """
+
+    stream: StreamName
+    runs: bytes
+    seals: bytes
+
+    def require_admissible(self) -> None:
+        """Raise InvalidInputError if there is not one seal for each version."""
+        span = Span(self.stream, self.runs)
+        span.require_admissible()
+        if len(self.seals) != SEAL_BYTES * sum(map(len, span.ranges())):
+            raise InvalidInputError(f"it has not one seal for each version of {self.stream!r}")
+
+    def versions(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the versions, ascending, each with its seal."""
+        named = chain.from_iterable(Span(self.stream, self.runs).ranges())
+        bounds = range(0, len(self.seals) + 1, SEAL_BYTES)
+        return zip(named, (self.seals[start:end] for start, end in pairwise(bounds)), strict=True)
+
+
+class StoreErased(_Event, frozen=True, kw_only=True, gc=False, tag="store.erased.v1"):
+    """
+    Texts were erased, because of `why`: `erasure` is the id of the call, which may record several of these events.
+
+    `scope` is what was asked for. Of a user, `subject` is the hash of the name with `salt`.
+    """
+
+    erasure: str
+    scope: Annotated[str, one_of("user", "context", "item")]
+    why: str
+    erased: tuple[ErasedVersions, ...]
+    subject: bytes = b""
+    salt: bytes = b""
+
+
+class ErasureFinished(_Event, frozen=True, kw_only=True, gc=False, tag="store.erasure_finished.v1"):
+    """The texts of an erasure are gone from all that is made from events, except from the places in `unreached`."""
+
+    erasure: str
+    unreached: tuple[str, ...] = ()
+
+
+class ContextHeld(_Event, frozen=True, kw_only=True, gc=False, tag="store.held.v1"):
+    """Nothing of a context may be erased until it is released."""
+
+    context: StreamName
+    why: str
+
+
+class ContextReleased(_Event, frozen=True, kw_only=True, gc=False, tag="store.released.v1"):
+    """A context may be erased again."""
+
+    context: StreamName
+    why: str
+
+
+class RetentionSet(_Event, frozen=True, kw_only=True, gc=False, tag="store.retention_set.v1"):
+    """
+    Contexts are erased `days` days after their last event, those that match; the same name again changes the policy.
+
+    A context matches if its kind, agent and source are these, where they are given, and if the hash of its user with
+    `salt` is `user`.
+    """
+
+    name: VersionName
+    days: int
+    why: str
+    kind: str | None = None
+    agent: str | None = None
+    source: str | None = None
+    user: bytes = b""
+    salt: bytes = b""
+
+
+class RetentionEnded(_Event, frozen=True, kw_only=True, gc=False, tag="store.retention_ended.v1"):
+    """The policy of this name does not apply any more."""
+
+    name: VersionName
+    why: str
+
+
+ErasureEvent = StoreErased | ErasureFinished | ContextHeld | ContextReleased | RetentionSet | RetentionEnded
+
+
+def seal_of(
+    before: bytes,
+    digest: bytes,
+    place: tuple[str, int, Position],
+    recorded_at: int,
+    meta: Meta,
+    payload: bytes,
+) -> bytes:
+    """
+    Return the seal of an event whose texts were erased: `payload` and `meta` are what is left of it, `digest` is that
+    of the event as it was recorded, `before` that of the event before it.
+
+    It binds both digests, so that neither event can be changed without it. `place` is stream, version and position.
+    """
+    stream, version, position = place
+    covered = (
+        before, digest, stream, version, position.slice, position.number, recorded_at,
+        meta.actor, meta.correlation_id, meta.causation, meta.idempotency_key, meta.key_id, meta.fingerprint, payload,
+    )  # fmt: skip
+    return blake2b(_encode(covered), digest_size=SEAL_BYTES, person=b"refold.erased").digest()
+
+
+def subject_hash(name: str, salt: bytes) -> bytes:
+    """Return the hash of a user's name: it says of a name whether it is the one, and not the name."""
+    return blake2b(name.encode(), key=salt, digest_size=SUBJECT_BYTES).digest()
+
+
+def erased_events(about: StoreErased, seals: Iterable[tuple[str, int, bytes]]) -> list[StoreErased]:
+    """
+    Return the events of an erasure, given the stream, version and seal of each erased event; `about` has all else.
+    """
+    events: list[StoreErased] = []
+    listed = sorted(seals)
+    for start in range(0, len(listed), SEALS_MAX):
+        by_stream: dict[str, list[tuple[int, bytes]]] = {}
+        for stream, version, seal in listed[start : start + SEALS_MAX]:
+            by_stream.setdefault(stream, []).append((version, seal))
+        erased = tuple(
+            ErasedVersions(stream, Span.of(stream, [one[0] for one in some]).runs, b"".join(one[1] for one in some))
+            for stream, some in by_stream.items()
+        )
+        events.append(msgspec.structs.replace(about, erased=erased))
+    return events
+
+
+class Erasures(msgspec.Struct, frozen=True):
+    """
+    The state of these events: which contexts are held and why, the policies by name, and the erasures that began and
+    did not finish, by id.
+    """
+
+    held: dict[str, str] = {}
+    policies: dict[str, RetentionSet] = {}
+    unfinished: dict[str, StoreErased] = {}
+
+
+def fold(state: Erasures, events: Iterable[ErasureEvent]) -> Erasures:
+    """Return the state after `events`."""
+    held, policies, unfinished = dict(state.held), dict(state.policies), dict(state.unfinished)
+    for event in events:
+        match event:
+            case StoreErased(erasure=erasure):
+                unfinished[erasure] = event
+            case ErasureFinished(erasure=erasure):
+                unfinished.pop(erasure, None)
+            case ContextHeld(context=context, why=why):
+                held[context] = why
+            case ContextReleased(context=context):
+                held.pop(context, None)
+            case RetentionSet(name=name):
+                policies[name] = event
+            case RetentionEnded(name=name):
+                policies.pop(name, None)
+    return Erasures(held, policies, unfinished)
+
+
+def decide(command: ErasureEvent, state: Erasures) -> Sequence[ErasureEvent]:
+    """
+    Return the event itself, or nothing where it changes nothing.
+
+    Raises:
+        InvalidInputError: the name of a policy is invalid.
+    """
+    match command:
+        case ContextHeld(context=context, why=why) if state.held.get(context) == why:
+            return []
+        case ContextReleased(context=context) if context not in state.held:
+            return []
+        case RetentionSet(name=name):
+            require_name(name)
+        case RetentionEnded(name=name) if name not in state.policies:
+            return []
+    return [command]
+
+
+class Seals:
+    """
+    The seals of a log, by which its readers know what stands in the place of an erased event.
+
+    They are read when a reader meets an event that does not match its digest, so that they cost nothing before; and
+    again when one is met that is not named yet, since others may have erased since. Any number of threads may use it.
+    """
+
+    def __init__(self) -> None:
+        # For each stream the versions of each event that names some, the newest last. Replaced as a whole.
+        self._named: dict[str, list[ErasedVersions]] = {}
+
+    def has(self, stream: str, version: int, seal: bytes) -> bool:
+        """Return whether this is the newest known seal of an event."""
+        for erased in reversed(self._named.get(stream, ())):
+            place = 0
+            for run in Span(stream, erased.runs).ranges():
+                if version in run:
+                    start = SEAL_BYTES * (place + version - run.start)
+                    return erased.seals[start : start + SEAL_BYTES] == seal
+                place += len(run)
+        return False
+
+    def learn(self, events: Iterable[object]) -> None:
+        """Take the seals of these events, which are all of the stream, in its order."""
+        named: dict[str, list[ErasedVersions]] = {}
+        for event in events:
+            if isinstance(event, StoreErased):
+                for erased in event.erased:
+                    named.setdefault(erased.stream, []).append(erased)
+        self._named = named

@@ -1,0 +1,46 @@
+"""
+The contexts of this process whose state may hold texts that are erased, by log.
+
+An erasure, or whoever finds that another process erased, has them drop what they remember; it is read again from the
+log at its next use. Objects that a program got from a context are its own: they stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+
+class Forgetful(Protocol):
+    """An object that remembers events of a log."""
+
+    def _forget_erased(self) -> None:
+        """Drop what is remembered of events and can be read again."""
+
+
+# By log, and by the id of each object: some of them define their own comparison. Each is held weakly.
+_WATCHED: WeakKeyDictionary[object, WeakValueDictionary[int, Forgetful]] = WeakKeyDictionary()
+
+
+def watch(log: object, remembering: Forgetful) -> None:
+    """Have an object told of erasures in a log, as long as both live."""
+    below = _below(log)
+    watched = _WATCHED.get(below)
+    if watched is None:
+        # Two threads may both do this: they get the same mapping.
+        watched = _WATCHED.setdefault(below, WeakValueDictionary())
+    watched[id(remembering)] = remembering
+
+
+def forget(log: object) -> None:
+    """Have all objects that remember events of a log drop them."""
+    watched = _WATCHED.get(_below(log))
+    for remembering in [] if watched is None else list(watched.values()):
+        remembering._forget_erased()
+
+
+def _below(log: object) -> object:
+    """Return the log that has the events: others stand before it, as a gate or an encrypted one does."""
+    while (behind := getattr(log, "behind_gate", getattr(log, "below", None))) is not None:
+        log = behind
+    return log

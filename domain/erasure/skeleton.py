@@ -1,0 +1,331 @@
+"""
+The skeleton of an event: what is left of it when its texts are erased.
+
+It is an event of the same type. Ids, roles, names of functions, call ids, references to other events, numbers and times
+stay, so that contexts fold as before, and a request made of them is one that a provider accepts. All texts of people,
+models and functions are gone, and so is JSON of unknown shape. An event without any of these is its own skeleton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..canonical import canonical_json, parse_json
+from ..chat import events as chat
+from ..chat.pieces import erased_tokens
+from ..chat.tokens import estimate_tokens
+from ..chat.usage import metrics_of, usage_in, usage_of
+from ..content import Content, estimated_tokens
+from ..log.envelope import NO_META, Event, Meta
+from ..memory import events as memory
+from ..pool import events as pool
+from ..trajectory import events as run
+from ..trajectory.nodes import own_fields
+from ..window import events as window
+
+ERASED = chat.ERASED_TEXT
+NO_ARGUMENTS = "{}"
+# The fields of a recorded message that are kept: its type, and how an output belongs to its call.
+MESSAGE_FIELDS = ("type", "role", "id", "tool_call_id", "status")
+CALL_LISTS = ("tool_calls", "invalid_tool_calls")
+CALL_FIELDS = ("id", "name", "type")
+NAME_BYTES = 8
+
+
+class Mask(NamedTuple):
+    """
+    What is erased besides the texts. A `user` is erased wherever an event names the user. With a `salt`, the names by
+    which items are found (keys of memories and windows, labels of nodes) become pseudonyms: equal names stay equal.
+    """
+
+    user: str | None = None
+    salt: bytes = b""
+
+    def name(self, name: str) -> str:
+        """Return the name of an item as the skeleton has it."""
+        if not self.salt or not name or name.startswith(ERASED):
+            return name
+        return f"{ERASED} {blake2b(name.encode(), key=self.salt, digest_size=NAME_BYTES).hexdigest()}"
+
+    def person(self, name: str | None) -> str | None:
+        """Return the name of somebody who did something, or ERASED if it is the user's."""
+        return ERASED if name is not None and name == self.user else name
+
+    def owner(self, name: str | None) -> str | None:
+        """Return the owner of a context, or None if it is the user."""
+        return None if name == self.user else name
+
+
+TEXTS = Mask()
+Rule = Callable[[Any, Mask], Any]
+
+
+def skeleton_of(event: Event, mask: Mask = TEXTS) -> Event:
+    """Return the skeleton of an event; the event itself where nothing in it is to be erased."""
+    whole = _WHOLE.get(type(event))
+    if whole is not None:
+        left: Event = whole(event, mask)
+        return left
+    changed: dict[str, Any] = {}
+    for name, rule in _rules_of(type(event)).items():
+        value = getattr(event, name)
+        left = rule(value, mask)
+        if left != value:
+            changed[name] = left
+    return msgspec.structs.replace(event, **changed) if changed else event
+
+
+def persons_skeleton(event: Event, mask: Mask) -> Event:
+    """Return an event without the name of the mask's user; the event itself where it does not name the user."""
+    if mask.user is None:
+        return event
+    rules = ((name, rule) for name, rule in _rules_of(type(event)).items() if rule in (_person, _owner))
+    return _changed(event, **{name: rule(getattr(event, name), mask) for name, rule in rules})  # type: ignore[no-any-return]
+
+
+def meta_skeleton(meta: Meta, mask: Mask, *, is_erased: bool) -> Meta:
+    """
+    Return what is left of the envelope of an event; `is_erased` says whether the event itself loses a text.
+
+    The fingerprint goes with the texts, since it is a hash of them; the actor goes if it is the user. The trace, the
+    cause and the idempotency key stay.
+    """
+    if meta is NO_META:
+        return meta
+    fingerprint = None if is_erased else meta.fingerprint
+    return msgspec.structs.replace(meta, actor=mask.person(meta.actor), fingerprint=fingerprint)
+
+
+def _changed(event: Any, **fields: Any) -> Any:
+    """Return an event with changed fields, the event itself if they are as before."""
+    different = {name: value for name, value in fields.items() if getattr(event, name) != value}
+    return msgspec.structs.replace(event, **different) if different else event
+
+
+def _text(value: str | None, _: Mask) -> str | None:
+    return ERASED if value else value
+
+
+def _none(_: object, __: Mask) -> None:
+    return None
+
+
+def _nothing(_: object, __: Mask) -> str:
+    return ""
+
+
+def _no_json(_: object, __: Mask) -> bytes:
+    return b""
+
+
+def _person(value: str | None, mask: Mask) -> str | None:
+    return mask.person(value)
+
+
+def _owner(value: str | None, mask: Mask) -> str | None:
+    return mask.owner(value)
+
+
+def _incomplete(value: str | None, _: Mask) -> str | None:
+    """The reason why a message is incomplete may be the message of an error."""
+    return value if value in (None, chat.UNFINISHED) else ERASED
+
+
+def _metrics(value: bytes, _: Mask) -> bytes:
+    found = parse_json(value) if value else None
+    return _usage(usage_in(found)) if isinstance(found, dict) else b""
+
+
+def _usage(usage: Any) -> bytes:
+    kept = metrics_of(None, usage)
+    return canonical_json(kept, what="a usage") if kept else b""
+
+
+# Items of chats
+
+
+def _item(item: chat.ChatItemEvent | None, mask: Mask) -> chat.ChatItemEvent | None:
+    if item is None:
+        return None
+    left = _item_texts(item)
+    if left is item or isinstance(left, chat.HandedOff | chat.ConfigUpdated):
+        return left
+    tokens = estimate_tokens(item)
+    if isinstance(left, chat.MessageAdded):
+        extra = {**(parse_json(left.extra) or {}), chat.ERASED: tokens}
+        return msgspec.structs.replace(left, extra=canonical_json(extra, what="an erased message"))
+    return msgspec.structs.replace(left, erased=tokens)
+
+
+def _item_texts(item: chat.ChatItemEvent) -> chat.ChatItemEvent:
+    origin = item.origin and _changed(item.origin, rest=b"")
+    left: chat.ChatItemEvent
+    match item:
+        case chat.MessageAdded():
+            left = _message(item, origin)
+        case chat.FunctionCalled():
+            left = _changed(item, arguments=NO_ARGUMENTS, metadata=_usage(usage_of(item)), origin=origin)
+        case chat.FunctionReturned():
+            left = _changed(item, output=ERASED if item.output else "", origin=origin)
+        case chat.HandedOff():
+            left = _changed(item, reason=None, origin=origin)
+        case chat.ConfigUpdated():
+            instructions = ERASED if item.instructions else item.instructions
+            left = _changed(item, instructions=instructions, tool_schemas=b"", settings=b"", origin=origin)
+    return left
+
+
+def _message(item: chat.MessageAdded, origin: chat.Origin | None) -> chat.MessageAdded:
+    if erased_tokens(item) is not None:
+        return item
+    # A message that is written piece by piece may begin with no text.
+    is_text = bool(item.content) or item.incomplete is not None
+    content: Any = (
+        (ERASED,) if isinstance(item.content, tuple) and item.content else ERASED if is_text else item.content
+    )
+    left: chat.MessageAdded = _changed(
+        item,
+        content=content,
+        origin=origin,
+        extra=canonical_json({"summary": True}, what="a summary") if chat.is_summary(item) else b"",
+        metrics=_usage(usage_of(item)),
+        audio_instructions=None,
+        text_instructions=None,
+        incomplete=_incomplete(item.incomplete, TEXTS),
+    )
+    return left
+
+
+# Items of other kinds
+
+
+def _content(content: Content, beside: str) -> Content:
+    if content.erased is not None:
+        return content
+    return Content(text=ERASED, erased=estimated_tokens(content, beside))
+
+
+def _held(event: pool.AddedEvent, mask: Mask) -> pool.AddedEvent:
+    left: pool.AddedEvent = _changed(
+        event, content=_content(event.content, event.description or ""), description=_text(event.description, mask)
+    )
+    return left
+
+
+def _remembered(event: memory.MemoryRemembered, mask: Mask) -> memory.MemoryRemembered:
+    left: memory.MemoryRemembered = _changed(
+        event, key=mask.name(event.key), value=_content(event.value, event.key), tags=()
+    )
+    return left
+
+
+# Runs
+
+
+def _bare(value: Any) -> Any:
+    """Return what is left of a value of a node: nothing but whether it is there, true or false."""
+    return value if value is None or isinstance(value, bool) else ERASED
+
+
+def _node(event: run.NodeEvent, mask: Mask) -> run.NodeEvent:
+    given = parse_json(event.fields) or {}
+    fields = {name: _bare(given[name]) for name in own_fields(run.type_of(event)) if name in given}
+    left: run.NodeEvent = _changed(
+        event,
+        label=mask.name(event.label),
+        description=_text(event.description, mask),
+        fields=canonical_json(fields, what="the fields of a node"),
+    )
+    return left
+
+
+def _changes(changes: tuple[run.AttributeChange, ...], _: Mask) -> tuple[run.AttributeChange, ...]:
+    return tuple(run.AttributeChange(one.name, _bare_json(one.old), _bare_json(one.new)) for one in changes)
+
+
+def _bare_json(value: bytes) -> bytes:
+    found = parse_json(value)
+    # An empty description is one that is still to be written.
+    return value if found == "" else canonical_json(_bare(found), what="a value")
+
+
+def _record(record: bytes, _: Mask) -> bytes:
+    found: Mapping[str, Any] = parse_json(record)
+    left: dict[str, Any] = {name: found[name] for name in MESSAGE_FIELDS if isinstance(found.get(name), str)}
+    left["content"] = ERASED if found.get("content") else ""
+    for name in CALL_LISTS:
+        calls = found.get(name)
+        if isinstance(calls, list):
+            left[name] = [_call(call) for call in calls if isinstance(call, dict)]
+    about = found.get("response_metadata")
+    usage = metrics_of(None, usage_in(about)) if isinstance(about, dict) else None
+    return canonical_json({**left, **({"response_metadata": usage} if usage else {})}, what="a message")
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: call[name] for name in CALL_FIELDS if isinstance(call.get(name), str)}
+    function = call.get("function")
+    if isinstance(function, dict):
+        kept["function"] = {"name": str(function.get("name", "")), "arguments": NO_ARGUMENTS}
+    return {**kept, "args": {}} if "args" in call else kept
+
+
+_WHOLE: dict[type, Rule] = {
+    **dict.fromkeys(chat.ITEM_EVENTS, _item),
+    **dict.fromkeys((pool.QueueAppended, pool.PoolAdded, pool.PoolReplaced), _held),
+    memory.MemoryRemembered: _remembered,
+    run.QueryRegistered: _node,
+    run.NodeRegistered: _node,
+}
+_REASON: dict[str, Rule] = {"reason": _none}
+_PIECE: dict[str, Rule] = {"text": _nothing}
+_OWNER: dict[str, Rule] = {"user": _owner}
+# By class, for all of its subclasses, too: the fields with texts, and what is left of each. All other fields stay:
+# tests/domain/erasure has the list of them.
+_FIELDS: dict[type, dict[str, Rule]] = {
+    chat.Opened: {**_OWNER, "source": _none, "attributes": _no_json},
+    chat.MessageExtended: _PIECE,
+    chat.MessageFinished: {**_PIECE, "incomplete": _incomplete, "metrics": _metrics},
+    chat.StateSaved: {"value": _no_json},
+    chat.ItemInserted: {"item": _item},
+    chat.InstructionsReplaced: {"item": _item},
+    chat.Summarized: {"item": _item},
+    chat.CallChanged: {"item": _item, "by": _person, **_REASON},
+    chat.ItemsEvicted: _REASON,
+    chat.ItemsRestored: _REASON,
+    chat.ItemsPinned: _REASON,
+    chat.ItemsUnpinned: _REASON,
+    chat.Cleared: _REASON,
+    chat.ApprovalRequested: {"by": _person, **_REASON},
+    chat.CallApproved: {"by": _person, **_REASON},
+    chat.CallRejected: {"by": _person, **_REASON},
+    chat.Forked: {**_OWNER, "config": _item},
+    pool.OpenedEvent: _OWNER,
+    pool.BranchedEvent: _OWNER,
+    pool.EvictedEvent: {"reason": lambda reason, _: reason if reason == "limit" else ERASED},
+    pool.PoolRemoved: _REASON,
+    window.WindowOpened: _OWNER,
+    window.WindowItemEvent: {"key": lambda key, mask: mask.name(key), "value": _text, "source": _text},
+    window.WindowEvicted: _REASON,
+    memory.MemoryForgotten: _REASON,
+    run.RunOpened: {**_OWNER, "source": _none},
+    run.NodeChanged: {"changes": _changes},
+    run.NodeRemoved: _REASON,
+    run.PortraitWritten: {"description": _text},
+    run.PortraitFailed: {"error": _text},
+    run.PortraitDiscarded: {"description": _text},
+    run.StepQueued: {"params": _no_json},
+    run.StepRefused: {"params": _no_json},
+    run.MessageRecorded: {"record": _record},
+    run.RunClosed: _REASON,
+}
+
+
+@cache
+def _rules_of(kind: type) -> dict[str, Rule]:
+    return {name: rule for base in kind.__mro__ for name, rule in _FIELDS.get(base, {}).items()}

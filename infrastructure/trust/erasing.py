@@ -1,0 +1,357 @@
+"""
+Erasing: what is taken, and how it leaves the log, everything made from it, and the bytes of the database.
+
+The events of the log change in one transaction with the event that says so; so an erasure has happened, or it has not.
+What is made from events follows: rows, indexes, memory, bytes of old rows. Another event says when that is done. A
+process that was killed between the two leaves an unfinished erasure, and the next one that opens the store finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from ...domain.canonical import require_unicode
+from ...domain.clock import System
+from ...domain.context.decider import Decider
+from ...domain.context.journal import Journal
+from ...domain.context.transaction import current_transaction
+from ...domain.context.view import Place
+from ...domain.erasure import forgetting
+from ...domain.erasure.events import (
+    STREAM,
+    ErasureEvent,
+    ErasureFinished,
+    Erasures,
+    StoreErased,
+    decide,
+    erased_events,
+    fold,
+    subject_hash,
+)
+from ...domain.erasure.skeleton import Mask
+from ...domain.errors import ConcurrencyError, HeldError, InvalidInputError, NotFoundError, RefoldError, StorageError
+from ...domain.ids import encoded_id, split_stream_id, stream_id
+from ...domain.log.envelope import current_meta
+from ...domain.log.ports import LiveLog, NewEvents
+from ...domain.positions import BEGINNING
+from ...domain.trajectory.identity import run_id_of
+from ...projections.catalogue import CATALOGUE
+from ...projections.contract import Projection
+from ...projections.lineage import LINEAGE
+from ..databases import stored_log
+from ..log.erasure_watch import ERASURE_WATCH
+from ..opening import context_named
+from ..projecting.folding import note_fault
+from ..projecting.partitions import forget_partitions
+from ..projecting.runner import ProjectionRunner
+from ..projecting.shadow import shadow_of
+from ..projecting.store import ProjectionStore, kept_by
+from .receipts import Receipt, Signer, receipt_of
+from .selection import Sealed, Selection, item_versions, require_something
+
+ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
+ATTEMPTS_MAX = 20
+SALT_BYTES = 16
+# So many events of the stream are looked at when a store is opened: an erasure that did not finish is among the last.
+RECENT_EVENTS = 64
+# Places that no erasure of a store reaches.
+OUTSIDE = ("exports, copies and backups that were made before", "objects, texts and logs of programs that read them")
+LOGGER = logging.getLogger("refold")
+
+
+@runtime_checkable
+class DestroysKeys(Protocol):
+    """A log that encrypts what it stores, with keys of each user."""
+
+    def streams_of_user(self, user: str) -> set[str]:
+        """Return the streams that are encrypted with keys of a user."""
+
+    def newest_key(self, user: str) -> str:
+        """Return the id of the newest key of a user."""
+
+    def retire_keys(self, user: str) -> None:
+        """Encrypt what is recorded of a user from now on, and what is left of it, with a new key."""
+
+    def destroy_retired_keys(self) -> int:
+        """Destroy the keys that were retired and with which no event is encrypted any more; return how many."""
+
+
+class ErasedContext(msgspec.Struct, frozen=True):
+    """A context of which texts of so many events are erased."""
+
+    context: str
+    events: int
+
+
+class Erasure(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What an erasure took, or (`is_dry_run`) would take.
+
+    `held` are contexts that must be kept and would lose texts: such an erasure is refused. `copies` are other events
+    with the same texts, at most 100 of `copied`; they stay. `unreached` says where texts may still be. `receipt` proves
+    the erasure without naming anybody; a dry run has none.
+    """
+
+    is_dry_run: bool
+    scope: str
+    contexts: tuple[ErasedContext, ...]
+    events: int
+    held: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
+    copied: int = 0
+    unreached: tuple[str, ...] = ()
+    receipt: Receipt | None = None
+
+
+class Wanted(NamedTuple):
+    """What is to be erased, and why: a user, contexts, or an item, of a context unless it is a `stream@version`."""
+
+    why: str
+    user: str | None = None
+    contexts: Sequence[str] | None = None
+    item: str | None = None
+
+
+class Eraser:
+    """Erases from one store."""
+
+    def __init__(self, log: LiveLog, runner: ProjectionRunner, rows: ProjectionStore, system: System) -> None:
+        self._log, self._runner, self._rows, self._system = log, runner, rows, system
+        version, digest = log.end(STREAM)
+        self.journal: Journal[Erasures] = Journal(log, Place(STREAM, STREAM), ERASURES, version=version, digest=digest)
+
+    @property
+    def state(self) -> Erasures:
+        """What is held, kept and unfinished now."""
+        self.journal.refresh()
+        return self.journal.state
+
+    def record(self, event: ErasureEvent) -> None:
+        """Record an event of the store, unless it changes nothing."""
+        _ = self.state
+        self.journal.execute(event)
+
+    def erase(self, wanted: Wanted, *, dry_run: bool = True, signer: Signer | None = None) -> Erasure:
+        """
+        Erase what is wanted, or return what would be erased.
+
+        Raises:
+            InvalidInputError: not exactly one thing is wanted, no reason is given, or a transaction is open.
+            NotFoundError: there is no such context or item, or nothing of the user.
+            HeldError: a context that must be kept would lose texts.
+            StorageError: the database refused. If texts are erased from the log already, the message says so.
+        """
+        scope = require_something({"user": wanted.user, "context": wanted.contexts, "item": wanted.item})
+        if not require_unicode(wanted.why, "why").strip():
+            raise InvalidInputError("say why: the reason is recorded, so name no person in it")
+        if current_transaction(self._log) is not None:
+            raise InvalidInputError("nothing is erased within a transaction: erase before or after it")
+        salt = secrets.token_bytes(SALT_BYTES)
+        mask = Mask(wanted.user, b"" if scope == "item" else salt)
+        selection = self._selected(wanted, mask)
+        selection.complete()
+        held = self._held(selection)
+        if dry_run:
+            return self._told(scope, [*selection.sealed()], selection, held)
+        if held:
+            raise HeldError(held)
+        erasure = self._system.new_id("erasure-")
+        subject = b"" if wanted.user is None else subject_hash(wanted.user, salt)
+        if wanted.user is not None and isinstance(self._log, DestroysKeys):
+            self._log.retire_keys(wanted.user)
+            selection.new_key = self._log.newest_key(wanted.user)
+            selection.renewed = self._log.streams_of_user(wanted.user)
+        said = StoreErased(erasure=erasure, scope=scope, why=wanted.why, erased=())
+        if wanted.user is not None:
+            said = msgspec.structs.replace(said, subject=subject, salt=salt)
+        done = self._replaced(wanted, selection, said)
+        unreached = self.finish([said], self._made_of(done))
+        told = self._told(scope, done, selection, ())
+        unreached = (*unreached, *self._names(wanted.user), *OUTSIDE)
+        meta = current_meta(default_actor=None, idempotency_key=None)
+        end = self._log.end(STREAM)
+        about = (erasure, scope, wanted.why)
+        receipt = receipt_of(about, meta.actor, self._system.now(), done, end, unreached, (subject, salt), signer)
+        return msgspec.structs.replace(told, is_dry_run=False, unreached=unreached, receipt=receipt)
+
+    # What is taken
+
+    def _selected(self, wanted: Wanted, mask: Mask) -> Selection:
+        selection = Selection(self._log, mask)
+        if wanted.user is not None:
+            selection.whole.update(self._streams_of(wanted.user))
+            if not selection.whole:
+                raise NotFoundError(f"there is no context of the user {wanted.user!r}")
+            return selection
+        streams = [context_named(self._log, one) for one in wanted.contexts or ()]
+        if wanted.item is None:
+            selection.whole.update(streams)
+        else:
+            selection.versions = item_versions(self._log, [*streams, *self._sources(streams)], wanted.item)
+        return selection
+
+    def _streams_of(self, user: str) -> set[str]:
+        """Return the contexts of a user, and the scopes of the user's memory."""
+        name = require_unicode(user, "the user")
+        streams = {row.key for row in self._runner.rows(CATALOGUE) if row.user == name}
+        scopes = (encoded_id(scope, "the user") for scope in (name, f"user:{name}", f"user/{name}"))
+        streams |= {stream for scope in scopes if self._log.head(stream := stream_id("memory", scope))}
+        if isinstance(self._log, DestroysKeys):
+            streams |= self._log.streams_of_user(name)
+        return streams | {stream for stream in self._log.streams("run:") if _is_run_of(stream, name)}
+
+    def _sources(self, streams: Iterable[str]) -> list[str]:
+        """Return the contexts from which these took something, and those from which they did."""
+        edges: dict[str, set[str]] = {}
+        for row in self._runner.rows(LINEAGE):
+            edges.setdefault(row.target, set()).add(row.source)
+        found: dict[str, None] = {}
+        waiting = list(streams)
+        while waiting:
+            for source in edges.get(waiting.pop(), ()):
+                if source not in found:
+                    found[source] = None
+                    waiting.append(source)
+        return list(found)
+
+    def _held(self, selection: Selection) -> list[str]:
+        """Return the contexts that must be kept and show something that is to be erased."""
+        taken = set(selection.streams)
+        return sorted(context for context in self.state.held if taken & self.shown_in(context))
+
+    def shown_in(self, context: str) -> set[str]:
+        """Return the contexts of which a context may show something, itself included."""
+        return {context, *self._sources([context])}
+
+    def _names(self, user: str | None) -> list[str]:
+        """Say how many names of contexts have the name of a user, which no erasure changes."""
+        count = 0 if user is None else sum(user in stream for stream in self._log.streams())
+        return [f"the names of {count:,} contexts, which have the user's name"] if count else []
+
+    # How it leaves
+
+    def _replaced(self, wanted: Wanted, selection: Selection, said: StoreErased) -> list[Sealed]:
+        """Replace the events in the log, also those that others record meanwhile; return what is left of each."""
+        done: list[Sealed] = []
+        for _ in range(ATTEMPTS_MAX):
+            held = self._held(selection)
+            if held and not done:
+                raise HeldError(held)
+            left = [*selection.sealed()]
+            if not left:
+                return done
+            seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
+            events = tuple(erased_events(said, seals))
+            meta = current_meta(default_actor=None, idempotency_key=None)
+            new = NewEvents(
+                stream=STREAM,
+                # The version at which nothing was held.
+                expected_version=self.journal.version,
+                events=events,
+                metas=(meta,) * len(events),
+                root=STREAM,
+            )
+            try:
+                self._log.erase([one.remnant for one in left], [new])
+            except ConcurrencyError:
+                continue
+            done += left
+            if wanted.user is not None:
+                selection.whole.update(self._streams_of(wanted.user))
+                if isinstance(self._log, DestroysKeys):
+                    selection.renewed = self._log.streams_of_user(wanted.user)
+        raise StorageError("others recorded all the time what was to be erased: try again when they pause")
+
+    def _made_of(self, done: Sequence[Sealed]) -> list[Projection]:
+        """Return the projections whose rows were made of erased events."""
+        return [one for one in self._runner.projections.values() if any(_is_folded(one, each) for each in done)]
+
+    def finish(self, erasures: Sequence[StoreErased], made: Iterable[Projection] | None = None) -> tuple[str, ...]:
+        """
+        Remove erased texts from all that is made from events, and record that; `made` are the projections concerned,
+        by default all. Return where texts may still be.
+
+        Raises:
+            StorageError: the database refused; the next process that opens the store tries again.
+        """
+        if isinstance(self._log, DestroysKeys):
+            self._log.destroy_retired_keys()
+        self._log.forget()
+        forgetting.forget(self._log)
+        if kept_by(self._rows) is self._rows:
+            self._make_anew([*self._runner.projections.values()] if made is None else [*made])
+        unreached = tuple(self._log.scrub())
+        for erasure in erasures:
+            self.record(ErasureFinished(erasure=erasure.erasure, unreached=unreached))
+        ERASURE_WATCH.note(stored_log(self._log), self._log.head(STREAM))
+        return unreached
+
+    def finish_what_is_left(self) -> None:
+        """Finish what a process left unfinished; where the database refuses, the next one that opens it does."""
+        try:
+            version = self._log.head(STREAM)
+            recent: Any = self._log.read_events(STREAM, after=max(0, version - RECENT_EVENTS))
+            unfinished = fold(Erasures(), recent).unfinished
+            if unfinished:
+                self.finish(list(unfinished.values()))
+        except RefoldError as error:
+            LOGGER.warning("whether an erasure is finished will be looked at when the store is opened again: %s", error)
+
+    def _make_anew(self, made: Sequence[Projection]) -> None:
+        """Drop rows that were made of erased events, and make those anew that were there."""
+        used = [one for one in made if self._checkpoint(one)]
+        # Of an encrypted store, pages have rows of several projections.
+        drop_all = getattr(self._rows, "drop_all", None)
+        if drop_all is not None:
+            used = [one for one in self._runner.projections.values() if self._checkpoint(one)]
+            drop_all()
+        for one in made:
+            self._rows.drop(shadow_of(one))
+            forget_partitions(self._rows, one)
+            self._rows.drop(one)
+            note_fault(self._rows, one, None)
+        self._rows.drop_others(*self._runner.projections.values())
+        if used:
+            self._runner.catch_up(*used)
+
+    def _checkpoint(self, projection: Projection) -> bool:
+        with suppress(RefoldError):
+            return self._rows.checkpoint(projection) != BEGINNING
+        return True
+
+    def _told(self, scope: str, left: Sequence[Sealed], selection: Selection, held: Sequence[str]) -> Erasure:
+        counts: dict[str, int] = {}
+        for one in left:
+            counts[one.remnant.stream] = counts.get(one.remnant.stream, 0) + 1
+        return Erasure(
+            is_dry_run=True,
+            scope=scope,
+            contexts=tuple(ErasedContext(stream, count) for stream, count in sorted(counts.items())),
+            events=len(left),
+            held=tuple(held),
+            copies=tuple(selection.copies),
+            copied=selection.copied,
+        )
+
+
+def _is_run_of(stream: str, user: str) -> bool:
+    with suppress(InvalidInputError):
+        return run_id_of(split_stream_id(stream)[1]).user_id == user
+    return False
+
+
+def _is_folded(projection: Projection, one: Sealed) -> bool:
+    events = getattr(projection, "events", None)
+    if events is not None and type(one.recorded.event) not in events:
+        return False
+    try:
+        return bool(projection.keys(one.recorded))
+    except Exception:
+        # It cannot be known, so the rows are made anew.
+        return True

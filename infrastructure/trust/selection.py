@@ -1,0 +1,275 @@
+"""
+What an erasure takes: the events of a user, of a context or of an item, and those that were made from them.
+
+The events that name erased items, such as forks and merges, have no text of theirs. Summaries have, and so have copies
+of a configuration in a fork: they are erased as well. The same text in any other event is found and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...domain.chat import events as chat
+from ...domain.erasure.events import seal_of
+from ...domain.erasure.skeleton import Mask, meta_skeleton, persons_skeleton, skeleton_of
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.ids import OF_STORE, VERSION_MAX
+from ...domain.log.envelope import NO_DIGEST, RecordedEvent, Undecodable, encode_payload
+from ...domain.log.ports import LiveLog, Remnant
+from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.events import AddedEvent
+from ...domain.positions import BEGINNING
+from ...domain.spans import Ref, Span
+from ...domain.trajectory import events as run
+from ...domain.trajectory.nodes import node_name
+from ...domain.window.events import WindowItemEvent
+from ...projections.json_texts import leaves_of
+
+PAGE_EVENTS = 2_048
+# Shorter texts are the same in many contexts by chance.
+COPY_CHARACTERS_MIN = 24
+COPIES_MAX = 100
+HASH_BYTES = 16
+
+
+class Sealed(NamedTuple):
+    """What is left of an event, and the seal under which an erasure names it."""
+
+    remnant: Remnant
+    seal: bytes
+    recorded: RecordedEvent
+
+
+class Selection:
+    """The events to be erased: of each stream the versions, or all; `mask` is for streams that are erased whole."""
+
+    def __init__(self, log: LiveLog, mask: Mask) -> None:
+        self._log, self.mask = log, mask
+        self.whole: set[str] = set()
+        self.versions: dict[str, set[int]] = {}
+        # The streams in which an event names the user, though they are others'.
+        self.naming: dict[str, set[int]] = {}
+        # The key with which an encrypted store encrypts what is left of streams whose other keys are destroyed.
+        self.new_key, self.renewed = "", set[str]()
+        # Other events with the same texts as erased ones.
+        self.copies: list[str] = []
+        self.copied = 0
+
+    def has(self, stream: str, version: int) -> bool:
+        """Return whether an event is to be erased."""
+        return stream in self.whole or version in self.versions.get(stream, ())
+
+    def add(self, stream: str, version: int) -> None:
+        """Erase an event, too."""
+        self.versions.setdefault(stream, set()).add(version)
+
+    @property
+    def streams(self) -> list[str]:
+        """The streams of which something is to be erased."""
+        return sorted({*self.whole, *self.versions, *self.naming})
+
+    def sealed(self) -> Iterator[Sealed]:
+        """Yield what is left of each event that has something to be erased, with its seal."""
+        for stream in self.streams:
+            wanted = self.versions.get(stream, set()) | self.naming.get(stream, set())
+            if stream in self.whole:
+                yield from self._sealed(stream, 1, self._log.head(stream))
+                continue
+            for version in sorted(wanted):
+                yield from self._sealed(stream, version, version)
+
+    def _sealed(self, stream: str, first: int, last: int) -> Iterator[Sealed]:
+        before = NO_DIGEST
+        for start in range(first, last + 1, PAGE_EVENTS):
+            # The first event needs the digest of the one before it.
+            after = start - 2 if start == first and start > 1 else start - 1
+            for recorded in self._log.read(stream, after=after, until=min(last, start + PAGE_EVENTS - 1)):
+                if recorded.version >= first:
+                    left = self._left(recorded, before)
+                    if left is not None:
+                        yield left
+                before = recorded.digest
+
+    def _left(self, recorded: RecordedEvent, before: bytes) -> Sealed | None:
+        stream, version = recorded.stream, recorded.version
+        mask = self.mask if stream in self.whole else Mask(self.mask.user)
+        event = skeleton_of(recorded.event, mask) if self.has(stream, version) else recorded.event
+        event = persons_skeleton(event, mask)
+        meta = meta_skeleton(recorded.meta, mask, is_erased=event is not recorded.event)
+        if event is recorded.event and meta == recorded.meta and not self._is_under_old_key(recorded):
+            return None
+        meta, payload = self._log.sealed_payload(stream, version, meta, encode_payload(event))
+        place = (stream, version, recorded.position)
+        seal = seal_of(before, recorded.digest, place, recorded.recorded_at, meta, payload)
+        return Sealed(Remnant(stream, version, recorded.digest, event, meta, payload), seal, recorded)
+
+    def _is_under_old_key(self, recorded: RecordedEvent) -> bool:
+        """Return whether an event of an encrypted store needs a key that is to be destroyed."""
+        return recorded.stream in self.renewed and recorded.meta.key_id != self.new_key
+
+    # What else has these texts
+
+    def complete(self) -> None:
+        """
+        Go through the log once, and add what was made from the selected events; note other events with their texts.
+
+        Events are met in the order of the log, so a summary comes behind what it summarises, and one of summaries
+        behind those.
+        """
+        texts = self._texts()
+        told: set[tuple[str, int]] = set()
+        moment = BEGINNING
+        while (page := self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)).events:
+            for recorded in page.events:
+                self._look(recorded, texts, told)
+            moment = page.moment
+
+    def _texts(self) -> set[bytes]:
+        """Return the hashes of all longer texts that are to be erased."""
+        return {_hash(text) for one in self.sealed() for text in _gone(one)}
+
+    def _look(self, recorded: RecordedEvent, texts: set[bytes], told: set[tuple[str, int]]) -> None:
+        stream, version, event = recorded.stream, recorded.version, recorded.event
+        if stream.startswith(OF_STORE) or isinstance(event, Undecodable) or self.has(stream, version):
+            return
+        if (stream, version) in told or self._is_made_from_erased(stream, event):
+            self.add(stream, version)
+            left = skeleton_of(event)
+            texts.update(_hash(text) for text in _texts_of(event) if text not in {*_texts_of(left)})
+            return
+        if isinstance(event, chat.Merged) and event.how == "summary" and self._names_erased(stream, event.told):
+            told.add((stream, version + 1))
+        user = self.mask.user
+        if user is not None and (recorded.meta.actor == user or persons_skeleton(event, self.mask) is not event):
+            self.naming.setdefault(stream, set()).add(version)
+        if texts and any(_hash(text) in texts for text in _texts_of(event)):
+            if isinstance(event, chat.StateSaved) and stream in self.versions:
+                # Beside the items, a framework keeps copies of them.
+                self.add(stream, version)
+                return
+            self.copied += 1
+            if len(self.copies) < COPIES_MAX:
+                self.copies.append(recorded.reference)
+
+    def _is_made_from_erased(self, stream: str, event: Any) -> bool:
+        match event:
+            case chat.Summarized(folded=folded):
+                return self._names_erased(stream, folded)
+            case chat.CallChanged(replaced=replaced):
+                return self._names_erased(stream, replaced)
+            case chat.Forked(config=config, lineage=lineage) if config is not None:
+                return any(one.stream in self.whole or one.stream in self.versions for one in lineage)
+        return False
+
+    def _names_erased(self, stream: str, spans: Iterable[Span]) -> bool:
+        for span in spans:
+            name = span.stream or stream
+            if name in self.whole:
+                return True
+            versions = self.versions.get(name)
+            if versions and any(version in run for run in span.ranges() for version in versions):
+                return True
+        return False
+
+
+def _hash(text: str) -> bytes:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
+
+
+def _gone(one: Sealed) -> Iterator[str]:
+    """Yield the texts that an event loses."""
+    left = {*_texts_of(one.remnant.event)}
+    return (text for text in _texts_of(one.recorded.event) if text not in left)
+
+
+def _texts_of(value: Any) -> Iterator[str]:
+    """Yield the longer texts in an event, also those within JSON."""
+    if isinstance(value, str):
+        if len(value) >= COPY_CHARACTERS_MIN:
+            yield value
+    elif isinstance(value, bytes):
+        if value[:1] in (b"{", b"[", b'"'):
+            try:
+                leaves = leaves_of(msgspec.json.decode(value))
+            except msgspec.DecodeError:
+                return
+            yield from (leaf for leaf in leaves if len(leaf) >= COPY_CHARACTERS_MIN)
+    elif isinstance(value, tuple):
+        for inner in value:
+            yield from _texts_of(inner)
+    elif isinstance(value, msgspec.Struct) and not isinstance(value, Span):
+        for name in value.__struct_fields__:
+            yield from _texts_of(getattr(value, name))
+
+
+# Items
+
+
+def item_versions(log: LiveLog, streams: Sequence[str], item: str) -> dict[str, set[int]]:
+    """
+    Return the versions of these streams that hold an item, by stream: it is given by its id, its key, the name of a
+    node, or `stream@version`.
+
+    Raises:
+        NotFoundError: there is no such item.
+    """
+    found: dict[str, set[int]] = {}
+    given = _reference(item)
+    for stream in [given.stream] if given else streams:
+        versions = _of_item(log.read(stream, until=VERSION_MAX), item, given)
+        if versions:
+            found[stream] = versions
+    if not found:
+        raise NotFoundError(f"there is no item {item!r} in {' or '.join(streams) or 'the store'}")
+    return found
+
+
+def _reference(item: str) -> Ref | None:
+    try:
+        return Ref.parse(item)
+    except ValueError:
+        return None
+
+
+def _of_item(events: Sequence[RecordedEvent], item: str, given: Ref | None) -> set[int]:
+    """Return the versions that add an item, and those that add to it or say something of it."""
+    versions: set[int] = set()
+    for recorded in events:
+        event, version = recorded.event, recorded.version
+        about = getattr(event, "item", None) or getattr(event, "call", None) or getattr(event, "node", None)
+        is_about = isinstance(about, Ref) and about.stream in ("", recorded.stream) and about.version in versions
+        if (version == given.version if given else item in _names(event)) or is_about:
+            versions.add(version)
+    return versions
+
+
+def _names(event: Any) -> Sequence[str | None]:
+    """Return the names of the item that an event adds."""
+    added = chat.added_item(event)
+    if added is not None:
+        return (added.id,)
+    match event:
+        case AddedEvent(id=name):
+            return (name,)
+        case WindowItemEvent(key=key) | MemoryRemembered(key=key):
+            return (key,)
+        case run.NodeEvent(label=label):
+            return (label, node_name(run.type_of(event), label))
+    return ()
+
+
+def require_something(mapping: Mapping[str, object]) -> str:
+    """
+    Return the scope that was asked for: exactly one of a user, a context and an item.
+
+    Raises:
+        InvalidInputError: none was, or several.
+    """
+    given = [name for name, value in mapping.items() if value is not None]
+    if given not in (["user"], ["context"], ["item"], ["context", "item"]):
+        raise InvalidInputError("say what is to be erased: user=, context=, or item= with its context")
+    return given[-1]

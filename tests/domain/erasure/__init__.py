@@ -1,0 +1,1 @@
+"""What an erasure leaves of events, and what it names."""

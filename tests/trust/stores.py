@@ -1,0 +1,65 @@
+"""Stores of each kind for tests of what a company must promise: where they lie, and every byte that lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import refold
+from refold.infrastructure.trust import key_ring, sealed_log
+from refold.infrastructure.trust.keys import Keys, MasterKeys
+from tests.support.postgres import Server
+
+WORD = "Xylophonquartz"
+
+
+class Place:
+    """Where a store lies, and its files."""
+
+    def __init__(self, location: str, folder: Path, server: Server | None = None, keys: Keys | None = None) -> None:
+        self.location, self._folder, self._server, self._keys = location, folder, server, keys
+
+    def open(self) -> refold.Store:
+        """Open the store."""
+        return refold.open(self.location, keys=self._keys)
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether a store is gone when it is closed."""
+        return self.location == ":memory:"
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the store is encrypted."""
+        return self._keys is not None
+
+    def holding(self, word: str = WORD) -> list[str]:
+        """Return the files of the store that hold a word; of a server not its write-ahead log, which it reuses."""
+        root = self._folder
+        if self._server is not None:
+            with psycopg.connect(self.location, autocommit=True) as connection:
+                connection.execute("CHECKPOINT")
+            root = self._server.data
+        files = [path for path in root.rglob("*") if path.is_file() and "pg_wal" not in path.parts]
+        return [str(path) for path in files if word.encode() in path.read_bytes()]
+
+
+KINDS = ("memory", "sqlite", "postgres", "sealed")
+
+
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Yield the place of a store that is empty yet, of the kind that a fixture asks for."""
+    if request.param == "postgres":
+        server = request.getfixturevalue("pg_server")
+        yield Place(request.getfixturevalue("pg_url"), tmp_path, server)
+        return
+    folder = tmp_path / "store"
+    folder.mkdir()
+    keys = MasterKeys({"first": bytes(range(32))}) if request.param == "sealed" else None
+    patched = request.getfixturevalue("monkeypatch")
+    for module, name in ((sealed_log, "KNOWN_SECONDS"), (key_ring, "KNOWN_SECONDS"), (sealed_log, "IN_FILE_SECONDS")):
+        patched.setattr(module, name, 0.0)
+    yield Place(":memory:" if request.param == "memory" else str(folder / "agents.db"), folder, keys=keys)

@@ -1,0 +1,324 @@
+"""Erasing: the texts are gone from everything, and everything else goes on as before."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import refold
+from refold.domain.erasure.events import STREAM, ErasureFinished, StoreErased
+from refold.domain.erasure.skeleton import ERASED
+from refold.domain.errors import DamagedError, HeldError, InvalidInputError, NotFoundError
+from refold.domain.memory.records import MemoryRecord
+from refold.domain.positions import BEGINNING
+from refold.infrastructure.exchange.export import export_events
+from refold.infrastructure.exchange.import_events import take_in_events
+from refold.infrastructure.log import erasure_watch
+from refold.infrastructure.trust.erasing import Eraser
+from tests.contract.chat_checking import Teller
+from tests.support.every_kind import fill
+from tests.trust.stores import KINDS, WORD, Place, places
+
+LARGE = f"a long text with {WORD} in it, that lies beside its event; " * 200
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """The place of a store of each kind."""
+    yield from places(request, tmp_path)
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[refold.Store]:
+    """A store that is closed at the end."""
+    with place.open() as opened:
+        yield opened
+
+
+def fill_with_word(store: refold.Store) -> None:
+    """Write a few contexts of a user, with the word in each kind of text, and one of somebody else's."""
+    chat = store.chat("a", user="mia", session="s1", agent="triage", attributes={"note": WORD})
+    chat.add_message("system", f"Be kind to {WORD}.")
+    for number in range(90):
+        chat.add_message("user", LARGE if number % 30 == 0 else f"question {number} of {WORD}")
+    chat.add_function_call("look", f'{{"q": "{WORD}"}}', call_id="c1")
+    chat.add_function_output("look", f"found {WORD}", call_id="c1")
+    chat.evict(chat.items[2].id, reason=f"because of {WORD}")
+    chat.saved_states.save("graph", {"k": {"seen": WORD}})
+    memory = store.memory().scope("user:mia")
+    memory.put(MemoryRecord(scope="user:mia", key=f"about {WORD}", value={"is": WORD}, tags=[WORD]))
+    asyncio.run(store.pool("p", user="mia").add(refold.PoolItem({"x": WORD}, WORD, "i1")))
+    store.window("w", max_tokens=900, user="mia").add(refold.BudgetItem(WORD, WORD, WORD, 1))
+    run = store.run("mia", "s1", 0)
+    run.register_query(WORD, WORD)
+    run.close(reason=WORD)
+    store.chat("b", user="ben").add_message("user", "nothing of it")
+
+
+def events_of(store: refold.Store) -> list[Any]:
+    """Return all events of a store."""
+    return [one.event for one in store.log.read_all(after=BEGINNING, limit=100_000).events]
+
+
+def test_no_byte_is_left_of_a_user(place: Place, tmp_path: Path) -> None:
+    """In the files of the store, the rows, the index, what is exported afterwards; and the store is sound."""
+    with place.open() as store:
+        fill_with_word(store)
+        store.contexts(), store.search(WORD), store.rollup(), store.lineage()
+        told = store.erase(user="mia", why="ticket 7")
+        assert store.search(WORD)
+
+        done = store.erase(user="mia", why="ticket 7", dry_run=False)
+
+        assert [one.context for one in told.contexts] == [one.context for one in done.contexts]
+        assert (told.events, told.is_dry_run, done.is_dry_run) == (done.events, True, False)
+        assert WORD not in repr(events_of(store))
+        assert store.search(WORD) == []
+        assert store.verify().problems == ()
+        assert {(row.key, row.user) for row in store.contexts()} >= {("chat:a", ""), ("chat:b", "ben")}
+        export_events(store.log, tmp_path / "after.jsonl")
+    assert WORD not in (tmp_path / "after.jsonl").read_text()
+    assert place.holding() == []
+    if not place.is_memory:
+        with place.open() as store:
+            assert store.verify().problems == ()
+            assert WORD not in repr(events_of(store))
+
+
+def test_views_show_that_something_was_there(store: refold.Store) -> None:
+    """With the versions, the calls, the forks, the totals and the audits that there were."""
+    fill_with_word(store)
+    chat = store.chat("a")
+    fork = chat.fork("a2")
+    version, tokens, count = chat.version, chat.estimated_tokens(), len(chat.items)
+    audit = [(one.actor, one.recorded_at) for one in store.audit("chat:a")]
+
+    store.erase(context="chat:a", why="ticket 8", dry_run=False)
+
+    for shown in (chat, store.chat("a"), fork, store.chat("a2")):
+        assert {text for item in shown.items if isinstance(item, refold.ChatMessage) for text in item.content} == {
+            ERASED
+        }
+        assert (shown.estimated_tokens(), len(shown.items)) == (tokens, count)
+    assert chat.version == version
+    assert chat.items[-1].output == ERASED  # type: ignore[union-attr]  # it is an output
+    assert [(one.actor, one.recorded_at) for one in store.audit("chat:a")] == audit
+    assert chat.to_openai_messages()[-2]["tool_calls"][0]["function"]["arguments"] == "{}"
+    chat.restore()
+    chat.truncate(max_items=5)
+    assert store.verify().problems == ()
+
+
+def test_one_item_leaves_with_what_was_made_of_it(store: refold.Store) -> None:
+    """A summary of it, one of summaries, and a copy that a framework saved; the others stay."""
+    chat = store.chat("a")
+    gone = chat.add_message("user", f"please forget {WORD}, which is a longer text")
+    chat.add_message("user", "this may stay, and is a longer text as well")
+    asyncio.run(chat.summarize(Teller(f"They spoke of {WORD}."), keep_recent_turns=1))
+    chat.saved_states.save("graph", {"k": {"messages": [f"please forget {WORD}, which is a longer text"]}})
+    other = store.chat("other")
+    other.add_message("user", f"please forget {WORD}, which is a longer text")
+
+    told = store.erase(context="a", item=gone.id, why="ticket 9", dry_run=False)
+
+    assert {one.context for one in told.contexts} == {"chat:a"}
+    assert told.copies == (f"chat:other@{other.version}",)
+    texts = repr([one.event for one in chat.recorded_events()])
+    assert WORD not in texts
+    assert "this may stay" in texts
+    assert store.verify().problems == ()
+
+
+def test_an_item_of_a_parent_is_erased_in_the_fork(store: refold.Store) -> None:
+    """Wherever it is asked for."""
+    chat = store.chat("a")
+    gone = chat.add_message("user", WORD)
+    fork = chat.fork("b")
+
+    told = store.erase(context="chat:b", item=gone.id, why="x", dry_run=False)
+
+    assert [one.context for one in told.contexts] == ["chat:a"]
+    assert [item.content for item in fork.items] == [[ERASED]]  # type: ignore[union-attr]  # it is a message
+
+
+def test_every_kind_of_context_can_be_erased(store: refold.Store) -> None:
+    """All of a store, context by context, and verify finds nothing."""
+    asyncio.run(fill(store))
+    before = {row.key: (row.version, row.items, row.turns, row.tokens) for row in store.contexts()}
+
+    for context in before:
+        store.erase(context=context, why="all of it", dry_run=False)
+
+    assert {row.key: (row.version, row.items, row.turns, row.tokens) for row in store.contexts()} == before
+    assert store.verify().problems == ()
+    for row in store.contexts():
+        kind, name = row.key.split(":", 1)
+        if kind in ("chat", "queue", "pool", "window"):
+            assert repr(getattr(store, kind)(name, create=False).at(row.version))
+
+
+def test_what_must_be_kept_is_not_erased(store: refold.Store) -> None:
+    """Nor anything that it shows; once it is released, it can be."""
+    fill_with_word(store)
+    store.chat("a").fork("b2")
+    store.hold("chat:b2", why="case 12")
+
+    with pytest.raises(HeldError) as caught:
+        store.erase(user="mia", why="ticket", dry_run=False)
+    assert caught.value.contexts == ("chat:b2",)
+    assert store.erase(user="mia", why="ticket").held == ("chat:b2",)
+    assert store.holds() == {"chat:b2": "case 12"}
+    assert WORD in repr(events_of(store))
+    store.release("chat:b2", why="closed")
+    store.erase(user="mia", why="ticket", dry_run=False)
+    assert WORD not in repr(events_of(store))
+
+
+def test_the_event_and_the_receipt_name_nobody(store: refold.Store) -> None:
+    """They say who asked and why; of a user they have a salted hash, which tells whether it is this user."""
+    fill_with_word(store)
+    key = Ed25519PrivateKey.generate()
+    with refold.acting(actor="the officer"):
+        done = store.erase(user="mia", why="ticket 7", dry_run=False, signer=key)
+
+    recorded = store.log.read(STREAM)
+    erased = [one for one in recorded if isinstance(one.event, StoreErased)]
+    receipt = done.receipt
+    assert receipt is not None
+    assert {one.meta.actor for one in erased} == {"the officer"}
+    assert {one.event.why for one in erased} == {"ticket 7"}
+    assert isinstance(recorded[-1].event, ErasureFinished)
+    assert "mia" not in receipt.covered().decode()
+    assert (receipt.is_of_user("mia"), receipt.is_of_user("ben")) == (True, False)
+    assert receipt.is_sound(store.log, key.public_key())
+    with pytest.raises(InvalidSignature):
+        receipt.is_sound(store.log, Ed25519PrivateKey.generate().public_key())
+
+
+def test_what_is_wrong_is_refused(store: refold.Store) -> None:
+    """And nothing is changed."""
+    chat = store.chat("a")
+    chat.add_message("user", WORD)
+
+    for wrong in ({}, {"user": "mia", "context": "a"}, {"user": "mia", "item": "x"}):
+        with pytest.raises(InvalidInputError, match="say what"):
+            store.erase(why="x", **wrong)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(InvalidInputError, match="say why"):
+        store.erase(why=" ", context="a")
+    with pytest.raises(NotFoundError):
+        store.erase(why="x", user="nobody")
+    with pytest.raises(NotFoundError):
+        store.erase(why="x", context="a", item="nothing")
+    with store.transaction(), pytest.raises(InvalidInputError, match="transaction"):
+        store.erase(why="x", context="a", dry_run=False)
+    assert store.log.head(STREAM) == 0
+
+
+def test_an_older_export_brings_nothing_back(store: refold.Store, tmp_path: Path) -> None:
+    """What was erased since is refused."""
+    fill_with_word(store)
+    export_events(store.log, tmp_path / "before.jsonl")
+    store.erase(context="chat:a", why="x", dry_run=False)
+
+    with pytest.raises(InvalidInputError, match="erased"):
+        take_in_events(store.log, tmp_path / "before.jsonl")
+    assert WORD not in repr([one.event for one in store.log.read("chat:a")])
+
+
+def test_a_forged_tombstone_is_refused(tmp_path: Path) -> None:
+    """Whoever writes a skeleton, a digest or another actor into the file is found out, with and without an erasure."""
+    import sqlite3
+
+    path = tmp_path / "agents.db"
+    with refold.open(path) as store:
+        for name in ("a", "b"):
+            store.chat(name).add_message("user", WORD)
+            store.chat(name).add_message("user", "another text")
+        store.erase(context="a", why="x", dry_run=False)
+    with sqlite3.connect(path) as connection:
+        ((left,),) = connection.execute(
+            "SELECT payload FROM event JOIN stream ON key = stream WHERE id = 'chat:a' AND version = 2"
+        ).fetchall()
+        connection.execute(
+            "UPDATE event SET payload = ? WHERE version = 2 AND stream = (SELECT key FROM stream WHERE id = 'chat:b')",
+            (left,),
+        )
+    connection.close()
+    with refold.open(path) as store:
+        assert store.log.read("chat:a", until=2)
+        with pytest.raises(DamagedError, match="chat:b@2"):
+            store.log.read("chat:b", until=2)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE event SET recorded_at = recorded_at - 1 WHERE version = 2 AND stream < 3")
+    connection.close()
+    with refold.open(path) as store, pytest.raises(DamagedError, match="chat:a@2"):
+        store.log.read("chat:a", until=2)
+
+
+STEPS = ("forget", "scrub", "drop_others", "drop", "record")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_leaves_it_finished_or_not_begun(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Whatever was under way: the next process that opens the store does the rest."""
+    if place.is_memory:
+        pytest.skip("a store in memory is gone with its process")
+
+    class Killed(BaseException):
+        """The process was killed here."""
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    store = place.open()
+    assert store._warning is not None
+    store._warning.detach()
+    fill_with_word(store)
+    store.contexts(), store.search(WORD)
+    with monkeypatch.context() as patched:
+        owner = {"forget": store.log, "scrub": store.log, "record": Eraser}.get(step, store._projections)
+        patched.setattr(owner, step, die)
+        with pytest.raises(Killed):
+            store.erase(user="mia", why="x", dry_run=False)
+    store.log.close()
+
+    with place.open() as store:
+        assert isinstance(store.log.read_events(STREAM)[-1], ErasureFinished)
+        assert WORD not in repr(events_of(store))
+        assert store.search(WORD) == []
+        assert store.verify().problems == ()
+    assert place.holding() == []
+
+
+def test_another_process_forgets_soon(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context that is open there shows nothing of it after the next look."""
+    if place.is_memory or place.is_sealed:
+        pytest.skip("no other process sees a store in memory, or has the key of this one")
+    with place.open() as store:
+        chat = store.chat("a")
+        chat.add_message("user", WORD)
+        past = chat.at(chat.version)
+        assert [item.content for item in (*chat.items, *past.items)] == [[WORD], [WORD]]  # type: ignore[union-attr]
+        monkeypatch.setattr(erasure_watch, "LOOK_SECONDS", 0.05)
+        erasure_watch.ERASURE_WATCH.add(store.log)
+        code = "import sys, refold; refold.open(sys.argv[1]).erase(context='a', why='x', dry_run=False)"
+        subprocess.run([sys.executable, "-c", code, place.location], check=True, timeout=60)
+
+        deadline = time.monotonic() + 10
+        while chat._journal.is_loaded and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+        assert not chat._journal.is_loaded
+        assert WORD not in repr(vars(chat))
+        assert [item.content for item in (*chat.items, *past.items)] == [[ERASED], [ERASED]]  # type: ignore[union-attr]
+        monkeypatch.undo()
+        erasure_watch.ERASURE_WATCH._ending.set()

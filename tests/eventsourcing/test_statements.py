@@ -50,9 +50,6 @@ def life(factory: NewFactory) -> Calls:
     yield "a snapshot", lambda: snapshots.insert_events([event("a", 3, "snap", b"{}")])
     yield "another of the same version", lambda: snapshots.insert_events([event("a", 3, "snap", b"{1}")])
     yield "the last snapshot", lambda: snapshots.select_events("a", desc=True, limit=1)
-    with recorder.subscribe(gt=2, topics=["shop:Sold"]) as subscription:
-        yield "the first that a subscriber gets", lambda: next(subscription)
-        yield "the second", lambda: next(subscription)
     again = factory().application_recorder()
     yield "insert through another factory", lambda: again.insert_events(events("a", 5))
     yield "insert through the first", lambda: recorder.insert_events(events("b", 2))

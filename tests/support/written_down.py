@@ -14,7 +14,8 @@ UNTIL = 1_795_000_000.0
 
 
 def stop_clock(patch: pytest.MonkeyPatch) -> None:
-    """Let it be an hour after the histories, for the whole test, and let ids be counted."""
+    """Let it be an hour after the histories, for the whole test; ids are counted, and lines as long as in a pipe."""
+    patch.delenv("COLUMNS", raising=False)
     numbers = count(1)
     patch.setattr(RealSystem, "now", lambda _: UNTIL + 3_600)
     patch.setattr(RealSystem, "new_id", lambda _, prefix: f"{prefix}{next(numbers):012x}")

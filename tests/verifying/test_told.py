@@ -15,7 +15,7 @@ from refold.infrastructure.log.sqlite.log import SqliteLog
 from tests.cli.running import refold as run
 from tests.support.postgres import Server
 from tests.support.statements import LARGE, without_background
-from tests.support.written_down import assert_as_written, stop_clock
+from tests.support.written_down import UNTIL, assert_as_written, stop_clock
 
 from .damaging import sql
 
@@ -176,7 +176,7 @@ def written(place: str) -> Iterator[refold.Store]:
 
 def said(text: str) -> refold.ChatMessage:
     """Return a message."""
-    return refold.ChatMessage(role=refold.ChatRole.USER, content=text)
+    return refold.ChatMessage(role=refold.ChatRole.USER, content=text, created_at=UNTIL)
 
 
 def assert_told(place: str, statement: str, name: str) -> None:

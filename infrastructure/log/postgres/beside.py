@@ -19,7 +19,7 @@ MAKE_SNAPSHOTS = """
     CREATE TABLE IF NOT EXISTS snapshot (
         slice int NOT NULL, stream int NOT NULL, packed bytea NOT NULL, PRIMARY KEY (slice, stream))
 """
-HAS_TABLE = "SELECT to_regclass($1)::text"
+HAS_TABLE = "SELECT to_regclass('{table}')::text"
 PLACE = "SELECT slice, key FROM stream WHERE id = $1"
 READ_SNAPSHOT = "SELECT packed FROM snapshot WHERE slice = $1 AND stream = $2"
 KEEP_SNAPSHOT = """
@@ -49,7 +49,7 @@ class Snapshots:
 
     def _found(self) -> bool:
         if not self._is_there:
-            ((table,),) = self._database.ask(Call(HAS_TABLE, (b"snapshot",)))[0]
+            ((table,),) = self._database.ask(Call(HAS_TABLE.format(table="snapshot")))[0]
             self._is_there = table is not None
         return self._is_there
 
@@ -85,7 +85,7 @@ class Segments:
 
     def _found(self) -> bool:
         if not self._is_there:
-            ((table,),) = self._database.ask(Call(HAS_TABLE, (b"segment",)))[0]
+            ((table,),) = self._database.ask(Call(HAS_TABLE.format(table="segment")))[0]
             self._is_there = table is not None
         return self._is_there
 

@@ -11,7 +11,7 @@ import click
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import counted
-from ...domain.errors import DamagedError, StorageError
+from ...domain.errors import DamagedError, RefoldError, StorageError
 from ...domain.positions import Moment
 from ..projecting.status import ProjectionStatus
 from ..store import Store
@@ -24,6 +24,7 @@ from .render import clock, duration, one_line
 Standing = Mapping[str, ProjectionStatus]
 SAID_EVERY_SECONDS = 10.0
 SEALED_EVERY_SECONDS = 60.0
+RETAINED_EVERY_SECONDS = 3_600.0
 
 
 class WorkerLog:
@@ -115,6 +116,7 @@ def _keep(store: Store, names: Sequence[str], worker_log: WorkerLog, stop: threa
     beside = [threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)]
     if seal and hasattr(store.log, "sealing"):
         beside.append(threading.Thread(target=_seal, args=(store.log.sealing, stop), name="refold-seal", daemon=True))
+    beside.append(threading.Thread(target=_retain, args=(store, stop), name="refold-retain", daemon=True))
     for thread in beside:
         thread.start()
     try:
@@ -137,6 +139,19 @@ def _seal(sealing: Callable[[], Iterator[int]], stop: threading.Event) -> None:
         except (StorageError, DamagedError) as error:
             _say(f"old events could not be packed, which is tried again: {error}")
         stop.wait(SEALED_EVERY_SECONDS)
+
+
+def _retain(store: Store, stop: threading.Event) -> None:
+    """Erase the contexts whose time is over by a policy, now and then until `stop` is set."""
+    while not stop.is_set():
+        try:
+            if store.policies():
+                found = store.apply_retention(dry_run=False)
+                if found.erasure is not None:
+                    _say(f"{counted(len(found.erasure.contexts), 'context')} erased, whose time was over")
+        except RefoldError as error:
+            _say(f"contexts whose time is over could not be erased, which is tried again: {error}")
+        stop.wait(RETAINED_EVERY_SECONDS)
 
 
 def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ROWS_AT_ONCE, MATCHES_AT_ONCE = 10_000, 64
-SCRATCH = "the temporary rows"
-SCRATCH_PRAGMAS = ("page_size = 16384", "journal_mode = MEMORY", "synchronous = OFF", "cache_size = -16384")
+SCRATCH, SCRATCH_CACHE_KIB = "the temporary rows", 16_384
+PRAGMAS = f"page_size = 16384,journal_mode = MEMORY,synchronous = OFF,cache_size = -{SCRATCH_CACHE_KIB}".split(",")
 KEYS_MAX = 500
 CHECKPOINTS = (
     "CREATE TABLE IF NOT EXISTS checkpoint (projection TEXT PRIMARY KEY, version INTEGER NOT NULL,"
@@ -343,7 +343,7 @@ class ScratchProjectionStore(SqliteProjectionStore):
         # With an empty name, SQLite makes a file that nobody else sees, once its cache is full.
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         # Rows of many words do not fit into smaller pages, and would be spread over several.
-        for pragma in SCRATCH_PRAGMAS:
+        for pragma in PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
         self._has_nul = not isinstance(like, DatabaseProjectionStore) or like.sql.has_nul
 

@@ -1,0 +1,155 @@
+"""`refold erase`, `refold hold` and `refold retain`: forget, keep, and forget after a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from ...domain.errors import InvalidInputError
+from ..trust.erasing import Erasure
+from ..trust.receipts import Signer
+from .args import actor, argument, as_json, changing, database, keeping, optional_text, required_text
+from .changes import note
+from .render import one_line, print_json, print_json_list, print_table
+
+HEADINGS = ("CONTEXT", "EVENTS")
+WHY = click.option(
+    "--why", metavar="TEXT", required=True, callback=required_text, help="The reason, which is recorded."
+)
+FOR_GOOD = click.option("--for-good", is_flag=True, help="Erase it; without, only what would be erased is listed.")
+
+
+@click.command("erase")
+@click.option("--user", metavar="NAME", callback=optional_text, help="Erase all contexts of this user.")
+@click.option("--context", metavar="CTX", callback=optional_text, help="Erase this context, or an item of it.")
+@click.option("--item", metavar="ID", callback=optional_text, help="Erase this item: its id, key, or CTX@V.")
+@WHY
+@FOR_GOOD
+@click.option("--receipt", "receipt", metavar="FILE", type=Path, help="Write the receipt into this file.")
+@click.option("--sign", "key", metavar="FILE", type=Path, help="Sign the receipt with this Ed25519 key (PEM).")
+@actor
+@database
+@as_json
+def erase(
+    user: str | None,
+    context: str | None,
+    item: str | None,
+    why: str,
+    for_good: bool,
+    receipt: Path | None,
+    key: Path | None,
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
+    """
+    Erase the texts of a user, a context or an item, from the log and from everything made of it; first, list them.
+
+    `[erased]` stands in their places, and all versions, forks and audits stay. Contexts that are held are refused. The
+    receipt names nobody.
+
+    With --json: the erasure as `store.erase()` returns it.
+    """
+    signer = None if key is None else _signer(key)
+    with changing(location, actor) as store:
+        found = store.erase(user=user, context=context, item=item, why=why, dry_run=not for_good, signer=signer)
+    if receipt is not None and found.receipt is not None:
+        receipt.write_bytes(msgspec.json.format(msgspec.json.encode(found.receipt)) + b"\n")
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+    else:
+        _print(found)
+
+
+def _signer(path: Path) -> Signer:
+    """
+    Return the private key in a file.
+
+    Raises:
+        InvalidInputError: there is no key that signs in it.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        key = load_pem_private_key(path.read_bytes(), None)
+    except (ImportError, OSError, ValueError, TypeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as a key: {error}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InvalidInputError(f"{path} is no Ed25519 key: make one with `openssl genpkey -algorithm ed25519`")
+    return key
+
+
+def _print(found: Erasure) -> None:
+    if found.contexts:
+        print_table([HEADINGS, *((one_line(one.context), f"{one.events:,}") for one in found.contexts)])
+    for context in found.held:
+        note(f"{one_line(context)} is held: nothing is erased until `refold hold --release` lets it go")
+    for reference in found.copies:
+        note(f"{one_line(reference)} has the same text, and stays")
+    for where in found.unreached:
+        note(f"not reached: {where}")
+    if found.is_dry_run:
+        note("nothing is erased yet: --for-good does it")
+
+
+@click.command("hold")
+@argument("context", help="The context; without it, those that are held are listed.", metavar="[CTX]", required=False,
+          callback=optional_text)  # fmt: skip
+@click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")
+@click.option("--release", "is_release", is_flag=True, help="Let it be erased again.")
+@actor
+@database
+@as_json
+def hold(context: str | None, why: str | None, is_release: bool, actor: str, location: str, as_json: bool) -> None:
+    """
+    Refuse to erase anything that a context shows, until it is released; or list what is held.
+
+    With --json: an array of {context, why}.
+    """
+    with changing(location, actor) as store:
+        if context is not None:
+            if why is None:
+                raise click.UsageError("say why: --why TEXT")
+            (store.release if is_release else store.hold)(context, why=why)
+        held = store.holds()
+    if as_json:
+        print_json_list({"context": stream, "why": reason} for stream, reason in held.items())
+    elif held:
+        print_table([("CONTEXT", "WHY"), *((one_line(stream), one_line(reason)) for stream, reason in held.items())])
+    else:
+        note("nothing is held")
+
+
+@click.command("retain")
+@click.option("--for-good", is_flag=True, help="Erase what is due; without, it is listed.")
+@actor
+@database
+@as_json
+def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
+    """
+    List the contexts whose time is over by a policy of `store.retain()`; or erase them.
+
+    `refold run` erases them once an hour. With --json: {is_dry_run, contexts, erasure}, contexts by policy.
+    """
+    with keeping(location) as store, _acting(actor):
+        found = store.apply_retention(dry_run=not for_good)
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    rows = [(one_line(name), one_line(context)) for name, some in found.contexts.items() for context in some]
+    if rows:
+        print_table([("POLICY", "CONTEXT"), *rows])
+    else:
+        note("no context is due")
+    if rows and not for_good:
+        note("nothing is erased yet: --for-good does it")
+
+
+def _acting(actor: str) -> Any:
+    from ...domain.log.envelope import acting
+
+    return acting(actor=actor)

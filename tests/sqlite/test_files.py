@@ -348,3 +348,17 @@ def test_a_child_uses_no_connection_of_its_parents(tmp_path: Path) -> None:
 
     with pytest.raises(StorageUnavailableError, match="when this process was forked"):
         log.read("chat:bot")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_name_in_the_schema_that_is_no_text(tmp_path: Path, read_only: bool) -> None:
+    """SQLite names the broken table in its message, which Python then cannot read: that is damage, too."""
+    path = tmp_path / "log.db"
+    refold.open(path).close()
+    data = bytearray(path.read_bytes())
+    data[data.index(b"tableevent") + 5] = 0xCD
+    data[data.index(b"CREATE TABLE event")] = ord("?")
+    path.write_bytes(data)
+
+    with pytest.raises(DamagedError, match="can't decode byte"):
+        refold.open(path, read_only=read_only)

@@ -63,14 +63,14 @@ def translated(where: str) -> Iterator[None]:
         if "closed" in str(error):
             raise StorageClosedError(f"{where} was closed while it was in use") from error
         raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise translate(error, where) from error
     except OSError as error:
         reason = error.strerror or error
         raise StorageUnavailableError(f"{where} cannot be opened ({reason}): check its folder and rights") from error
 
 
-def translate(error: sqlite3.Error, where: str) -> RefoldError:
+def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldError:
     """Return Refold's error for an error of sqlite3 on this file."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     match code:
@@ -94,13 +94,13 @@ def translate(error: sqlite3.Error, where: str) -> RefoldError:
             return DamagedError(where, f"it refuses a row that it should take ({error})")
         case sqlite3.SQLITE_ERROR if _lacks(error):
             return StorageUnavailableError(f"{where} lacks a table of Refold's ({error}): restore it from a copy")
-        case _ if "decode to UTF-8" in str(error):
+        case _ if "decode" in str(error):
             return DamagedError(where, str(error))
         case _:
             return StorageError(f"{where} failed ({error}): look at the file with `refold verify`")
 
 
-def _lacks(error: sqlite3.Error) -> bool:
+def _lacks(error: Exception) -> bool:
     return str(error).startswith(("no such table", "no such column"))
 
 

@@ -122,6 +122,7 @@ class RetentionEnded(_Event, frozen=True, kw_only=True, gc=False, tag="store.ret
 
 
 ErasureEvent = StoreErased | ErasureFinished | ContextHeld | ContextReleased | RetentionSet | RetentionEnded
+_DECODER: msgspec.msgpack.Decoder[ErasureEvent] = msgspec.msgpack.Decoder(ErasureEvent)
 
 
 def seal_of(
@@ -246,6 +247,9 @@ class Seals:
         """Take the seals of these events, which are all of the stream, in its order."""
         named: dict[str, list[ErasedVersions]] = {}
         for event in events:
+            # A log that is copied leaves its events as they are stored.
+            if isinstance(event, msgspec.Raw):
+                event = _DECODER.decode(event)
             if isinstance(event, StoreErased):
                 for erased in event.erased:
                     named.setdefault(erased.stream, []).append(erased)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...domain.clock import REAL_SYSTEM
+from ...domain.erasure.events import STREAM as ERASURES
+from ...domain.erasure.events import Seals, seal_of
 from ...domain.errors import (
     DamagedError,
     InvalidInputError,
@@ -29,6 +31,7 @@ from ...domain.log.memory_log import MemoryLog
 from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import Moment
 from ..databases import location_of, open_database, stored_log, tables_of
+from ..files import replacing
 from ..lineage import known_lineage, lineage_of
 from ..opening import root_of
 from ..projecting.store import ProjectionStore, kept_by
@@ -43,7 +46,6 @@ from .backup_file import (
     chunk_of,
     reading_backup,
     size_of,
-    write_anew,
     writing_backup,
 )
 from .copying import BYTES, SUBSCRIPTIONS
@@ -78,6 +80,8 @@ class _Run:
     def __init__(self, log: LiveLog, rows: ProjectionStore, file: BackupFile) -> None:
         self._log, self._rows, self._file = log, rows, file
         self.where = log.database.where if hasattr(log, "database") else IN_MEMORY
+        # Whether an erasure is among the events that were taken.
+        self.is_erasure = False
         # Of each slice its last position in the file, and the digest of the event there.
         self._ends: dict[int, tuple[int, bytes]] = {}
         if file.records:
@@ -106,6 +110,7 @@ class _Run:
         for frame in self._file.left:
             for _, recorded in self._file.open(frame).events():
                 self._ends[recorded.position.slice] = recorded.position.number, recorded.digest
+                self.is_erasure |= recorded.stream == ERASURES
         self._require_ends()
 
     def _require_ends(self) -> None:
@@ -133,6 +138,7 @@ class _Run:
                     waiting, size = [], size_of(recorded)
                 waiting.append((stream, recorded))
                 self._ends[recorded.position.slice] = recorded.position.number, recorded.digest
+                self.is_erasure |= recorded.stream == ERASURES
                 added += 1
             if progress is not None:
                 progress(self.moment.events, until.events)
@@ -209,12 +215,17 @@ def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: 
     with writing_backup(Path(path)) as file:
         run = _Run(log, rows, file)
         run.require_begun()
+        is_old = bool(file.chunks or file.left)
         added = run.take(log.now(), progress)
-        if run.is_news:
+        if is_old and (run.is_erasure or run.lost_keys()):
+            # Older chunks have the texts that were erased since, and older records the keys.
+            with replacing(file.path) as new:
+                file = BackupFile(file.path, new)
+                run = _Run(log, rows, file)
+                run.take(log.now(), progress)
+                file.finish(run.record)
+        elif run.is_news:
             file.finish(run.record)
-        if run.lost_keys():
-            # With the keys of earlier records, what was erased since could be read in this file.
-            file = write_anew(file, file.record)
         return _report(file, added)
 
 
@@ -281,17 +292,35 @@ def check_backup(path: str | Path, *, keys: Keys | None = None) -> BackupReport:
     with reading_backup(Path(path)) as file:
         report, ends, digests = _report(file, 0), dict[int, int](), dict[str, bytes]()
         is_checked = keys is not None or not file.record.keys
-        chain = chain_of(file, keys) if is_checked else UNKEYED
+        chain, erasures = chain_of(file, keys) if is_checked else UNKEYED, _Erasures(file)
         for frame in file.chunks:
             for _, one in file.open(frame).events():
                 position, before = one.position, digests.get(one.stream, NO_DIGEST)
                 digest = chain.digest(before, one.stream, one.version, position, one.recorded_at, one.meta, one.event)
-                if (is_checked and one.digest != digest) or position.number != ends.get(position.slice, 0) + 1:
+                is_other = is_checked and one.digest != digest and not erasures.has(before, one)
+                if is_other or position.number != ends.get(position.slice, 0) + 1:
                     raise DamagedError(f"event {one.reference} of {path}", "it does not match its digest")
-                digests[one.stream], ends[position.slice] = digest, position.number
+                digests[one.stream], ends[position.slice] = one.digest, position.number
         if Moment.of(ends) != file.moment:
             raise DamagedError(str(path), "it has other events than its record says")
         return report
+
+
+class _Erasures:
+    """The erasures in a backup, which are read when an event does not match its digest."""
+
+    def __init__(self, file: BackupFile) -> None:
+        self._file, self._seals = file, Seals()
+        self._is_read = False
+
+    def has(self, before: bytes, one: RecordedEvent) -> bool:
+        """Return whether this is what an erasure left of an event; `before` is the digest before it."""
+        if not self._is_read:
+            self._seals.learn(msgspec.Raw(erased.event) for _, erased in self._file.events_of(ERASURES))
+            self._is_read = True
+        place = (one.stream, one.version, one.position)
+        seal = seal_of(before, one.digest, place, one.recorded_at, one.meta, one.event)
+        return self._seals.has(one.stream, one.version, seal)
 
 
 def chain_of(file: BackupFile, keys: Keys | None) -> Chain:

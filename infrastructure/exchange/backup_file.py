@@ -25,7 +25,7 @@ import msgspec
 from ...domain.errors import DamagedError, InvalidInputError, StorageBusyError
 from ...domain.log.envelope import NO_META, Meta, RecordedEvent
 from ...domain.positions import Moment, Position
-from ..files import replacing, sync_folder
+from ..files import sync_folder
 from ..log.compression import Compression
 
 MAGIC = b"refold backup 1\n"
@@ -222,6 +222,13 @@ class BackupFile:
         expanded = _COMPRESSION.expand(body, f"{self.path}, byte {frame.offset:,}")
         return self._opened(_chunk_in, expanded, frame)
 
+    def events_of(self, name: str) -> Iterator[tuple[Stream, RecordedEvent]]:
+        """Yield the events of one stream."""
+        for frame in self.chunks:
+            chunk = self.open(frame)
+            if any(stream.name == name for stream in chunk.streams):
+                yield from (pair for pair in chunk.events() if pair[0].name == name)
+
     # Writing
 
     def add(self, chunk: Chunk) -> None:
@@ -372,16 +379,3 @@ def _lock(path: Path, file: IO[bytes], how: int) -> None:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise StorageBusyError(f"another process is writing {path}: wait for it") from error
-
-
-def write_anew(backup: BackupFile, record: Record) -> BackupFile:
-    """
-    Replace the file of a backup by one with the same chunks and one record, and return its state: nothing that stood
-    in other records stays.
-    """
-    with replacing(backup.path) as file:
-        made = BackupFile(backup.path, file)
-        for frame in backup.chunks:
-            made.add(backup.open(frame))
-        made.finish(lambda root, chunks: msgspec.structs.replace(record, root=root, chunks=chunks))
-    return made

@@ -28,6 +28,7 @@ from ...domain.moments import ORDER_EVENTS_MAX, STREAM, MomentNamed, StoreCopied
 from ...domain.positions import BEGINNING, Moment
 from ..databases import Database, open_database, tables_of
 from ..log.codec import CODEC, Codec
+from ..log.compression import erased_form
 from ..log.records import Part
 from ..projecting.store import ProjectionStore, kept_by
 from ..trust.tables import ADD_KEY, Statement, keys_in
@@ -145,9 +146,14 @@ class Incoming:
         self._size = 0
         self._count = 0
 
-    def add(self, one: RecordedEvent, payload: bytes, number: int) -> None:
-        """Add an event of a stream in the slice `number`, of whose payload these are the bytes."""
+    def add(self, one: RecordedEvent, payload: bytes, number: int, *, is_erased: bool = False) -> None:
+        """
+        Add an event of a stream in the slice `number`, of whose payload these are the bytes; if it `is_erased`, they
+        are what is left of it, and its digest stays.
+        """
         draft = self._log.draft(_tagged.decode(payload).t, one.meta, payload)
+        if is_erased:
+            draft = draft._replace(stored=erased_form(payload), plain=None, texts=(), digest=one.digest)
         last, key = self._parts[-1] if self._parts else None, one.meta.idempotency_key
         continues = last is not None and (last.stream, last.idempotency_key) == (one.stream, key)
         if last is not None and continues and last.recorded_at == one.recorded_at:

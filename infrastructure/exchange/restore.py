@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import DamagedError, InvalidInputError, StorageUnavailableError
-from ...domain.log.envelope import RecordedEvent
+from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position
 from ..databases import Database, location_of, open_database, stored_log, tables_of
@@ -71,19 +72,13 @@ class _BackedUp:
         """Return the named moments."""
         if self._file.record.keys:
             raise InvalidInputError("the names of moments are encrypted in this backup: give a position or a time")
-        events = [CODEC.decode(one.event, f"event {one.reference}") for one in self._of_moments()]
+        events = [CODEC.decode(one.event, f"event {one.reference}") for _, one in self._file.events_of(STREAM)]
         names = MOMENTS.fold({}, [one for one in events if isinstance(one, MomentNamed)])
         return {name: Moment.parse(text) for name, text in names.items()}
 
     def before_copy(self, number: int) -> Moment | None:
         """Return None: positions of a store from before it was copied are not looked up in a backup."""
         return None
-
-    def _of_moments(self) -> Iterator[RecordedEvent]:
-        for frame in self._file.chunks:
-            chunk = self._file.open(frame)
-            if any(stream.name == STREAM for stream in chunk.streams):
-                yield from (one for stream, one in chunk.events() if stream.name == STREAM)
 
 
 class _Restore:
@@ -94,6 +89,7 @@ class _Restore:
         self._heads = None if isinstance(cut, int) else dict(cut.heads)
         self.tally = Tally()
         self.moment = Moment()
+        self.is_erased = False
 
     def _includes(self, one: RecordedEvent) -> bool:
         if self._heads is None:
@@ -110,14 +106,23 @@ class _Restore:
 
     def into(self, database: Database, clock: CopyClock, progress: Progress | None) -> str:
         """Write the events into an empty log and compare them; return the id of the new store."""
-        log, rows = database
+        log: Any = database[0]
+        rows = database[1]
         incoming, ends = Incoming(log), dict[int, int]()
+        digests: dict[str, bytes] = {}
         for stream, one in self._events(progress):
-            incoming.add(one, one.event, one.position.slice if log.has_slices else stream.slice)
+            before, digests[one.stream] = digests.get(one.stream, NO_DIGEST), one.digest
+            made = log.chain.digest(before, one.stream, one.version, one.position, one.recorded_at, one.meta, one.event)
+            self.is_erased |= made != one.digest
+            number = one.position.slice if log.has_slices else stream.slice
+            # The log says, when it is read back, whether something was erased there, or the backup was changed.
+            incoming.add(one, one.event, number, is_erased=made != one.digest)
             self.tally.add(one.position.slice, one, one.event)
             ends[one.position.slice] = one.position.number
-        incoming.write()
         self.moment = Moment.of(ends)
+        for stream, one in self._later_erasures():
+            incoming.add(one, one.event, one.position.slice if log.has_slices else stream.slice)
+        incoming.write()
         self._require_equal(log)
         record = self._file.record
         for name, text in record.notes.items():
@@ -130,13 +135,21 @@ class _Restore:
         clock.is_copying = False
         return lineage_of(rows)
 
+    def _later_erasures(self) -> Iterator[tuple[Stream, RecordedEvent]]:
+        """Yield the erasures after the cut: what they erased is not in the backup, and stays erased."""
+        if not self.is_erased:
+            return
+        for stream, one in self._file.events_of(ERASURES):
+            if not self._includes(one):
+                yield stream, one
+
     def _within(self, moment: Moment) -> Moment:
         ends = dict(self.moment.heads)
         return Moment.of({number: min(head, ends.get(number, 0)) for number, head in moment.heads})
 
     def _require_equal(self, log: Any) -> None:
         found = Tally()
-        for page in pages_up_to(log, limit=4_096):
+        for page in pages_up_to(log, limit=4_096, until=self.moment):
             for one in page:
                 found.add(one.position.slice, one, bytes(one.event))
         if self.tally.differs(found) is not None or found.root() != self.tally.root():

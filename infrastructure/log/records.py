@@ -32,7 +32,8 @@ class Draft(NamedTuple):
     """
     An event to be appended. `payload` is the input of the digest; `stored` is its stored form.
 
-    If `texts` is not empty, `stored` is made from `plain` when the texts have their keys.
+    If `texts` is not empty, `stored` is made from `plain` when the texts have their keys. With a `digest` the event was
+    erased: the digest is that of the event as it was recorded, and `stored` is what is left of it.
     """
 
     tag: str
@@ -41,6 +42,7 @@ class Draft(NamedTuple):
     meta: Meta
     plain: Any = None
     texts: Sequence[LargeText] = ()
+    digest: bytes = b""
 
 
 class Part(NamedTuple):

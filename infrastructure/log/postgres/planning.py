@@ -262,7 +262,9 @@ class Plan:
         for draft in part.drafts:
             slice_end.position += 1
             position, meta = Position(number, slice_end.position), draft.meta
-            tip.digest = digest_of(tip.digest, part.stream, version, position, recorded_at, meta, draft.payload)
+            tip.digest = draft.digest or digest_of(
+                tip.digest, part.stream, version, position, recorded_at, meta, draft.payload
+            )
             stored = self._refer(draft, number, slice_end) if draft.texts else draft.stored
             packed = encode_meta(meta)
             self.size += len(stored)

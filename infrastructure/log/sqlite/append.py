@@ -440,7 +440,9 @@ class Appender:
             number += 1
             position = Position(ONE_SEQUENCE, number)
             meta, payload = draft.meta, draft.payload
-            digest = self._chain.digest(digest, part.stream, version, position, recorded_at, meta, payload)
+            digest = draft.digest or self._chain.digest(
+                digest, part.stream, version, position, recorded_at, meta, payload
+            )
             stored = self._refer(connection, draft) if draft.texts else draft.stored
             tag = self._tags[draft.tag]
             work.rows.append((number, head.key, version, recorded_at, tag, encode_meta(meta), stored, digest))

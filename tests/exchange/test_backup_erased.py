@@ -1,0 +1,84 @@
+"""What was erased is in no backup that is made afterwards, also not in an older file, and stays erased."""
+
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.infrastructure.exchange.backup import back_up_from, check_backup
+from refold.infrastructure.exchange.backup_file import reading_backup
+from refold.infrastructure.exchange.restore import restore
+
+from .backed_up import events_of
+
+SECRET = "the planted text"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str, Path]:
+    """Return where a store with a secret is, where one is to be restored to, and the file of the backup."""
+    source, target = str(tmp_path / "source.db"), str(tmp_path / "target.db")
+    if request.param == "postgres":
+        source, target = (str(request.getfixturevalue(name)) for name in ("ready_pg_url", "pg_url"))
+    with refold.open(source) as store:
+        store.chat("kept").add_message("user", "stays")
+        store.chat("gone").add_message("user", SECRET)
+        store.chat("gone").add_message("user", f"once more {SECRET}")
+    return source, target, tmp_path / "a.backup"
+
+
+def erase(place: str) -> None:
+    """Erase the chat with the secret."""
+    with refold.open(place) as store:
+        store.erase(why="asked for", context="gone", dry_run=False)
+
+
+def chunks_of(path: Path) -> bytes:
+    """Return all payloads of a backup."""
+    with reading_backup(path) as file:
+        return b"".join(payload for frame in file.chunks for payload in file.open(frame).payloads)
+
+
+def test_what_was_erased_leaves_a_backup_that_has_it(places: tuple[str, str, Path]) -> None:
+    """The next run writes the file anew; what it makes of it verifies."""
+    source, target, path = places
+    back_up_from(source, path)
+    assert SECRET.encode() in chunks_of(path)
+
+    erase(source)
+    report = back_up_from(source, path)
+
+    assert SECRET.encode() not in chunks_of(path)
+    assert back_up_from(source, path).size == report.size
+    restore(path, target)
+    assert events_of(target) == events_of(source)
+    with refold.open(target) as store:
+        assert store.verify().is_whole
+        assert len(store.chat("gone").items) == 2
+
+
+def test_an_earlier_moment_does_not_bring_it_back(places: tuple[str, str, Path]) -> None:
+    """The erasure comes along, although it was later."""
+    source, target, path = places
+    with refold.open(source) as store:
+        moment, version = store.now(), store.chat("kept").version
+    erase(source)
+    with refold.open(source) as store:
+        store.chat("kept").add_message("user", "too late")
+    back_up_from(source, path)
+
+    report = restore(path, target, at=f"pos:{moment}")
+
+    assert report.moment == str(moment)
+    with refold.open(target) as store:
+        assert store.verify().is_whole
+        assert store.chat("kept").version == version
+        assert SECRET not in str(list(store.chat("gone").items))
+
+
+def test_a_check_knows_what_was_erased(places: tuple[str, str, Path]) -> None:
+    """A remnant does not match its digest, and the backup is whole."""
+    source, _, path = places
+    erase(source)
+
+    assert back_up_from(source, path).events == check_backup(path).events

@@ -114,6 +114,23 @@ class OpenAISessions(Sessions):
                 content = [{"type": "output_text", "text": item.text, "annotations": []}]
                 return {"type": "message", "role": "assistant", "content": content, "status": "completed"}
 
+    def open(self) -> None:
+        """Open the database."""
+        super().open()
+        self._engine: Any = None
+        if not self.is_ours and "://" in self.location:
+            url = "postgresql+psycopg_async" + self.location.partition("postgresql")[2]
+            self._engine = import_module("sqlalchemy.ext.asyncio").create_async_engine(url)
+
+    def close(self) -> None:
+        """Close it."""
+        if self._engine is not None:
+            self.loop.run(self._engine.dispose())
+        elif not self.is_ours:
+            for session in self._known.values():
+                session.close()
+        super().close()
+
     async def begun(self, name: str) -> Any:
         """Return a session without entries."""
         session = self._session(name)
@@ -132,11 +149,10 @@ class OpenAISessions(Sessions):
     def _session(self, name: str) -> Any:
         if self.is_ours:
             return import_module("refold.openai_agents").RefoldSession(self.store, name)
-        if "://" not in self.location:
+        if self._engine is None:
             return import_module("agents").SQLiteSession(name, self.location)
-        url = "postgresql+psycopg_async" + self.location.partition("postgresql")[2]
         module: Any = import_module("agents.extensions.memory.sqlalchemy_session")
-        return module.SQLAlchemySession.from_url(name, url=url, create_tables=True)
+        return module.SQLAlchemySession(name, engine=self._engine, create_tables=True)
 
 
 class PydanticConversations(Sessions):

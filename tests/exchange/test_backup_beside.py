@@ -53,7 +53,9 @@ def test_a_restore_that_is_killed_has_not_begun_or_is_done(
     found = left_by("restores", source, target, str(tmp_path / "a.backup"), str(stride))
 
     assert found == ["old"] * found.count("old") + ["new"] * found.count("new")
-    assert min(found.count("old"), found.count("new")) > 0
+    assert found.count("old") > 1
+    # Few steps come after the one that puts it in place.
+    assert "new" in found or stride > 1
     assert [path.name for path in tmp_path.iterdir() if ".refold.tmp" in path.name] == []
     if kind == "postgres":
         assert _schemas(target) == ["public"]

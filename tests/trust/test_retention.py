@@ -1,0 +1,96 @@
+"""Retention: contexts are erased some time after their last event, where a policy says so, and never by themselves."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.domain.clock import REAL_SYSTEM
+from refold.domain.errors import InvalidInputError, NotFoundError
+from tests.cli.running import refold as run
+
+DAY = 86_400.0
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.time = REAL_SYSTEM.now() - 1_000 * DAY
+
+    def now(self) -> float:
+        """Return the time that was set."""
+        return self.time
+
+    def new_id(self, prefix: str) -> str:
+        """Return an id that no other has."""
+        return REAL_SYSTEM.new_id(prefix)
+
+
+def test_contexts_are_erased_when_their_time_is_over(location: str) -> None:
+    """Those that match, once, unless something that must be kept shows them."""
+    clock = Clock()
+    with refold.open(location, system=clock) as store:
+        for name, user in (("old", "mia"), ("kept", "mia"), ("other", "ben")):
+            store.chat(name, user=user).add_message("user", "hello")
+        store.queue("q", user="mia")
+        store.hold("kept", why="case 12")
+        assert store.apply_retention(dry_run=False).contexts == {}
+        policy = store.retain("mia's", "400 days", kind="chat", user="mia", why="notice")
+        clock.time += 399 * DAY
+        assert store.apply_retention().contexts == {}
+        clock.time += 2 * DAY
+        due = store.apply_retention()
+
+        done = store.apply_retention(dry_run=False)
+
+        assert (due.contexts, due.erasure) == ({"mia's": ("chat:old",)}, None)
+        assert done.contexts == due.contexts
+        texts = {name: store.chat(name).items[0].content for name in ("old", "kept", "other")}  # type: ignore[union-attr]
+        assert texts == {"old": ["[erased]"], "kept": ["hello"], "other": ["hello"]}
+        assert store.apply_retention().contexts == {}
+        assert (policy.days, policy.is_of_user, store.policies()) == (400, True, [policy])
+        store.stop_retaining("mia's", why="over")
+        assert store.policies() == []
+
+
+def test_what_is_wrong_is_refused(location: str) -> None:
+    """A policy says which contexts, for how long, and why."""
+    with refold.open(location) as store:
+        for keep in ("soon", 0, timedelta(hours=3), "0 days"):
+            with pytest.raises(InvalidInputError, match="keep is"):
+                store.retain("a", keep, kind="chat", why="x")
+        with pytest.raises(InvalidInputError, match="which contexts"):
+            store.retain("a", 3, why="x")
+        with pytest.raises(InvalidInputError, match="no kind"):
+            store.retain("a", 3, kind="talk", why="x")
+        with pytest.raises(NotFoundError):
+            store.stop_retaining("a", why="x")
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    """They list first, and erase for good."""
+    path = tmp_path / "agents.db"
+    with refold.open(path) as store:
+        store.chat("a", user="mia").add_message("user", "hello")
+
+    listed = run("erase", "--db", path, "--user", "mia", "--why", "x")
+    held = run("hold", "--db", path, "a", "--why", "case 12")
+    refused = run("erase", "--db", path, "--user", "mia", "--why", "x", "--for-good")
+    released = run("hold", "--db", path, "a", "--why", "closed", "--release")
+    done = run("erase", "--db", path, "--user", "mia", "--why", "x", "--for-good", "--receipt", tmp_path / "r.json")
+
+    assert "chat:a" in listed.out
+    assert "nothing is erased yet" in listed.err
+    assert "case 12" in held.out
+    assert (refused.code, "must be kept" in refused.err) == (1, True)
+    assert "nothing is held" in released.err
+    assert done.code == 0
+    assert json.loads((tmp_path / "r.json").read_text())["events"] == 2
+    assert "no context is due" in run("retain", "--db", path).err
+    with refold.open(path) as store:
+        assert [item.content for item in store.chat("a").items] == [["[erased]"]]  # type: ignore[union-attr]

@@ -8,11 +8,11 @@ They are apart from `redaction.py` because making the expressions takes longer t
 from __future__ import annotations
 
 import re
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .concurrency.locks import fork_safe_lock, synchronized
 from .errors import InvalidInputError
 
 LEFT_MAX = 128
@@ -162,13 +162,19 @@ class Redactor:
             raise InvalidInputError(f"there is no group {unknown[0]!r} of detectors: there are {', '.join(GROUPS)}")
         self._detectors = [one for one in DETECTORS if one.group in (groups or GROUPS)]
         self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     @property
     def counts(self) -> dict[str, int]:
         """How many secrets were hidden so far, by kind."""
-        with self._lock:
-            return dict(self._counts)
+        return self._counted()
+
+    @synchronized
+    def _counted(self, kind: str = "", more: int = 0) -> dict[str, int]:
+        """Count secrets of a kind, and return how many there are of each."""
+        if more:
+            self._counts[kind] += more
+        return dict(self._counts)
 
     def __call__(self, text: str) -> str:
         for detector in self._detectors:
@@ -190,6 +196,5 @@ class Redactor:
                 pieces += [text[end:start], mark]
                 end = stop
         if pieces:
-            with self._lock:
-                self._counts[detector.name] += len(pieces) // 2
+            self._counted(detector.name, len(pieces) // 2)
         return "".join([*pieces, text[end:]]) if pieces else text

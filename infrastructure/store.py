@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +21,7 @@ from ..domain.context.journal import Journal
 from ..domain.context.transaction import Transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.erasure.events import STREAM as ERASURES
-from ..domain.errors import InvalidInputError
+from ..domain.errors import InvalidInputError, RefoldError
 from ..domain.frozen import read_before_closing
 from ..domain.ids import encoded_id, require_name, split_stream_id, stream_id
 from ..domain.kinds import ITEM_KINDS
@@ -1209,8 +1209,10 @@ class Store:
 
     def _with_erasures_finished(self) -> Self:
         """Finish erasures that a process left unfinished when it was killed, and return the store."""
-        if self._whole_log.head(ERASURES):
-            self._eraser.finish_what_is_left()
+        # Calls that read a damaged database say what is wrong with it; some need nothing of the damaged part.
+        with suppress(RefoldError):
+            if self._whole_log.head(ERASURES):
+                self._eraser.finish_what_is_left()
         return self
 
     @property

@@ -451,19 +451,13 @@ def _side_at(location: str, keys: Keys | None, **options: Any) -> _Side:
     from ..trust.sealed_log import SealedLog
     from ..trust.sealed_rows import SealedProjectionStore
 
-    tables = tables_of(log)
-    ring = KeyRing(tables, keys)
+    ring = KeyRing(tables := tables_of(log), keys)
     # The places of subscriptions are sealed notes.
     return _Side((log, SealedProjectionStore(log, tables, ring, kept_by(rows))), SealedLog(log, ring))
 
 
 def _give_keys(source: LiveLog, target: str, clock: CopyClock) -> None:
-    """
-    Give the target the data keys of the source, unless it has them.
-
-    Raises:
-        InvalidInputError: it has events that are not encrypted.
-    """
+    """Give the target the data keys of the source, unless it has them, or events that are not encrypted."""
     log: Any = open_database(target, codec=BYTES, system=clock, is_raw=True)[0]
     with closing(log):
         tables = tables_of(log)

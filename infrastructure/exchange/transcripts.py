@@ -111,22 +111,25 @@ def groups_of(name: str, messages: Sequence[Any], context_id: str = "") -> list[
     Raises:
         InvalidInputError: an entry is no message of this form.
     """
+    conversation: Conversation | None = None
     if name == "responses":
         groups = [[item] for item in items_from_session(messages, system_clock=REAL_SYSTEM)]
     else:
-        groups = Conversation(document_form(name)).items_of(messages)  # type: ignore[arg-type]  # no ResponsesForm
+        conversation = Conversation(document_form(name))  # type: ignore[arg-type]  # no ResponsesForm
+        groups = conversation.items_of(messages)
     named = iter(named_outputs([item for group in groups for item in group], _NOTHING_BEFORE))
     groups = [[next(named) for _ in group] for group in groups]
     if not context_id:
         return groups
     ids = IdsOfPlaces(context_id)
-    return [
-        [
-            msgspec.structs.replace(item, id=ids.made(item.id.partition("_")[0] + "_", place, part))
-            for part, item in enumerate(group)
-        ]
-        for place, group in enumerate(groups)
-    ]
+    renamed = []
+    for place, group in enumerate(groups):
+        made = [ids.made(item.id.partition("_")[0] + "_", place, part) for part, item in enumerate(group)]
+        if conversation is None or not group:
+            renamed.append([msgspec.structs.replace(item, id=one) for item, one in zip(group, made, strict=True)])
+        else:
+            renamed.append(conversation.with_ids(group, made))
+    return renamed
 
 
 def messages_of(name: str, items: Sequence[ChatItemEvent]) -> list[Written]:

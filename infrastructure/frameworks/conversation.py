@@ -109,6 +109,16 @@ class Conversation:
         """Return the number of items of the message that begins with this one; 1 if another form recorded it."""
         return int(self._beside(first).get("items", 1))
 
+    def with_ids(self, items: Sequence[ChatItemEvent], ids: Sequence[str]) -> list[ChatItemEvent]:
+        """Return the items of a message under other ids."""
+        renamed = [msgspec.structs.replace(item, id=name) for item, name in zip(items, ids, strict=True)]
+        beside = dict(self._beside(renamed[0]))
+        if "others" in beside:
+            rest = _stored(self._form.name, beside | {"others": list(ids[1:])})
+            origin = msgspec.structs.replace(renamed[0].origin or Origin(), rest=rest)
+            renamed[0] = msgspec.structs.replace(renamed[0], origin=origin)
+        return renamed
+
     def items_of(self, messages: Iterable[Message], held: Items | None = None) -> list[list[ChatItemEvent]]:
         """
         Return the items of each message. The first item of a message has its id, unless the chat `held` one with it.

@@ -123,7 +123,7 @@ def test_an_older_dictionary_does_not_take_over(dictionary: bytes) -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [b"", b"\x01", b"\x02", b"\x02\x00", b"\x01abc", b"\x03abc", b"\x20abc", b"\xffabc", b"\x01\x28\xb5\x2f\xfd"],
+    [b"", b"\x01", b"\x02", b"\x02\x00", b"\x01abc", b"\x03abc", b"\x40abc", b"\xffabc", b"\x01\x28\xb5\x2f\xfd"],
 )
 def test_bytes_that_are_not_stored_bytes(stored: bytes) -> None:
     """DamagedError that names them."""

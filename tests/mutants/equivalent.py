@@ -14,9 +14,6 @@ EQUIVALENT = {
     ("domain/trajectory/descriptions.py", "pass  # not end.cancel()"): (
         "Python looks itself whether the loop was closed before the task was done"
     ),
-    ("domain/trajectory/state.py", "return waiting.first(2)[0] if waiting else None"): (
-        "the first of one is the first of two"
-    ),
     (
         "infrastructure/log/postgres/cached_append.py",
         "return ends if len(ends) == 1 or len({end.slice for end in ends}) == len(ends) > 1 else None",

@@ -247,6 +247,8 @@ def test_the_command_line_hides(
 ) -> None:
     """In lines, in JSON and in errors; stderr has the counts, and the next command hides nothing."""
     place = str(tmp_path / "store.db")
+    # Lines are not cut.
+    monkeypatch.delenv("COLUMNS", raising=False)
     with refold.open(place) as store:
         store.chat("a").add_message("user", f"key {KEY}, mail a@b.org", message_id="m1")
     options = ["--redact", "keys"] if way == "option" else []

@@ -37,8 +37,7 @@ END = "SELECT digest FROM {p}event ORDER BY position DESC LIMIT 1"
 Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
 # The id and the slice of a stream.
 NewStream = tuple[str, int]
-ONE_SEQUENCE = -1
-HEADS_MAX = 10_000
+ONE_SEQUENCE, HEADS_MAX = -1, 10_000
 # How many opened streams are remembered: an append usually follows soon.
 OPENED_MAX = 256
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from importlib import resources
@@ -16,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ....domain.errors import StorageReadOnlyError, StorageUnavailableError
-from .connection import SqliteDatabase
+from .connection import PAUSE_SECONDS, SqliteDatabase
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
 # 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
@@ -24,6 +25,7 @@ APPLICATION_ID = 0x5265466F  # "ReFo"
 SCHEMA_VERSION = 2
 # The statements that bring tables to a version from the one before it.
 STEPS: dict[int, Sequence[str]] = {2: ()}
+FOREIGN_ATTEMPTS_MAX = 40
 HEADER = ("journal_mode", "application_id", "page_count")
 
 
@@ -40,12 +42,14 @@ def refuse_foreign_file(path: str | Path) -> None:
     # all its other connections to it, and another process could remove their WAL.
     name = f"file:{quote(os.path.abspath(path))}?mode=ro"
     try:
-        # Twice: another process may be creating the file, which is in WAL mode from its first page on.
-        is_foreign = _is_foreign(name) and _is_foreign(name)
+        # Again for a moment: another process may be creating the file, which is in WAL mode soon after its first page.
+        for _ in range(FOREIGN_ATTEMPTS_MAX):
+            if not _is_foreign(name):
+                return
+            time.sleep(PAUSE_SECONDS)
     except (sqlite3.Error, ValueError):
         return
-    if is_foreign:
-        raise StorageUnavailableError(f"{path} is a database of another program: name another file")
+    raise StorageUnavailableError(f"{path} is a database of another program: name another file")
 
 
 def _is_foreign(name: str) -> bool:

@@ -203,8 +203,9 @@ class Batch:
         self.ranges = ranges
         self.stream = ranges[0].stream
         self.after, self.until = max(ranges[0].after, 0), ranges[-1].until
-        self._befores = [one.after for one in ranges]
-        self._ends = [one.until for one in ranges]
+        # An empty range holds nothing, and would have the events up to it opened.
+        self._befores = [one.after for one in ranges if one.after < one.until]
+        self._ends = [one.until for one in ranges if one.after < one.until]
 
     @property
     def count(self) -> int:

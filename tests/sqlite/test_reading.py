@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.domain.errors import DamagedError, NotFoundError
@@ -251,6 +251,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, m
 
 
 @PROPERTY
+@example(ranges=[Range("chat:a", 2, 7), Range("chat:a", 10, 10)], begin=7, count=11)
 @given(ranges=RANGES, begin=st.integers(1, 40), count=st.integers(1, 20))
 def test_what_a_batch_wants(ranges: list[Range], begin: int, count: int) -> None:
     """Of each version it knows whether it was asked for, and of some that follow each other the first and last such."""

@@ -132,9 +132,7 @@ class KeyRing:
 
     def destroy_retired(self, used: Container[str]) -> int:
         """Destroy the retired keys but those that are `used`, and return how many; nobody can undo this."""
-        unused = [
-            row.id for row in self.rows() if row.subject.startswith(RETIRED) and row.wrapped and row.id not in used
-        ]
+        unused = [row.id for row in self._retired() if row.id not in used]
         for key_id in unused:
             self._tables.change(Statement(DESTROY, (b"", key_id)))
             self._by_id.pop(key_id, None)

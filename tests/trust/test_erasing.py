@@ -16,14 +16,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import refold
 from refold.domain.erasure.events import STREAM, ErasureFinished, StoreErased
-from refold.domain.erasure.skeleton import ERASED
-from refold.domain.errors import DamagedError, HeldError, InvalidInputError, NotFoundError
+from refold.domain.erasure.skeleton import ERASED, Mask
+from refold.domain.errors import ConcurrencyError, DamagedError, HeldError, InvalidInputError, NotFoundError
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.exchange.export import export_events
 from refold.infrastructure.exchange.import_events import take_in_events
 from refold.infrastructure.log import erasure_watch
-from refold.infrastructure.trust.erasing import Eraser
+from refold.infrastructure.trust.erasing import Eraser, saying
+from refold.infrastructure.trust.selection import Selection
 from tests.contract.chat_checking import Teller
 from tests.support.every_kind import fill
 from tests.trust.stores import KINDS, WORD, Place, places
@@ -44,8 +45,11 @@ def store(place: Place) -> Iterator[refold.Store]:
         yield opened
 
 
-def fill_with_word(store: refold.Store) -> None:
-    """Write a few contexts of a user, with the word in each kind of text, and one of somebody else's."""
+def fill_with_word(store: refold.Store, name: str = WORD) -> None:
+    """
+    Write a few contexts of a user, with the word in each kind of text, and one of somebody else's; items have names
+    with `name`.
+    """
     chat = store.chat("a", user="mia", session="s1", agent="triage", attributes={"note": WORD})
     chat.add_message("system", f"Be kind to {WORD}.")
     for number in range(90):
@@ -55,11 +59,11 @@ def fill_with_word(store: refold.Store) -> None:
     chat.evict(chat.items[2].id, reason=f"because of {WORD}")
     chat.saved_states.save("graph", {"k": {"seen": WORD}})
     memory = store.memory().scope("user:mia")
-    memory.put(MemoryRecord(scope="user:mia", key=f"about {WORD}", value={"is": WORD}, tags=[WORD]))
+    memory.put(MemoryRecord(scope="user:mia", key=f"about {name}", value={"is": WORD}, tags=[WORD]))
     asyncio.run(store.pool("p", user="mia").add(refold.PoolItem({"x": WORD}, WORD, "i1")))
-    store.window("w", max_tokens=900, user="mia").add(refold.BudgetItem(WORD, WORD, WORD, 1))
+    store.window("w", max_tokens=900, user="mia").add(refold.BudgetItem(name, WORD, WORD, 1))
     run = store.run("mia", "s1", 0)
-    run.register_query(WORD, WORD)
+    run.register_query(WORD, name)
     run.close(reason=WORD)
     store.chat("b", user="ben").add_message("user", "nothing of it")
 
@@ -322,3 +326,21 @@ def test_another_process_forgets_soon(place: Place, monkeypatch: pytest.MonkeyPa
         assert [item.content for item in (*chat.items, *past.items)] == [[ERASED], [ERASED]]  # type: ignore[union-attr]
         monkeypatch.undo()
         erasure_watch.ERASURE_WATCH._ending.set()
+
+
+def test_an_erasure_that_is_refused_changes_nothing(store: refold.Store) -> None:
+    """If somebody records first that something is held or erased, no text is replaced: no event would say so."""
+    chat = store.chat("a")
+    chat.add_message("user", "a question")
+    log = store._whole_log
+    selection = Selection(log, Mask())
+    selection.add("chat:a", 2)
+    (left,) = selection.sealed()
+    before = log.read("chat:a")
+    store.hold("a", why="a case")
+
+    with pytest.raises(ConcurrencyError):
+        log.erase([left.remnant], [saying([ErasureFinished(erasure="e")], 0)])
+
+    assert log.read("chat:a") == before
+    assert store.verify().problems == ()

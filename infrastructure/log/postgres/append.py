@@ -14,7 +14,7 @@ import psycopg
 
 from ....domain.clock import System
 from ....domain.concurrency.locks import renew_in_child
-from ....domain.errors import StorageBusyError, StorageUnavailableError
+from ....domain.errors import ConcurrencyError, StorageBusyError, StorageUnavailableError
 from ....domain.log.envelope import UNKEYED, Chain
 from ....domain.log.ports import NewEvents, Receipt
 from ..compression import Compression
@@ -334,7 +334,8 @@ class Appender:
 
     def append_with(self, requests: Sequence[Request], work: Callable[[Wire], None]) -> list[Answer]:
         """
-        Append requests in one transaction with `work`, which runs once the slices of all parts are locked.
+        Append requests in one transaction with `work`, which runs once the slices of all parts are locked, unless one
+        of them is refused: then nothing is done.
 
         Raises:
             StorageError: the database failed; nothing was written, unless the error says otherwise.
@@ -359,6 +360,10 @@ class Appender:
                     self._is_new(wire)
                     plan, answers = self._planned(wire, orders, look_for_ids=failure is not None)
                     if work is not None:
+                        if any(isinstance(answer, ConcurrencyError) for answer in answers):
+                            # What is refused changes nothing: the work belongs to the events that would say so.
+                            wire.finish(ROLLBACK)
+                            return answers
                         work(wire)
                     is_sent = True
                     self._write(wire, plan)

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ..projections.search import SearchHit
     from ..projections.trajectory_tables import EdgeRow, NodeRow
     from ..projections.usage import UsageRow
+    from .exchange.archiving import Archived, Archivist
     from .exchange.backup import BackupReport
     from .projecting.rebuild import RebuildReport
     from .projecting.shadow import Progress, Stop
@@ -1116,11 +1117,9 @@ class Store:
         """
         Return what would be erased for a user, a context or an item of a context; erase it with `dry_run=False`.
 
-        Erased are all texts, from the log and from everything made of it; `[erased]` stands in their places, so that
-        contexts, forks, merges and audits go on working. An item is given by its id or key, by the name of a node, or
-        as `stream@version`. The event that says so has `why` and the actor, and of a user a salted hash. A `signer`, as
-        an Ed25519 private key, signs the receipt. It takes as long as reading the whole store, rebuilding projections
-        and copying the database.
+        Erased are all texts, from the log and from everything made of it; `[erased]` stands in their places. An item is
+        given by its id or key, by the name of a node, or as `stream@version`. A `signer`, as an Ed25519 private key,
+        signs the receipt. It takes as long as reading the store, rebuilding projections and copying the database.
 
         Raises:
             InvalidInputError: not exactly one thing is asked for, no reason is given, or a transaction is open.
@@ -1200,6 +1199,53 @@ class Store:
         """Return the contexts whose time is over by some policy; erase them with `dry_run=False`."""
         self.flush()
         return self._retention.apply(self._system.now(), dry_run=dry_run)
+
+    def archive(
+        self,
+        file: str | Path,
+        *contexts: str,
+        why: str,
+        idle: str | int | timedelta | None = None,
+        dry_run: bool = False,
+    ) -> Archived:
+        """
+        Put the texts of cold contexts into a new file: of those named, or of all without an event for the time `idle`.
+
+        `[archived]` stands in their places, and `unarchive` brings them back. `idle` is a number of days, or a text as
+        "90 days". The file of an encrypted store is encrypted. It takes as long as `erase`.
+
+        Raises:
+            InvalidInputError: nothing says which contexts, or why; a transaction is open; the file is there already, or
+                cannot be written; one is archived already, or another one that stays took something from it.
+            NotFoundError: there is no such context.
+            HeldError: a context must be kept.
+            StorageBusyError: others erased and archived all the time.
+        """
+        self.flush()
+        return self._archivist.archive(file, contexts, idle, why, dry_run=dry_run)
+
+    def unarchive(self, *contexts: str, file: str | Path | None = None) -> Archived:
+        """
+        Put texts back, but for those erased since, from an archive that may have moved to `file`; it stays as it is.
+
+        Raises:
+            NotFoundError: there is no such context, or it is not archived.
+            InvalidInputError: they are in several files, the file cannot be read, or a transaction is open.
+            DamagedError: the file is not as it was written.
+        """
+        self.flush()
+        return self._archivist.unarchive(contexts, file)
+
+    def archives(self) -> dict[str, str]:
+        """Return the contexts whose texts are archived, each with the file that has them."""
+        archives = self._eraser.state.archives if self._whole_log.head(ERASURES) else {}
+        return {context: archive.file for context, archive in archives.items()}
+
+    @property
+    def _archivist(self) -> Archivist:
+        from .exchange.archiving import Archivist
+
+        return Archivist(self._eraser, self._whole_log, self._runner, self._system)
 
     @property
     def _retention(self) -> Retention:

@@ -21,7 +21,7 @@ from ..totals import Totals
 from .items import ChatRole, ImageContent
 
 # The text in the place of one that was erased, and the key of `extra` of such a message.
-ERASED_TEXT, ERASED = "[erased]", "erased"
+ERASED_TEXT, ARCHIVED_TEXT, ERASED = "[erased]", "[archived]", "erased"
 # The number of items in `tail`: more than a page or the end of a prompt shows.
 TAIL_ITEMS = 64
 INSTRUCTION_ROLES = ("system", "developer")

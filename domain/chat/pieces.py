@@ -11,6 +11,7 @@ import msgspec
 
 from ..canonical import canonical_json, parse_json
 from .events import (
+    ARCHIVED_TEXT,
     ERASED,
     ERASED_TEXT,
     ChatItemEvent,
@@ -24,7 +25,7 @@ from .events import (
 
 def erased_tokens(item: ChatItemEvent) -> int | None:
     """
-    Return the tokens that an item counted before its texts were erased; None if they were not.
+    Return the tokens that an item counted before its texts were erased or archived; None if they were not.
 
     They go on counting, so that they fit the totals in later events. A message has them in `extra["erased"]`: with
     another field, the bytes of all messages would be others.
@@ -34,7 +35,8 @@ def erased_tokens(item: ChatItemEvent) -> int | None:
     if not isinstance(item, MessageAdded) or b'"erased"' not in item.extra:
         return None
     tokens = parse_json(item.extra).get(ERASED)
-    return tokens if type(tokens) is int and item.content in (ERASED_TEXT, (ERASED_TEXT,)) else None
+    text = item.content[0] if isinstance(item.content, tuple) and len(item.content) == 1 else item.content
+    return tokens if type(tokens) is int and text in (ERASED_TEXT, ARCHIVED_TEXT) else None
 
 
 def written(message: MessageAdded, pieces: Sequence[tuple[int, Piece]]) -> MessageAdded:

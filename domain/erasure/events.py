@@ -1,5 +1,5 @@
 """
-The events of a store about what was erased, what must be kept, and what is kept for how long.
+The events of a store about what was erased or archived, what must be kept, and what is kept for how long.
 
 They are events of a stream of their own, so their actors and times are recorded, too. No event of it ever has texts of
 a context, or the name of a user: of a user it has a salted hash.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain, pairwise
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from ..errors import InvalidInputError
 from ..ids import require_name
 from ..log.admission import StreamName, VersionName, one_of
 from ..log.envelope import Meta
+from ..log.ports import Log
 from ..positions import Position
 from ..spans import Span
 
@@ -64,19 +65,38 @@ class StoreErased(_Event, frozen=True, kw_only=True, gc=False, tag="store.erased
     """
     Texts were erased, because of `why`: `erasure` is the id of the call, which may record several of these events.
 
-    `scope` is what was asked for. Of a user, `subject` is the hash of the name with `salt`.
+    `scope` is what was asked for. Of a user, `subject` is the hash of the name with `salt`. Of an archive, the texts
+    went into the file of this name and hash, and can come back.
     """
 
     erasure: str
-    scope: Annotated[str, one_of("user", "context", "item")]
+    scope: Annotated[str, one_of("user", "context", "item", "archive")]
     why: str
     erased: tuple[ErasedVersions, ...]
     subject: bytes = b""
     salt: bytes = b""
+    file: str = ""
+    hash: bytes = b""
+
+
+class StoreUnarchived(_Event, frozen=True, kw_only=True, gc=False, tag="store.unarchived.v1"):
+    """
+    The texts of archived contexts are in the log again, but for those that were erased meanwhile.
+
+    `erasure` is the id of this call, which ends with an `ErasureFinished` as well. `erased` are events of which a part
+    had been erased before they were archived.
+    """
+
+    erasure: str
+    contexts: tuple[StreamName, ...]
+    erased: tuple[ErasedVersions, ...] = ()
 
 
 class ErasureFinished(_Event, frozen=True, kw_only=True, gc=False, tag="store.erasure_finished.v1"):
-    """The texts of an erasure are gone from all that is made from events, except from the places in `unreached`."""
+    """
+    The texts of an erasure or an archive are gone from all that is made from events, except from the places in
+    `unreached`; those that were unarchived are there again.
+    """
 
     erasure: str
     unreached: tuple[str, ...] = ()
@@ -121,7 +141,11 @@ class RetentionEnded(_Event, frozen=True, kw_only=True, gc=False, tag="store.ret
     why: str
 
 
-ErasureEvent = StoreErased | ErasureFinished | ContextHeld | ContextReleased | RetentionSet | RetentionEnded
+ErasureEvent = (
+    StoreErased | StoreUnarchived | ErasureFinished | ContextHeld | ContextReleased | RetentionSet | RetentionEnded
+)
+# An event that names erased ones by their seals.
+Said = TypeVar("Said", StoreErased, StoreUnarchived)
 _DECODER: msgspec.msgpack.Decoder[ErasureEvent] = msgspec.msgpack.Decoder(ErasureEvent)
 
 
@@ -152,11 +176,11 @@ def subject_hash(name: str, salt: bytes) -> bytes:
     return blake2b(name.encode(), key=salt, digest_size=SUBJECT_BYTES).digest()
 
 
-def erased_events(about: StoreErased, seals: Iterable[tuple[str, int, bytes]]) -> list[StoreErased]:
+def erased_events(about: Said, seals: Iterable[tuple[str, int, bytes]]) -> list[Said]:
     """
     Return the events of an erasure, given the stream, version and seal of each erased event; `about` has all else.
     """
-    events: list[StoreErased] = []
+    events: list[Said] = []
     listed = sorted(seals)
     for start in range(0, len(listed), SEALS_MAX):
         by_stream: dict[str, list[tuple[int, bytes]]] = {}
@@ -170,24 +194,46 @@ def erased_events(about: StoreErased, seals: Iterable[tuple[str, int, bytes]]) -
     return events
 
 
+class Archive(msgspec.Struct, frozen=True):
+    """The file that has the texts of a context: its name and hash, the id of the call, and why."""
+
+    file: str
+    hash: bytes
+    id: str
+    why: str
+
+
 class Erasures(msgspec.Struct, frozen=True):
     """
-    The state of these events: which contexts are held and why, the policies by name, and the erasures that began and
-    did not finish, by id.
+    The state of these events: which contexts are held and why, the policies by name, the ids of what began and did not
+    finish, and where the texts of archived contexts are.
     """
 
     held: dict[str, str] = {}
     policies: dict[str, RetentionSet] = {}
-    unfinished: dict[str, StoreErased] = {}
+    unfinished: dict[str, None] = {}
+    archives: dict[str, Archive] = {}
+
+
+def decoded(event: Any) -> Any:
+    """Return one of these events; a log that is copied leaves them as the bytes in which they are stored."""
+    return _DECODER.decode(event) if isinstance(event, msgspec.Raw) else event
 
 
 def fold(state: Erasures, events: Iterable[ErasureEvent]) -> Erasures:
     """Return the state after `events`."""
     held, policies, unfinished = dict(state.held), dict(state.policies), dict(state.unfinished)
+    archives = dict(state.archives)
     for event in events:
         match event:
-            case StoreErased(erasure=erasure):
-                unfinished[erasure] = event
+            case StoreErased(erasure=erasure, erased=erased):
+                unfinished[erasure] = None
+                if event.scope == "archive":
+                    archives.update((one.stream, Archive(event.file, event.hash, erasure, event.why)) for one in erased)
+            case StoreUnarchived(erasure=erasure, contexts=contexts):
+                unfinished[erasure] = None
+                for context in contexts:
+                    archives.pop(context, None)
             case ErasureFinished(erasure=erasure):
                 unfinished.pop(erasure, None)
             case ContextHeld(context=context, why=why):
@@ -198,7 +244,19 @@ def fold(state: Erasures, events: Iterable[ErasureEvent]) -> Erasures:
                 policies[name] = event
             case RetentionEnded(name=name):
                 policies.pop(name, None)
-    return Erasures(held, policies, unfinished)
+    return Erasures(held, policies, unfinished, archives)
+
+
+def require_unarchived(log: Log) -> None:
+    """
+    Require that no context of a log is archived: a copy has digests of its own, which an archive does not match.
+
+    Raises:
+        InvalidInputError: one is.
+    """
+    state = fold(Erasures(), map(decoded, log.read_events(STREAM)))
+    for context, archive in state.archives.items():
+        raise InvalidInputError(f"{context} is archived in {archive.file}: unarchive it before the store is copied")
 
 
 def decide(command: ErasureEvent, state: Erasures) -> Sequence[ErasureEvent]:
@@ -246,11 +304,8 @@ class Seals:
     def learn(self, events: Iterable[object]) -> None:
         """Take the seals of these events, which are all of the stream, in its order."""
         named: dict[str, list[ErasedVersions]] = {}
-        for event in events:
-            # A log that is copied leaves its events as they are stored.
-            if isinstance(event, msgspec.Raw):
-                event = _DECODER.decode(event)
-            if isinstance(event, StoreErased):
+        for event in map(decoded, events):
+            if isinstance(event, StoreErased | StoreUnarchived):
                 for erased in event.erased:
                     named.setdefault(erased.stream, []).append(erased)
         self._named = named

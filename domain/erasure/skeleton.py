@@ -41,10 +41,16 @@ class Mask(NamedTuple):
     """
     What is erased besides the texts. A `user` is erased wherever an event names the user. With a `salt`, the names by
     which items are found (keys of memories and windows, labels of nodes) become pseudonyms: equal names stay equal.
+    `text` stands in the place of a text.
     """
 
     user: str | None = None
     salt: bytes = b""
+    text: str = ERASED
+
+    def said(self, text: object) -> str:
+        """Return what stands in the place of a text; what is erased already stays so."""
+        return ERASED if text == ERASED else self.text
 
     def name(self, name: str) -> str:
         """Return the name of an item as the skeleton has it."""
@@ -107,8 +113,8 @@ def _changed(event: Any, **fields: Any) -> Any:
     return msgspec.structs.replace(event, **different) if different else event
 
 
-def _text(value: str | None, _: Mask) -> str | None:
-    return ERASED if value else value
+def _text(value: str | None, mask: Mask) -> str | None:
+    return mask.said(value) if value else value
 
 
 def _none(_: object, __: Mask) -> None:
@@ -131,9 +137,9 @@ def _owner(value: str | None, mask: Mask) -> str | None:
     return mask.owner(value)
 
 
-def _incomplete(value: str | None, _: Mask) -> str | None:
+def _incomplete(value: str | None, mask: Mask) -> str | None:
     """The reason why a message is incomplete may be the message of an error."""
-    return value if value in (None, chat.UNFINISHED) else ERASED
+    return value if value in (None, chat.UNFINISHED) else mask.said(value)
 
 
 def _metrics(value: bytes, _: Mask) -> bytes:
@@ -152,7 +158,7 @@ def _usage(usage: Any) -> bytes:
 def _item(item: chat.ChatItemEvent | None, mask: Mask) -> chat.ChatItemEvent | None:
     if item is None:
         return None
-    left = _item_texts(item)
+    left = _item_texts(item, mask)
     if left is item or isinstance(left, chat.HandedOff | chat.ConfigUpdated):
         return left
     tokens = estimate_tokens(item)
@@ -162,33 +168,37 @@ def _item(item: chat.ChatItemEvent | None, mask: Mask) -> chat.ChatItemEvent | N
     return msgspec.structs.replace(left, erased=tokens)
 
 
-def _item_texts(item: chat.ChatItemEvent) -> chat.ChatItemEvent:
+def _item_texts(item: chat.ChatItemEvent, mask: Mask) -> chat.ChatItemEvent:
     origin = item.origin and _changed(item.origin, rest=b"")
     left: chat.ChatItemEvent
     match item:
         case chat.MessageAdded():
-            left = _message(item, origin)
+            left = _message(item, origin, mask)
         case chat.FunctionCalled():
             left = _changed(item, arguments=NO_ARGUMENTS, metadata=_usage(usage_of(item)), origin=origin)
         case chat.FunctionReturned():
-            left = _changed(item, output=ERASED if item.output else "", origin=origin)
+            left = _changed(item, output=mask.said(item.output) if item.output else "", origin=origin)
         case chat.HandedOff():
             left = _changed(item, reason=None, origin=origin)
         case chat.ConfigUpdated():
-            instructions = ERASED if item.instructions else item.instructions
-            left = _changed(item, instructions=instructions, tool_schemas=b"", settings=b"", origin=origin)
+            left = _changed(
+                item, instructions=_text(item.instructions, mask), tool_schemas=b"", settings=b"", origin=origin
+            )
     return left
 
 
-def _message(item: chat.MessageAdded, origin: chat.Origin | None) -> chat.MessageAdded:
-    if erased_tokens(item) is not None:
-        return item
+def _message(item: chat.MessageAdded, origin: chat.Origin | None, mask: Mask) -> chat.MessageAdded:
     # A message that is written piece by piece may begin with no text.
     is_text = bool(item.content) or item.incomplete is not None
-    content: Any = (
-        (ERASED,) if isinstance(item.content, tuple) and item.content else ERASED if is_text else item.content
-    )
-    left: chat.MessageAdded = _changed(
+    is_parts = isinstance(item.content, tuple) and item.content
+    said = ERASED if item.content in (ERASED, (ERASED,)) else mask.text
+    content: Any = (said,) if is_parts else said if is_text else item.content
+    left: chat.MessageAdded
+    if erased_tokens(item) is not None:
+        # What is archived may be erased behind that.
+        left = _changed(item, content=content)
+        return left
+    left = _changed(
         item,
         content=content,
         origin=origin,
@@ -196,7 +206,7 @@ def _message(item: chat.MessageAdded, origin: chat.Origin | None) -> chat.Messag
         metrics=_usage(usage_of(item)),
         audio_instructions=None,
         text_instructions=None,
-        incomplete=_incomplete(item.incomplete, TEXTS),
+        incomplete=_incomplete(item.incomplete, mask),
     )
     return left
 
@@ -204,22 +214,23 @@ def _message(item: chat.MessageAdded, origin: chat.Origin | None) -> chat.Messag
 # Items of other kinds
 
 
-def _content(content: Content, beside: str) -> Content:
-    if content.erased is not None:
-        return content
-    return Content(text=ERASED, erased=estimated_tokens(content, beside))
+def _content(content: Content, beside: str, mask: Mask) -> Content:
+    erased = estimated_tokens(content, beside) if content.erased is None else content.erased
+    return Content(text=mask.said(content.text or ""), erased=erased)
 
 
 def _held(event: pool.AddedEvent, mask: Mask) -> pool.AddedEvent:
     left: pool.AddedEvent = _changed(
-        event, content=_content(event.content, event.description or ""), description=_text(event.description, mask)
+        event,
+        content=_content(event.content, event.description or "", mask),
+        description=_text(event.description, mask),
     )
     return left
 
 
 def _remembered(event: memory.MemoryRemembered, mask: Mask) -> memory.MemoryRemembered:
     left: memory.MemoryRemembered = _changed(
-        event, key=mask.name(event.key), value=_content(event.value, event.key), tags=()
+        event, key=mask.name(event.key), value=_content(event.value, event.key, mask), tags=()
     )
     return left
 
@@ -227,14 +238,14 @@ def _remembered(event: memory.MemoryRemembered, mask: Mask) -> memory.MemoryReme
 # Runs
 
 
-def _bare(value: Any) -> Any:
+def _bare(value: Any, mask: Mask) -> Any:
     """Return what is left of a value of a node: nothing but whether it is there, true or false."""
-    return value if value is None or isinstance(value, bool) else ERASED
+    return value if value is None or isinstance(value, bool) else mask.said(value)
 
 
 def _node(event: run.NodeEvent, mask: Mask) -> run.NodeEvent:
     given = parse_json(event.fields) or {}
-    fields = {name: _bare(given[name]) for name in own_fields(run.type_of(event)) if name in given}
+    fields = {name: _bare(given[name], mask) for name in own_fields(run.type_of(event)) if name in given}
     left: run.NodeEvent = _changed(
         event,
         label=mask.name(event.label),
@@ -244,20 +255,20 @@ def _node(event: run.NodeEvent, mask: Mask) -> run.NodeEvent:
     return left
 
 
-def _changes(changes: tuple[run.AttributeChange, ...], _: Mask) -> tuple[run.AttributeChange, ...]:
-    return tuple(run.AttributeChange(one.name, _bare_json(one.old), _bare_json(one.new)) for one in changes)
+def _changes(changes: tuple[run.AttributeChange, ...], mask: Mask) -> tuple[run.AttributeChange, ...]:
+    return tuple(run.AttributeChange(one.name, _bare_json(one.old, mask), _bare_json(one.new, mask)) for one in changes)
 
 
-def _bare_json(value: bytes) -> bytes:
+def _bare_json(value: bytes, mask: Mask) -> bytes:
     found = parse_json(value)
     # An empty description is one that is still to be written.
-    return value if found == "" else canonical_json(_bare(found), what="a value")
+    return value if found == "" else canonical_json(_bare(found, mask), what="a value")
 
 
-def _record(record: bytes, _: Mask) -> bytes:
+def _record(record: bytes, mask: Mask) -> bytes:
     found: Mapping[str, Any] = parse_json(record)
     left: dict[str, Any] = {name: found[name] for name in MESSAGE_FIELDS if isinstance(found.get(name), str)}
-    left["content"] = ERASED if found.get("content") else ""
+    left["content"] = mask.said(found["content"]) if found.get("content") else ""
     for name in CALL_LISTS:
         calls = found.get(name)
         if isinstance(calls, list):
@@ -307,7 +318,7 @@ _FIELDS: dict[type, dict[str, Rule]] = {
     chat.Forked: {**_OWNER, "config": _item},
     pool.OpenedEvent: _OWNER,
     pool.BranchedEvent: _OWNER,
-    pool.EvictedEvent: {"reason": lambda reason, _: reason if reason == "limit" else ERASED},
+    pool.EvictedEvent: {"reason": lambda reason, mask: reason if reason == "limit" else mask.said(reason)},
     pool.PoolRemoved: _REASON,
     window.WindowOpened: _OWNER,
     window.WindowItemEvent: {"key": lambda key, mask: mask.name(key), "value": _text, "source": _text},

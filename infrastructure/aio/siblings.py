@@ -460,6 +460,9 @@ class AsyncStore(StoreProxy):
     stop_retaining = awaited(lambda: _store.stop_retaining)
     policies = awaited(lambda: _store.policies)
     apply_retention = awaited(lambda: _store.apply_retention)
+    archive = awaited(lambda: _store.archive)
+    unarchive = awaited(lambda: _store.unarchive)
+    archives = awaited(lambda: _store.archives)
 
 
 # By the place of the sync class in this package.

@@ -1,18 +1,19 @@
-"""`refold erase`, `refold hold` and `refold retain`: forget, keep, and forget after a time."""
+"""`refold erase`, `refold hold`, `refold archive` and `refold retain`: forget, keep, put away, forget in time."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from ...domain.errors import InvalidInputError
+from ...domain.log.envelope import acting
+from ..exchange.archiving import Archived
 from ..trust.erasing import Erasure
 from ..trust.receipts import Signer
 from .args import actor, argument, as_json, changing, database, keeping, optional_text, required_text
-from .changes import note
+from .changes import note, texts
 from .render import one_line, print_json, print_json_list, print_table
 
 HEADINGS = ("CONTEXT", "EVENTS")
@@ -124,6 +125,85 @@ def hold(context: str | None, why: str | None, is_release: bool, actor: str, loc
         note("nothing is held")
 
 
+@click.command("archive")
+@argument("file", help="The new file; without it, contexts that are archived are listed.", metavar="[FILE]",
+          required=False, type=Path)  # fmt: skip
+@argument("contexts", help="The contexts, by their names.", metavar="[CTX]...", nargs=-1, callback=texts)
+@click.option("--idle", metavar="TIME", callback=optional_text,
+              help="All contexts whose last event is so long ago, as '90 days'.")  # fmt: skip
+@click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be archived.")
+@actor
+@database
+@as_json
+def archive(
+    file: Path | None,
+    contexts: tuple[str, ...],
+    idle: str | None,
+    why: str | None,
+    dry_run: bool,
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
+    """
+    Put the texts of contexts into a file, from which `refold unarchive` brings them back; or list where they are.
+
+    `[archived]` stands in their places. Name the contexts, or take with --idle all that are cold. Of an encrypted
+    store, the file is encrypted.
+
+    With --json: what was archived as `store.archive()` returns it; without FILE an array of {context, file}.
+    """
+    if file is None:
+        with changing(location, actor) as store:
+            found = store.archives()
+        if as_json:
+            print_json_list({"context": context, "file": where} for context, where in found.items())
+        elif found:
+            print_table([("CONTEXT", "FILE"), *((one_line(one), one_line(where)) for one, where in found.items())])
+        else:
+            note("nothing is archived")
+        return
+    if why is None:
+        raise click.UsageError("say why: --why TEXT")
+    with keeping(location) as store, acting(actor=actor):
+        done = store.archive(file, *contexts, why=why, idle=idle, dry_run=dry_run)
+    _print_archived(done, as_json)
+
+
+@click.command("unarchive")
+@argument("contexts", help="The contexts, by their names.", metavar="CTX...", nargs=-1, required=True, callback=texts)
+@click.option("--from", "file", metavar="FILE", type=Path, help="The archive, if it is not where it was.")
+@actor
+@database
+@as_json
+def unarchive(contexts: tuple[str, ...], file: Path | None, actor: str, location: str, as_json: bool) -> None:
+    """
+    Bring the texts of archived contexts back into the log; what was erased meanwhile stays erased.
+
+    With --json: what came back as `store.unarchive()` returns it.
+    """
+    with keeping(location) as store, acting(actor=actor):
+        done = store.unarchive(*contexts, file=file)
+    _print_archived(done, as_json)
+
+
+def _print_archived(done: Archived, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(done))
+        return
+    if done.contexts:
+        print_table([HEADINGS, *((one_line(one.context), f"{one.events:,}") for one in done.contexts)])
+    else:
+        note("no context has anything to be moved")
+    if done.erased:
+        note(f"{done.erased:,} events were erased meanwhile, and stay so")
+    for where in done.unreached:
+        note(f"texts may still be in {where}")
+    if done.is_dry_run:
+        note("nothing is archived yet: leave --dry-run out")
+
+
 @click.command("retain")
 @click.option("--for-good", is_flag=True, help="Erase what is due; without, it is listed.")
 @actor
@@ -135,7 +215,7 @@ def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
 
     `refold run` erases them once an hour. With --json: {is_dry_run, contexts, erasure}, contexts by policy.
     """
-    with keeping(location) as store, _acting(actor):
+    with keeping(location) as store, acting(actor=actor):
         found = store.apply_retention(dry_run=not for_good)
     if as_json:
         print_json(msgspec.to_builtins(found))
@@ -147,9 +227,3 @@ def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
         note("no context is due")
     if rows and not for_good:
         note("nothing is erased yet: --for-good does it")
-
-
-def _acting(actor: str) -> Any:
-    from ...domain.log.envelope import acting
-
-    return acting(actor=actor)

@@ -59,6 +59,8 @@ COMMANDS = {
     "seal": ("init:seal", "Pack old events on PostgreSQL, so that they take less room."),
     "erase": ("erase:erase", "Erase the texts of a user, a context or an item."),
     "hold": ("erase:hold", "Keep a context from being erased, or list those that are."),
+    "archive": ("erase:archive", "Put the texts of cold contexts into a file, or list those that are in one."),
+    "unarchive": ("erase:unarchive", "Bring the texts of archived contexts back."),
     "retain": ("erase:retain", "List the contexts whose time is over, or erase them."),
     "keys": ("keys", "Make and rotate the keys of encrypted stores."),
     "copy": ("import_export:copy", "Copy the whole store into another database, or move it there."),

@@ -11,6 +11,7 @@ from ...domain.chat.pairing import PendingRule
 from ...domain.context.address import Reference
 from ..views.contexts import SeenChat, SeenRun
 from .args import as_json, database, reading
+from .changes import note
 from .completion import at_moment, context_and_moment
 from .item_list import print_shown, seen, shown_of
 from .render import paged, print_json, print_json_list
@@ -118,6 +119,8 @@ def command(
         raise click.UsageError("--pending goes with --as and a provider", click.get_current_context())
     with reading(location) as store:
         view = seen(store, reference, moment)
+        if file := store.archives().get(view.stream):
+            note(f"its texts are in {file}: `refold unarchive {view.stream}` brings them back")
         if form in PROVIDERS and not isinstance(view, SeenChat):
             fault = f"--as {form} goes with chats, and this is {view.stream}: take --as text or json"
             raise click.UsageError(fault, click.get_current_context())

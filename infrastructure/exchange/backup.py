@@ -8,7 +8,8 @@ before. The events keep the bytes in which they are stored, so those of an encry
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from ...domain.log.envelope import NO_DIGEST, UNKEYED, Chain, RecordedEvent, enc
 from ...domain.log.memory_log import MemoryLog
 from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import Moment
-from ..databases import location_of, open_database, stored_log, tables_of
+from ..databases import Database, location_of, open_database, stored_log, tables_of
 from ..files import replacing
 from ..lineage import known_lineage, lineage_of
 from ..opening import root_of
@@ -148,10 +149,8 @@ class _Run:
 
     def _stored(self, recorded: RecordedEvent) -> tuple[Stream, RecordedEvent]:
         """Return an event with its payload, and its stream with its slice if it begins with this event."""
-        event = recorded.event
-        payload = bytes(event) if isinstance(event, msgspec.Raw) else encode_payload(event)
         number = self._slice_of(recorded) if recorded.version == 1 else UNKNOWN_SLICE
-        return Stream(recorded.stream, number), msgspec.structs.replace(recorded, event=payload)
+        return Stream(recorded.stream, number), msgspec.structs.replace(recorded, event=stored_payload(recorded.event))
 
     def _slice_of(self, recorded: RecordedEvent) -> int:
         if self._log.has_slices:
@@ -198,6 +197,11 @@ class _Run:
             notes=kept_by(self._rows).notes(SUBSCRIPTIONS),
             keys=self._keys(),
         )
+
+
+def stored_payload(event: Any) -> bytes:
+    """Return the bytes of an event as it is stored, which a log that was opened for them leaves as they are."""
+    return bytes(event) if isinstance(event, msgspec.Raw) else encode_payload(event)
 
 
 def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: Progress | None = None) -> BackupReport:
@@ -262,13 +266,20 @@ def back_up_from(
 
 def _back_up_at(location: str, path: str | Path, progress: Progress | None, *, chain: Chain) -> BackupReport:
     """Back up the store at a location, whose digests are computed by this chain."""
+    with reading_stored(location, chain) as (log, rows):
+        if not known_lineage(rows):
+            _begin_lineage(location)
+        return back_up(log, rows, path, progress=progress)
+
+
+@contextmanager
+def reading_stored(location: str, chain: Chain) -> Iterator[Database]:
+    """Yield the log at a location with events as the bytes in which they are stored, and its rows."""
     log, rows = open_database(location, create=False, read_only=True, codec=BYTES, is_raw=True)
     with closing(log):
         if chain.key:
             stored_log(log).chain.use(chain.key)
-        if not known_lineage(rows):
-            _begin_lineage(location)
-        return back_up(log, rows, path, progress=progress)
+        yield log, rows
 
 
 def _begin_lineage(location: str) -> None:

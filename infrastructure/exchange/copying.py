@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...domain.clock import REAL_SYSTEM
+from ...domain.erasure.events import require_unarchived
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import Meta, RecordedEvent
 from ...domain.log.ports import KeyRow, LiveLog, NewEvents
@@ -412,25 +413,24 @@ def copy_store(
     progress: Progress | None = None,
 ) -> CopyReport:
     """
-    Copy all events of the database `source` into `target`, which is new or holds an earlier copy; compare them. The
-    copy of an encrypted store, which needs its `keys`, has the same data keys.
+    Copy all events of the database `source` into `target`, which is new or holds an earlier copy; compare them.
 
-    While others write to the source, the copy is of the moment at which it began; another call goes on from there. With
-    `move` the source takes no events any more once nearly all are copied; then the last ones are copied, compared, and
-    the target records what it comes from. If that fails, the source takes events again.
+    The copy of an encrypted store, which needs its `keys`, has the same data keys. While others write to the source,
+    the copy is of the moment at which it began; another call goes on from there. With `move` the source takes no events
+    once nearly all are copied; the last ones are copied and compared. If that fails, it takes events again.
 
     Raises:
-        InvalidInputError: the target has other events, or is in memory.
+        InvalidInputError: the target has other events, or is in memory; or a context of the source is archived.
         ConcurrencyError: another process writes to the target.
         DamagedError: the source is damaged, or the copy is not equal to it.
         KeyUnavailableError: the source is encrypted, and its keys were not given.
     """
     clock = CopyClock()
-    for location in (source, target):
-        if location == ":memory:":
-            raise InvalidInputError("a store in memory cannot be copied: name a file or postgresql://...")
+    if ":memory:" in (source, target):
+        raise InvalidInputError("a store in memory cannot be copied: name a file or postgresql://...")
     there = _side_at(source, keys, create=False, read_only=not move)
     try:
+        require_unarchived(there.log)
         if keys is not None:
             _give_keys(there.log, target, clock)
         here = _side_at(target, keys, system=clock)

@@ -137,6 +137,21 @@ def event_lines(path: Path) -> Iterator[ReadLine]:
     Raises:
         InvalidInputError: the file is not such a file, has a newer format, or was cut off.
     """
+    for number, offset, line in lines_in(path):
+        try:
+            event = event_in(line.event)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}, line {number}: {error}") from error
+        yield ReadLine(number, offset, line, event)
+
+
+def lines_in(path: Path) -> Iterator[tuple[int, int, EventLine]]:
+    """
+    Yield the number, the offset and the content of each line of a file that has an event, which is left as it is said.
+
+    Raises:
+        InvalidInputError: the file is not such a file, has a newer format, or was cut off.
+    """
     events = 0
     end: End | None = None
     for number, offset, data in _lines(path):
@@ -150,11 +165,7 @@ def event_lines(path: Path) -> Iterator[ReadLine]:
             continue
         line: EventLine = _decoded(path, number, data, EventLine)
         events += 1
-        try:
-            event = event_in(line.event)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{path}, line {number}: {error}") from error
-        yield ReadLine(number, offset, line, event)
+        yield number, offset, line
     if end is None or end.end != events:
         raise InvalidInputError(f"{path} is cut off: it ends after {events:,} events without saying so")
 

@@ -75,7 +75,18 @@ class Collection:
                 waiting += [name for name in self._behind[stream] if name not in begun and name in self.versions]
         return list(order)
 
-    def lines_of(self, stream: str) -> Iterator[bytes]:
+    def write(self, file: IO[bytes], progress: Progress | None = None) -> list[str]:
+        """Write what was collected, as a whole file; return the streams in their order."""
+        order = self.order()
+        _write(file, Header(FORM_VERSION, len(order)))
+        for number, stream in enumerate(order, 1):
+            file.writelines(self._lines_of(stream))
+            if progress is not None:
+                progress(number, len(order))
+        _write(file, End(self.events))
+        return order
+
+    def _lines_of(self, stream: str) -> Iterator[bytes]:
         """Yield the lines of a stream, in pieces."""
         places = iter(self._places[stream])
         for start, end in zip(places, places, strict=True):
@@ -161,13 +172,7 @@ def export_events(
             collection.take_all()
         else:
             collection.take(asked)
-        order = collection.order()
-        _write(file, Header(FORM_VERSION, len(order)))
-        for number, stream in enumerate(order, 1):
-            file.writelines(collection.lines_of(stream))
-            if progress is not None:
-                progress(number, len(order))
-        _write(file, End(collection.events))
+        order = collection.write(file, progress)
     along = () if asked is None else tuple(stream for stream in order if stream not in asked)
     return ExportReport(streams=len(order), events=collection.events, along=along)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...domain.erasure.events import STREAM as ERASURES
-from ...domain.erasure.events import StoreErased
+from ...domain.erasure.events import Erasures, StoreErased, fold
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.kinds import KINDS
@@ -123,7 +123,9 @@ class _FileCheck:
 
     def _another(self, stream: str, version: int) -> InvalidInputError:
         """Return the error for an event that the log has with another content."""
-        here: Sequence[object] = self._log.read_events(ERASURES)
+        here: Any = self._log.read_events(ERASURES)
+        if stream in fold(Erasures(), here).archives:
+            return InvalidInputError(f"{stream} is archived here: unarchive it, then import {self._path}")
         erased = (one.stream for event in here if isinstance(event, StoreErased) for one in event.erased)
         if stream in erased:
             return InvalidInputError(

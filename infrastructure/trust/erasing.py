@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -156,7 +157,7 @@ class Eraser:
         mask = Mask(wanted.user, b"" if scope == "item" else salt)
         selection = self._selected(wanted, mask)
         selection.complete()
-        held = self._held(selection)
+        held = self.held(selection)
         if dry_run:
             return self._told(scope, [*selection.sealed()], selection, held)
         if held:
@@ -171,9 +172,9 @@ class Eraser:
         if wanted.user is not None:
             said = msgspec.structs.replace(said, subject=subject, salt=salt)
         done = self._replaced(wanted, selection, said)
-        unreached = self.finish([said], self._made_of(done))
+        unreached = self.finish([erasure], self.made_of(done))
         told = self._told(scope, done, selection, ())
-        unreached = (*unreached, *self._names(wanted.user), *OUTSIDE)
+        unreached = (*unreached, *self._archives_of(done), *self._names(wanted.user), *OUTSIDE)
         meta = current_meta(default_actor=None, idempotency_key=None)
         end = self._log.end(STREAM)
         about = (erasure, scope, wanted.why)
@@ -183,7 +184,7 @@ class Eraser:
     # What is taken
 
     def _selected(self, wanted: Wanted, mask: Mask) -> Selection:
-        selection = Selection(self._log, mask)
+        selection = Selection(self._log, mask, archived=self.state.archives.keys())
         if wanted.user is not None:
             selection.whole.update(self._streams_of(wanted.user))
             if not selection.whole:
@@ -208,19 +209,13 @@ class Eraser:
 
     def _sources(self, streams: Iterable[str]) -> list[str]:
         """Return the contexts from which these took something, and those from which they did."""
-        edges: dict[str, set[str]] = {}
-        for row in self._runner.rows(LINEAGE):
-            edges.setdefault(row.target, set()).add(row.source)
-        found: dict[str, None] = {}
-        waiting = list(streams)
-        while waiting:
-            for source in edges.get(waiting.pop(), ()):
-                if source not in found:
-                    found[source] = None
-                    waiting.append(source)
-        return list(found)
+        return _reached(streams, ((row.target, row.source) for row in self._runner.rows(LINEAGE)))
 
-    def _held(self, selection: Selection) -> list[str]:
+    def takers(self, streams: Iterable[str]) -> list[str]:
+        """Return the contexts that took something from these, and those that took from them."""
+        return _reached(streams, ((row.source, row.target) for row in self._runner.rows(LINEAGE)))
+
+    def held(self, selection: Selection) -> list[str]:
         """Return the contexts that must be kept and show something that is to be erased."""
         taken = set(selection.streams)
         return sorted(context for context in self.state.held if taken & self.shown_in(context))
@@ -228,6 +223,12 @@ class Eraser:
     def shown_in(self, context: str) -> set[str]:
         """Return the contexts of which a context may show something, itself included."""
         return {context, *self._sources([context])}
+
+    def _archives_of(self, done: Iterable[Sealed]) -> list[str]:
+        """Say which files have texts of archived contexts that were erased: they never come back from there."""
+        archives = self.state.archives
+        files = {archives[stream].file for stream in {one.remnant.stream for one in done} & archives.keys()}
+        return [f"the archive {file}, from which nothing of it comes back: delete it" for file in sorted(files)]
 
     def _names(self, user: str | None) -> list[str]:
         """Say how many names of contexts have the name of a user, which no erasure changes."""
@@ -240,42 +241,36 @@ class Eraser:
         """Replace the events in the log, also those that others record meanwhile; return what is left of each."""
         done: list[Sealed] = []
         for _ in range(ATTEMPTS_MAX):
-            held = self._held(selection)
+            held = self.held(selection)
             if held and not done:
                 raise HeldError(held)
             left = [*selection.sealed()]
             if not left:
                 return done
             seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
-            events = tuple(erased_events(said, seals))
-            meta = current_meta(default_actor=None, idempotency_key=None)
-            new = NewEvents(
-                stream=STREAM,
-                # The version at which nothing was held.
-                expected_version=self.journal.version,
-                events=events,
-                metas=(meta,) * len(events),
-                root=STREAM,
-            )
+            # Nothing was held at this version.
+            new = saying(erased_events(said, seals), self.journal.version)
             try:
                 self._log.erase([one.remnant for one in left], [new])
             except ConcurrencyError:
                 continue
             done += left
+            # They are named now, which leaves nothing else to be done.
+            selection.archived = ()
             if wanted.user is not None:
                 selection.whole.update(self._streams_of(wanted.user))
                 if isinstance(self._log, DestroysKeys):
                     selection.renewed = self._log.streams_of_user(wanted.user)
         raise StorageError("others recorded all the time what was to be erased: try again when they pause")
 
-    def _made_of(self, done: Sequence[Sealed]) -> list[Projection]:
+    def made_of(self, done: Iterable[Sealed]) -> list[Projection]:
         """Return the projections whose rows were made of erased events."""
         return [one for one in self._runner.projections.values() if any(_is_folded(one, each) for each in done)]
 
-    def finish(self, erasures: Sequence[StoreErased], made: Iterable[Projection] | None = None) -> tuple[str, ...]:
+    def finish(self, erasures: Iterable[str], made: Iterable[Projection] | None = None) -> tuple[str, ...]:
         """
-        Remove erased texts from all that is made from events, and record that; `made` are the projections concerned,
-        by default all. Return where texts may still be.
+        Remove erased texts from all that is made from events, and record that, by the ids of the erasures; `made` are
+        the projections concerned, by default all. Return where texts may still be.
 
         Raises:
             StorageError: the database refused; the next process that opens the store tries again.
@@ -288,7 +283,7 @@ class Eraser:
             self._make_anew([*self._runner.projections.values()] if made is None else [*made])
         unreached = tuple(self._log.scrub())
         for erasure in erasures:
-            self.record(ErasureFinished(erasure=erasure.erasure, unreached=unreached))
+            self.record(ErasureFinished(erasure=erasure, unreached=unreached))
         ERASURE_WATCH.note(stored_log(self._log), self._log.head(STREAM))
         return unreached
 
@@ -299,7 +294,7 @@ class Eraser:
             recent: Any = self._log.read_events(STREAM, after=max(0, version - RECENT_EVENTS))
             unfinished = fold(Erasures(), recent).unfinished
             if unfinished:
-                self.finish(list(unfinished.values()))
+                self.finish(unfinished)
         except RefoldError as error:
             LOGGER.warning("whether an erasure is finished will be looked at when the store is opened again: %s", error)
 
@@ -326,18 +321,40 @@ class Eraser:
         return True
 
     def _told(self, scope: str, left: Sequence[Sealed], selection: Selection, held: Sequence[str]) -> Erasure:
-        counts: dict[str, int] = {}
-        for one in left:
-            counts[one.remnant.stream] = counts.get(one.remnant.stream, 0) + 1
         return Erasure(
             is_dry_run=True,
             scope=scope,
-            contexts=tuple(ErasedContext(stream, count) for stream, count in sorted(counts.items())),
+            contexts=contexts_of(one.remnant.stream for one in left),
             events=len(left),
             held=tuple(held),
             copies=tuple(selection.copies),
             copied=selection.copied,
         )
+
+
+def saying(events: Sequence[ErasureEvent], version: int) -> NewEvents:
+    """Return events of the store as an append behind a version of them."""
+    metas = (current_meta(default_actor=None, idempotency_key=None),) * len(events)
+    return NewEvents(stream=STREAM, expected_version=version, events=tuple(events), metas=metas, root=STREAM)
+
+
+def contexts_of(streams: Iterable[str]) -> tuple[ErasedContext, ...]:
+    """Return contexts with the number of their events, given the stream of each event."""
+    return tuple(ErasedContext(stream, count) for stream, count in sorted(Counter(streams).items()))
+
+
+def _reached(streams: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[str]:
+    """Return what can be reached from these along edges, each from its first stream to its second."""
+    following: dict[str, set[str]] = {}
+    for first, second in edges:
+        following.setdefault(first, set()).add(second)
+    found: dict[str, None] = {}
+    waiting = list(streams)
+    while waiting:
+        new = following.get(waiting.pop(), set()) - found.keys()
+        found.update(dict.fromkeys(sorted(new)))
+        waiting += new
+    return list(found)
 
 
 def _is_run_of(stream: str, user: str) -> bool:

@@ -36,6 +36,10 @@ KEEP = re.compile(r"(\d{1,6}) (day|week|year)s?")
 DAYS_MAX = 365_000
 
 
+# A number of days, or a text as "400 days".
+Time = str | int | timedelta
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """
     Contexts of this kind, agent and source, where these are given, are erased `days` days after their last event.
@@ -60,7 +64,7 @@ class Retained(msgspec.Struct, frozen=True, kw_only=True):
     erasure: Erasure | None = None
 
 
-def days_of(keep: str | int | timedelta) -> int:
+def days_of(keep: Time) -> int:
     """
     Return a time to keep in days.
 
@@ -73,7 +77,7 @@ def days_of(keep: str | int | timedelta) -> int:
     else:
         days = keep.days if isinstance(keep, timedelta) else keep if type(keep) is int else 0
     if not 1 <= days <= DAYS_MAX:
-        raise InvalidInputError(f"keep is {keep!r}: give a number of days, or a text like '400 days' or '2 years'")
+        raise InvalidInputError(f"{keep!r} is no time: give a number of days, or a text like '400 days' or '2 years'")
     return days
 
 
@@ -86,7 +90,7 @@ class Retention:
     def set(
         self,
         name: str,
-        keep: str | int | timedelta,
+        keep: Time,
         why: str,
         *,
         kind: str | None = None,
@@ -175,7 +179,7 @@ class Retention:
     def _erasures(self) -> Iterator[tuple[str, int]]:
         for recorded in self._log.read(STREAM):
             event = recorded.event
-            if isinstance(event, StoreErased) and event.scope != "item":
+            if isinstance(event, StoreErased) and event.scope in ("user", "context"):
                 yield from ((one.stream, recorded.recorded_at) for one in event.erased)
 
 

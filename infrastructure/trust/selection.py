@@ -7,7 +7,7 @@ of a configuration in a fork: they are erased as well. The same text in any othe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -45,10 +45,14 @@ class Sealed(NamedTuple):
 
 
 class Selection:
-    """The events to be erased: of each stream the versions, or all; `mask` is for streams that are erased whole."""
+    """
+    The events to be erased: of each stream the versions, or all; `mask` is for streams that are erased whole.
 
-    def __init__(self, log: LiveLog, mask: Mask) -> None:
-        self._log, self.mask = log, mask
+    Events of `archived` streams are named also where nothing is left to erase in the log: so they stay away.
+    """
+
+    def __init__(self, log: LiveLog, mask: Mask, *, archived: Collection[str] = ()) -> None:
+        self._log, self.mask, self.archived = log, mask, archived
         self.whole: set[str] = set()
         self.versions: dict[str, set[int]] = {}
         # The streams in which an event names the user, though they are others'.
@@ -96,11 +100,13 @@ class Selection:
 
     def _left(self, recorded: RecordedEvent, before: bytes) -> Sealed | None:
         stream, version = recorded.stream, recorded.version
-        mask = self.mask if stream in self.whole else Mask(self.mask.user)
-        event = skeleton_of(recorded.event, mask) if self.has(stream, version) else recorded.event
+        mask = self.mask if stream in self.whole else self.mask._replace(salt=b"")
+        is_named = self.has(stream, version)
+        event = skeleton_of(recorded.event, mask) if is_named else recorded.event
         event = persons_skeleton(event, mask)
         meta = meta_skeleton(recorded.meta, mask, is_erased=event is not recorded.event)
-        if event is recorded.event and meta == recorded.meta and not self._is_under_old_key(recorded):
+        is_changed = event is not recorded.event or meta != recorded.meta
+        if not (is_changed or (is_named and stream in self.archived) or self._is_under_old_key(recorded)):
             return None
         meta, payload = self._log.sealed_payload(stream, version, meta, encode_payload(event))
         place = (stream, version, recorded.position)

@@ -44,6 +44,7 @@ from refold.domain.erasure.events import (
     RetentionEnded,
     RetentionSet,
     StoreErased,
+    StoreUnarchived,
 )
 from refold.domain.log.envelope import NO_DIGEST, Event, Meta
 from refold.domain.moments import MomentNamed, StoreCopied
@@ -204,6 +205,16 @@ EVENTS: list[Event] = [
         subject=SEAL,
         salt=bytes(range(16, 32)),
     ),
+    StoreErased(
+        erasure="archive-1",
+        scope="archive",
+        why="cold",
+        erased=(ErasedVersions("chat:a", b"\2\1", SEAL),),
+        file="/data/cold.jsonl",
+        hash=bytes(range(64)),
+    ),
+    StoreUnarchived(erasure="unarchive-1", contexts=("chat:a",)),
+    StoreUnarchived(erasure="unarchive-2", contexts=("chat:a",), erased=(ErasedVersions("chat:a", b"\2\1", SEAL),)),
     ErasureFinished(erasure="erasure-1"),
     ErasureFinished(erasure="erasure-2", unreached=("the server's write-ahead log",)),
     ContextHeld(context="chat:a", why="case 12"),

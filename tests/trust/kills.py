@@ -1,5 +1,5 @@
 """
-A process that erases, or rotates keys, again and again, and dies before and after each of its steps.
+A process that erases, archives or rotates keys, again and again, and dies before and after each of its steps.
 
 Each time it looks what is left, and lets another call do the rest. It prints what it found as JSON.
 """
@@ -7,11 +7,14 @@ Each time it looks what is left, and lets another call do the rest. It prints wh
 from __future__ import annotations
 
 import json
+import os
 import sys
 from functools import partial
 from pathlib import Path
 
 import refold
+from refold.infrastructure.exchange import archiving
+from refold.infrastructure.exchange.archiving import Archivist
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.trust import sealed_log
 from refold.infrastructure.trust.erasing import Eraser
@@ -75,6 +78,54 @@ def left_of(path: Path, keys: refold.Keys | None) -> str:
     return state
 
 
+def archives(folder: Path, keys: refold.Keys | None, *, is_back: bool) -> list[str]:
+    """
+    Die at each step of an archive, or with `is_back` of what brings it back; return where the text is when the store
+    was opened again. It is in the store or in the file, whole, and comes back in each case.
+    """
+    found = []
+    for step in range(STEPS_MAX):
+        path = folder / f"{step}" / "store.db"
+        path.parent.mkdir()
+        fill(path, keys)
+        if is_back:
+            with refold.open(path, keys=keys) as store:
+                store.archive(folder / f"{step}.cold", "a", why="cold")
+        has_died = dies_at(step, partial(unarchive if is_back else archive, path, folder / f"{step}.cold", keys))
+        found.append(left_of(path, keys))
+        with refold.open(path, keys=keys) as store:
+            if store.archives():
+                store.unarchive("a")
+        assert left_of(path, keys) == "kept"
+        if not has_died:
+            return found
+    raise AssertionError("an archive has more steps than STEPS_MAX")
+
+
+def archive(path: Path, file: Path, keys: refold.Keys | None, countdown: Countdown) -> None:
+    """Archive what a person said, in steps that are counted."""
+    with refold.open(path, keys=keys) as store:
+        watch_moving(store, countdown)
+        store.archive(file, "a", why="cold")
+
+
+def unarchive(path: Path, file: Path, keys: refold.Keys | None, countdown: Countdown) -> None:
+    """Bring it back, in steps that are counted."""
+    with refold.open(path, keys=keys) as store:
+        watch_moving(store, countdown)
+        store.unarchive("a")
+
+
+def watch_moving(store: refold.Store, countdown: Countdown) -> None:
+    """Take all that moves texts between a store and a file for steps."""
+    countdown.watch(SqliteLog, "erase", "scrub")
+    countdown.watch(Eraser, "finish", "record")
+    countdown.watch(Archivist, "_write")
+    countdown.watch(archiving, "sync_folder")
+    countdown.watch(os, "open", "fchmod", "fsync", "rename", "replace")
+    countdown.watch(type(store._projections), "drop_others")
+
+
 def rotations(folder: Path) -> list[str]:
     """Die at each step of a rotation; return which master keys are needed then. The next rotation does the rest."""
     found = []
@@ -105,5 +156,8 @@ if __name__ == "__main__":
     what, place = sys.argv[1], Path(sys.argv[2])
     if what == "rotations":
         print(json.dumps(rotations(place)))
+    elif what.startswith(("archive", "unarchive")):
+        keys = KEYS if what.endswith("sealed") else None
+        print(json.dumps(archives(place, keys, is_back=what.startswith("un"))))
     else:
         print(json.dumps(erasures(place, KEYS if what == "sealed" else None)))

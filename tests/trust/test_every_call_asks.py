@@ -62,6 +62,7 @@ GIVEN: dict[str, Any] = {
     "step": None, "originator_id": "chat:a", "start": 0, "limit": 5, "after": 0, "topics": (), "stop": None,
     "action_node_label": "Query(0)", "data_node_label": "Query(0)", "change": lambda it: it.version, "item": ITEM,
     "tag": "x", "value": "v", "event": "chat:a@1", "earlier": 1, "path": "nowhere/x", "why": "w", "keep": 9,
+    "file": "nowhere/x",
 }  # fmt: skip
 
 

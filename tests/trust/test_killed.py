@@ -1,4 +1,4 @@
-"""Erasures and rotations of keys that are killed at each of their steps: done, or not begun, after the next start."""
+"""Erasures, archives and rotations that are killed at each of their steps: done, or not begun, after the next start."""
 
 import json
 from pathlib import Path
@@ -26,6 +26,27 @@ def test_an_erasure_that_is_killed(what: str, tmp_path: Path) -> None:
     # One transaction takes the texts out of the log.
     assert found.count("kept") > 0
     assert found.count("erased") > 4
+
+
+@pytest.mark.parametrize("what", ["archive-plain", "archive-sealed"])
+def test_an_archive_that_is_killed(what: str, tmp_path: Path) -> None:
+    """The text is in the store alone, or in the file alone; it is never lost, and comes back."""
+    found = left_by(what, tmp_path)
+
+    assert found == ["kept"] * found.count("kept") + ["erased"] * found.count("erased")
+    # The file is written before, and one transaction takes the texts out of the log.
+    assert found.count("kept") > 6
+    assert found.count("erased") > 4
+
+
+@pytest.mark.parametrize("what", ["unarchive-plain", "unarchive-sealed"])
+def test_what_comes_back_and_is_killed(what: str, tmp_path: Path) -> None:
+    """The text is in the file, or in both."""
+    found = left_by(what, tmp_path)
+
+    assert found == ["erased"] * found.count("erased") + ["kept"] * found.count("kept")
+    assert found.count("erased") > 0
+    assert found.count("kept") > 4
 
 
 def test_a_rotation_that_is_killed(tmp_path: Path) -> None:

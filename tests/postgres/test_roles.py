@@ -1,6 +1,7 @@
 """Least privilege: `refold init --roles` gives each kind of work the rights that it needs, and no others."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -25,7 +26,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "insert into tag values (99, 'x')": {"writer", "eraser"},
     "update stream set key = key": set(),
     "delete from stream": set(),
-    "update tag set name = name": set(),
+    "update tag set name = name": {"eraser"},
     "update dictionary set data = data": set(),
     "update refold_meta set value = value": set(),
     "delete from slice_lock": set(),
@@ -46,6 +47,13 @@ def urls(ready_pg_url: str) -> Iterator[dict[str, str]]:
         store.contexts(), store.audit("a")
     with users(ready_pg_url) as found:
         yield found
+
+
+def said_in(chat: refold.ChatContext) -> object:
+    """Return the text of the only message of a chat."""
+    (message,) = chat.items
+    assert isinstance(message, refold.ChatMessage)
+    return message.content[0]
 
 
 def test_the_reader_reads(urls: dict[str, str]) -> None:
@@ -88,6 +96,44 @@ def test_the_writer_writes_and_the_projector_folds(urls: dict[str, str]) -> None
         with pytest.raises(StorageReadOnlyError):
             store.search("fork")
         assert list(folded.verify(processes=1).problems) == []
+
+
+def test_the_eraser_erases_and_archives(urls: dict[str, str], tmp_path: Path) -> None:
+    """Its receipt says what only the owner can do: write the tables anew."""
+    with refold.open(urls["eraser"], create=False) as store:
+        chat = store.chat("a", create=False)
+        store.archive(tmp_path / "cold", "a", why="cold")
+        assert said_in(chat) == "[archived]"
+        store.unarchive("a")
+        assert said_in(chat) == "hi"
+
+        done = store.erase(context="a", why="ticket 1", dry_run=False)
+
+        assert said_in(chat) == "[erased]"
+        assert [row.id for row in store.contexts()] == ["a"]
+        assert any("until their owner writes them anew" in where for where in done.unreached)
+        assert list(store.verify(processes=1).problems) == []
+
+
+def test_one_tenant_sees_nothing_of_another(urls: dict[str, str], ready_pg_url: str) -> None:
+    """Each has a schema, and roles of its own: neither reads nor writes what the other one has."""
+    there = f"{ready_pg_url}&options=-csearch_path%3Dtenant_b"
+    with psycopg.connect(ready_pg_url) as owner:
+        owner.execute("create schema tenant_b")
+    with refold.open(there) as store:
+        store.chat("theirs").add_message("user", "secret")
+    with users(there) as theirs:
+        for kind in ROLES:
+            with refold.open(urls["reader"], create=False) as store:
+                assert [row.id for row in store.contexts()] == ["a"]
+            with refold.open(theirs[kind], create=False) as store:
+                assert store.log.head("chat:a") == 0
+                assert store.log.head("chat:theirs") == 2
+            for url, foreign in ((urls[kind], "tenant_b"), (theirs[kind], "public")):
+                with psycopg.connect(url, autocommit=True) as connection:
+                    for table in ("event", "blob", "stream"):
+                        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                            connection.execute(f"select * from {foreign}.{table}".encode())
 
 
 @pytest.mark.parametrize("kind", ROLES)

@@ -59,6 +59,7 @@ FOR_ALL = {
     r"SELECT .* FROM view_\w+ (AS r )?WHERE": "a list of rows, ordered by key, or a search",
     r"INSERT INTO view_\w+ SELECT \* FROM view_": "a rebuild in parts: each slice for itself",
     r"SELECT count\(\*\) FROM \w+$": "a test counts the rows of a table",
+    r"DO \$\$ BEGIN DROP TABLE IF EXISTS view_": "drops or empties the table of a projection, on one server",
     r"DELETE FROM checkpoint$": "init --citus, before anything is distributed",
 }
 

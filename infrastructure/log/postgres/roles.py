@@ -41,9 +41,9 @@ READING = (Grant("SELECT", LOG, on_rows=True),)
 WRITING = (Grant("INSERT", APPENDED), Grant("UPDATE", ("slice_lock", "snapshot")))
 PROJECTING = (Grant("INSERT, UPDATE, DELETE", on_rows=True),)
 # The payload of an event is replaced in its row or its block, and texts, keys and snapshots are removed.
+# Its update of `tag`, which changes nothing, has other processes read again which texts there are.
 ERASING = (Grant("UPDATE, DELETE", ("event", "block", "part", "blob", "idempotency", "snapshot")),
-    Grant("UPDATE", ("data_key",)),
-           Grant("INSERT", ("block", "part")))  # fmt: skip
+           Grant("UPDATE", ("tag", "data_key")), Grant("INSERT", ("block", "part")))  # fmt: skip
 ROLES: dict[str, tuple[Grant, ...]] = {
     "reader": READING,
     "writer": READING + WRITING,

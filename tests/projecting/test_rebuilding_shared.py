@@ -26,6 +26,7 @@ from .watches import HandMoved
 
 pytestmark = pytest.mark.usefixtures("small_pages")
 REBUILDS = 6
+REBUILDS_MAX = 200
 
 
 @contextmanager
@@ -92,9 +93,12 @@ def test_readers_never_go_back(place: str) -> None:
             assert events >= seen[-1]
             seen.append(events)
 
+        rebuilds = 0
         with meanwhile(look, lambda: append(other.log, "chat:long", said(0)), lambda: other.rows("rollup")):
-            for _ in range(REBUILDS):
+            # On a busy machine the others get their turns later.
+            while rebuilds < REBUILDS or (len(set(seen)) <= REBUILDS and rebuilds < REBUILDS_MAX):
                 assert store.rebuild("rollup").is_done
+                rebuilds += 1
 
         assert len(set(seen)) > REBUILDS
         assert live_rows(store)["rollup"] == folded_rows(store)["rollup"]

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 from .canonical import canonical_json, parse_json, require_unicode
 from .errors import InvalidInputError, LimitExceededError
 from .frozen import freeze
-from .log.admission import JSON_DEPTH_MAX, Json, is_deeper
+from .log.admission import JSON_DEPTH_MAX, Json, Total, is_deeper
 
 # As for chats, where four characters count as a token; here four bytes do.
 TOKEN_BYTES = 4
@@ -107,7 +107,7 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     text: str | None = None
     json: Json = b""
     type: str = ""
-    erased: int | None = None
+    erased: Total | None = None
 
     def require_admissible(self) -> None:
         """Raise InvalidInputError if it is both a text and JSON."""

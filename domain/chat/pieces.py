@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ..canonical import canonical_json, parse_json
+from ..log.admission import TOTAL_MAX
 from .events import (
     ARCHIVED_TEXT,
     ERASED,
@@ -36,7 +37,8 @@ def erased_tokens(item: ChatItemEvent) -> int | None:
         return None
     tokens = parse_json(item.extra).get(ERASED)
     text = item.content[0] if isinstance(item.content, tuple) and len(item.content) == 1 else item.content
-    return tokens if type(tokens) is int and text in (ERASED_TEXT, ARCHIVED_TEXT) else None
+    is_total = type(tokens) is int and abs(tokens) <= TOTAL_MAX
+    return tokens if is_total and text in (ERASED_TEXT, ARCHIVED_TEXT) else None
 
 
 def written(message: MessageAdded, pieces: Sequence[tuple[int, Piece]]) -> MessageAdded:

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.domain.canonical import canonical_json
 from refold.domain.chat import events as chat
-from refold.domain.chat.pieces import written
+from refold.domain.chat.pieces import erased_tokens, written
 from refold.domain.chat.tokens import estimate_tokens
+from refold.domain.content import Content
 from refold.domain.erasure.skeleton import _FIELDS, _WHOLE, ERASED, TEXTS, Mask, meta_skeleton, skeleton_of
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.send import anthropic_messages
@@ -20,7 +22,7 @@ from refold.domain.formats.google.send import google_contents
 from refold.domain.formats.openai.send import openai_messages
 from refold.domain.formats.responses.send import openai_responses_input
 from refold.domain.kinds import every_event
-from refold.domain.log.admission import admitted
+from refold.domain.log.admission import TOTAL_MAX, admitted
 from refold.domain.log.envelope import Meta
 from refold.domain.pool import events as pool
 from refold.domain.pool.items import totals_of
@@ -134,6 +136,17 @@ def test_an_item_counts_what_it_counted() -> None:
         assert estimate_tokens(left) == estimate_tokens(item)  # type: ignore[arg-type]  # it is an item
     added = next(event for event in EVENTS if isinstance(event, pool.PoolAdded))
     assert totals_of(skeleton_of(added)) == totals_of(added)  # type: ignore[arg-type]  # it is of the same type
+
+
+@pytest.mark.parametrize("tokens", [TOTAL_MAX + 1, -TOTAL_MAX - 1, 10**30])
+def test_absurd_numbers_of_tokens_do_not_count(tokens: int) -> None:
+    """Sums of them would fit no row: a log takes no such content, and a message counts what its text counts."""
+    message = chat.MessageAdded(id="m", role="user", content=(ERASED,), created_at=0.0)
+    absurd = msgspec.structs.replace(message, extra=canonical_json({"erased": tokens}, what="it"))
+
+    assert erased_tokens(absurd) is None
+    with pytest.raises(InvalidInputError):
+        admitted(pool.QueueAppended(content=Content(text=ERASED, erased=tokens)), "queue:a")
 
 
 def test_a_message_that_was_written_piece_by_piece_counts_what_it_counted() -> None:

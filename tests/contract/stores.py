@@ -10,8 +10,12 @@ from typing import Any
 
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import LiveLog
+from refold.infrastructure.databases import open_database
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from tests.support.project import ROOT
+
+KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
 
 
 def log_at(place: str, **options: Any) -> LiveLog:
@@ -52,6 +56,11 @@ def memory_store() -> Store:
 def store_at(place: str | Path) -> Store:
     """Return the store at a path or a URL."""
     return Store(lambda **options: log_at(str(place), **options), str(place))
+
+
+def sealed_at(place: str | Path) -> Store:
+    """Return the encrypted store at a path or a URL, or in memory."""
+    return Store(lambda **options: open_database(str(place), keys=KEYS, **options)[0], str(place))
 
 
 def start_python(*arguments: str, **options: Any) -> subprocess.Popen[str]:

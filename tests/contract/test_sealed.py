@@ -9,7 +9,6 @@ import pytest
 
 from refold.domain.log.ports import LiveLog
 from refold.infrastructure.databases import open_database
-from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.infrastructure.trust.sealed_log import SEALED_CODEC, Sealed
 
 from .agents import AgentsContract
@@ -22,20 +21,9 @@ from .durable import DurableContract
 from .memories import MemoryContract
 from .runs import RunsContract
 from .snapshots import KeptSnapshotsContract, SnapshotsContract
-from .stores import Store
+from .stores import KEYS, Store, sealed_at
 from .windows import WindowContract
 from .writing import check_chain
-
-KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
-
-
-def sealed_at(place: str) -> Store:
-    """Return the encrypted store at a place."""
-
-    def opened(**options: Any) -> LiveLog:
-        return open_database(place, keys=KEYS, **options)[0]
-
-    return Store(opened, place)
 
 
 def check_below(place: str) -> None:

@@ -2,12 +2,15 @@
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import refold
+from tests.contract.stores import KEYS
 from tests.docs.markdown import table_rows
 from tests.support.deviations import (
     anthropic,
@@ -22,8 +25,10 @@ from tests.support.deviations import (
 )
 from tests.support.deviations.messages import TEXT_OF_ORPHANS
 from tests.support.deviations.switches import UNEXPLAINED
+from tests.support.effort import IS_DEEP
 from tests.support.parity import chats, conversions
 from tests.support.parity.forms import recognized
+from tests.support.parity.homes import kept_in
 from tests.support.parity.replayers import REPLAYERS
 from tests.support.parity.verdicts import Question, Verdict, weighed
 from tests.support.project import ROOT
@@ -100,6 +105,21 @@ def test_every_answer_is_equal_or_explained(folder: Path, name: str) -> None:
     assert [verdict for verdict in verdicts if verdict.outcome == UNEXPLAINED] == []
     assert len(verdicts) >= 20
     assert numbers_met(verdicts) == SHOWN[name]
+
+
+@pytest.mark.parametrize("place", [*(["sqlite", "postgres"] if IS_DEEP else []), "sealed sqlite", "sealed postgres"])
+def test_contexts_of_a_store_answer_so_too(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Those of all committed cases, written to an encrypted database before they are asked; in the deep test any."""
+    location = request.getfixturevalue("ready_pg_url") if "postgres" in place else str(tmp_path / "replayed.db")
+    with refold.open(location, keys=KEYS if "sealed" in place else None) as store:
+        for name in CORPORA:
+            with kept_in(store):
+                verdicts = replayed(COMMITTED / name)
+            assert verdicts == replayed(COMMITTED / name), name
+        kinds = Counter(stream.split(":")[0] for stream in store.log.streams())
+
+    assert {"chat", "queue", "pool", "window", "run"} <= kinds.keys()
+    assert kinds["chat"] > 500
 
 
 def test_what_deviates_is_told() -> None:

@@ -15,7 +15,7 @@ from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.infrastructure.store import Store
 
-from ..contract.stores import log_at
+from ..contract.stores import KEYS, log_at, sealed_at
 from ..model.chat_machine import ChatMachine
 from ..model.container_machine import ContainerMachine
 from ..model.editing_machine import EditingMachine
@@ -51,7 +51,7 @@ def shared(store: refold.Store) -> None:
         worker._crew.release()
 
 
-def watched(machine: Any, place: str | None) -> type[RuleBasedStateMachine]:
+def watched(machine: Any, place: str | None, keys: refold.Keys | None = None) -> type[RuleBasedStateMachine]:
     """
     Return a machine that brings rows up to date now and then; in memory it looks at all of them at each life's end.
     """
@@ -63,11 +63,11 @@ def watched(machine: Any, place: str | None) -> type[RuleBasedStateMachine]:
         def open_log(self) -> Any:
             """Open the log, and with a new one in memory new rows."""
             self.rows = MemoryProjectionStore()
-            return MemoryLog() if place is None else log_at(place)
+            return MemoryLog() if place is None else (sealed_at(place).open() if keys else log_at(place))
 
         def store(self) -> Store:
             """Return a store on the log, as it is at the moment."""
-            return Store(self.log, self.rows) if place is None else refold.open(place)
+            return Store(self.log, self.rows) if place is None else refold.open(place, keys=keys)
 
         @rule()
         def bring_up_to_date(self) -> None:
@@ -97,12 +97,13 @@ def test_in_memory(machine: Any) -> None:
     live(watched(machine, None), examples=8)
 
 
-def test_in_a_database(place: str) -> None:
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "sealed"])
+def test_in_a_database(place: str, keys: refold.Keys | None) -> None:
     """All lives happen in one store, one after the other; at their end everything in it is what it should be."""
     for machine in MACHINES:
-        live(watched(machine, place), examples=2, steps=15)
+        live(watched(machine, place, keys), examples=2, steps=15)
 
-    with refold.open(place) as store:
+    with refold.open(place, keys=keys) as store:
         something_of_everything(store)
         assert {row.kind for row in store.contexts()} == {"chat", "queue", "pool", "window", "memory", "run"}
         assert len(store.contexts()) > len(MACHINES)

@@ -12,6 +12,7 @@ from refold.domain.pool.pool import ContextPool
 from refold.domain.pool.queue import ContextQueue
 
 from .conversions import never
+from .homes import kept
 from .verdicts import Question, Verdict, verdict_of, weighed
 
 Container = ContextQueue[Any] | ContextPool[Any]
@@ -31,8 +32,8 @@ def replayed_containers(text: str) -> Iterator[Verdict]:
 
 def asked(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return what our queues and pools do with the operations of a case."""
-    first: Container = ContextQueue(case["limit"]) if case["kind"] == "queue" else ContextPool(case["limit"])
-    told: list[Any] = []
+    made: Container = ContextQueue(case["limit"]) if case["kind"] == "queue" else ContextPool(case["limit"])
+    first, told = kept(made), list[Any]()
     _listen(first, told)
     containers = [first]
     errors = asyncio.run(_run(case["ops"], containers))

@@ -11,13 +11,15 @@ from refold.domain.llm.base import LLM, LLMResponse
 from tests.support.deviations.plain_items import Item, active_config
 from tests.support.deviations.summarising import HEADING, OTHERS_HEADING, SUMMARY
 
+from .homes import kept
+
 # What the model said in every recorded answer: texts of five to eight characters would have counted one token more.
 ANSWER = "SUM"
 
 
 def chat_of(items: Sequence[Item]) -> ChatContext:
     """Return a context with items of the seed's plain form."""
-    return ChatContext.from_dict({"items": items})
+    return kept(ChatContext.from_dict({"items": items}))
 
 
 def shown(chat: ChatView[Any], known: Collection[str]) -> list[Any]:

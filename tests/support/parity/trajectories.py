@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from refold.domain.trajectory.events import NodeRegistered, QueryRegistered
-from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import NODE_TYPES
 from refold.domain.trajectory.run import Run
 from refold.domain.trajectory.trajectory import Trajectory
 from tests.support.deviations import trajectory
 from tests.support.deviations.switches import explanation
 
+from .homes import opens_runs
 from .rounds import played, recorded
 from .verdicts import Question, Verdict, verdict_of, weighed
 
@@ -40,8 +40,8 @@ def modelled(case: Mapping[str, Any], on: Collection[str] = ()) -> list[dict[str
 
 
 def asked(case: Mapping[str, Any], opens: Opens | None = None) -> list[dict[str, Any]]:
-    """Return what our runs answer to the operations of a case: detached ones, or those that `opens` gives."""
-    return played(case, Session(RunFactory().run if opens is None else opens).begun)
+    """Return what our runs answer to the operations of a case: those that `opens` gives."""
+    return played(case, Session(opens_runs() if opens is None else opens).begun)
 
 
 class Session:

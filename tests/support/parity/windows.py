@@ -9,6 +9,7 @@ from refold.domain.window.window import ContextWindow
 from tests.support.deviations import window
 from tests.support.deviations.switches import explanation
 
+from .homes import kept
 from .verdicts import Question, Verdict, verdict_of, weighed
 
 
@@ -34,7 +35,7 @@ def _recorded(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def asked(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return what our window answers to the operations of a case."""
-    shown = ContextWindow(case["max_tokens"])
+    shown = kept(ContextWindow(case["max_tokens"]))
     steps: list[list[Any]] = []
     for step in case["ops"]:
         if step["op"] == "clear":

@@ -18,7 +18,7 @@ from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING
 from .log.codec import CODEC, Codec
 from .projecting.store import MemoryProjectionStore, ProjectionStore, ReadOnlyProjectionStore, kept_by
-from .trust.tables import KEY, STORE, KeyRow, MemoryTables, PostgresTables, SqliteTables, Tables
+from .trust.tables import CHAIN, KEY, STORE, KeyRow, MemoryTables, PostgresTables, SqliteTables, Tables
 
 if TYPE_CHECKING:
     from .trust.key_ring import KeyRing
@@ -77,20 +77,24 @@ def open_database(
     codec: Codec = CODEC,
     system: System = REAL_SYSTEM,
     keys: Keys | None = None,
+    encrypt: bool | None = None,
     is_raw: bool = False,
+    chain_key: bytes = b"",
     private: bool | None = None,
 ) -> Database:
     """
     Open the database at a location, as `location_of` returns it: a path (SQLite), a URL "postgresql://...", or
-    ":memory:". A log takes the times of its events from `system`; one in a database decodes them by `codec`. An
-    encrypted one is opened with its `keys`; with `is_raw` it gives its events as they are stored. With `private` nobody
-    but the owner may read the files of SQLite; None stands for what REFOLD_PRIVATE says.
+    ":memory:". A log takes the times of its events from `system`; one in a database decodes them by `codec`. With
+    `keys` a new one is encrypted, or with `encrypt=False` only its digests are keyed; one that has events is opened as
+    it was made, which `encrypt` must say unless it is None. With `is_raw` it gives its events as they are stored;
+    `chain_key` is then the key of its digests, which another process found. With `private` nobody but the owner may
+    read the files of SQLite; None stands for what REFOLD_PRIVATE says.
 
     Raises:
-        InvalidInputError: the location is invalid, or is no file and is to be private; or a store with events that are
-            not encrypted is opened with keys.
+        InvalidInputError: the location is invalid, or is no file and is to be private; or `keys` and `encrypt` are not
+            as the store was made.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
-        KeyUnavailableError: the database is encrypted, and its keys were not given.
+        KeyUnavailableError: the database needs keys, and these were not given.
     """
     is_file = location != ":memory:" and not location.startswith("postgresql://")
     if private and not is_file:
@@ -99,27 +103,32 @@ def open_database(
         _keep_private(Path(location), may_create=create and not read_only)
     if keys is not None:
         open_below = partial(_open_below, location, create, read_only, synchronous)
-        return _open_sealed(location, keys, codec, open_below, system, is_raw=is_raw)
+        return _open_with_keys(location, keys, codec, open_below, system, encrypt=encrypt, is_raw=is_raw)
+    if encrypt is False:
+        raise InvalidInputError("encrypt=False keys the digests of a store, and there are no keys: give keys, too")
     found = _open_below(location, create, read_only, synchronous, codec, system)
-    if not is_raw:
+    if chain_key:
+        stored_log(found[0]).chain.use(chain_key)
+    elif not is_raw:
         try:
-            _require_unsealed(found[0], location)
+            _require_no_keys(found[0], location)
         except BaseException:
             found[0].close()
             raise
     return found
 
 
-def _open_sealed(
+def _open_with_keys(
     location: str,
     keys: Keys,
     codec: Codec,
     open_below: Callable[[Codec, System], Database],
     system: System,
     *,
+    encrypt: bool | None,
     is_raw: bool,
 ) -> Database:
-    """Open an encrypted database, or make one of a new database; with `is_raw` as it is stored, with its chain key."""
+    """Open a database that has keys, or make one of a new database; with `is_raw` as it is stored."""
     if not (callable(getattr(keys, "wrap", None)) and callable(getattr(keys, "unwrap", None))):
         raise InvalidInputError(
             f"keys is {keys!r}: give a KeyFile, a KeyEnvironment, or an object with wrap and unwrap"
@@ -128,24 +137,30 @@ def _open_sealed(
         from .trust.key_ring import KeyRing
         from .trust.sealed_log import SEALED_CODEC, SealedLog
     except ImportError as error:
-        raise StorageUnavailableError('an encrypted store needs another package: pip install "refold[keys]"') from error
+        raise StorageUnavailableError('a store with keys needs another package: pip install "refold[keys]"') from error
     from .trust.sealed_rows import SealedProjectionStore
 
-    below, notes = open_below(codec if is_raw else SEALED_CODEC, system)
+    below, notes = open_below(codec if is_raw or encrypt is False else SEALED_CODEC, system)
     try:
         tables = tables_of(below)
         if not tables.exist():
             if below.now() != BEGINNING:
                 raise InvalidInputError(
-                    f"{_shown(below, location)} has events that are not encrypted: open it without keys, or copy it"
-                    " into a new store that has keys"
+                    f"{_shown(below, location)} has events that are not encrypted, and whose digests are not keyed:"
+                    " open it without keys, or bring its events into a new store that has keys"
                 )
             tables.make()
-        ring = KeyRing(tables, keys, system)
+        ring = KeyRing(tables, keys, system, encrypt=encrypt is not False)
+        if encrypt not in (None, ring.encrypts):
+            made, remedy = ("is encrypted", "without") if ring.encrypts else ("has keyed digests alone", "with")
+            raise InvalidInputError(f"{_shown(below, location)} {made}: open it {remedy} encrypt=False")
         # Before the first event is read: nobody without the keys makes a digest of this store.
-        stored_log(below).chain.use(ring.derived("chain"))
-        if is_raw:
+        stored_log(below).chain.use(ring.derived("chain"), ring)
+        if is_raw or encrypt is False:
             return below, notes
+        if not ring.encrypts:
+            below.close()
+            return _open_with_keys(location, keys, codec, open_below, system, encrypt=False, is_raw=False)
         rows = SealedProjectionStore(below, tables, ring, kept_by(notes))
         is_kept = notes is kept_by(notes)
         return SealedLog(below, ring, codec), rows if is_kept else ReadOnlyProjectionStore(rows)
@@ -154,20 +169,26 @@ def _open_sealed(
         raise
 
 
-def _require_unsealed(log: LiveLog, location: str) -> None:
+def _require_no_keys(log: LiveLog, location: str) -> None:
     """
-    Require that a database is not encrypted.
+    Require that a database is neither encrypted nor has keyed digests.
 
     Raises:
-        KeyMissingError: it is; the error names the master key that is needed.
+        KeyMissingError: it is or has; the error names the master key that is needed.
     """
     if isinstance(log, MemoryLog):
         return
     tables = tables_of(log)
     if tables.exist() and (rows := tables.ask(KEY, STORE)):
-        master, where = KeyRow(*rows[0]).master, _shown(log, location)
-        reason = f"{where} is encrypted with the master key {master!r}, and no keys were given"
-        raise KeyMissingError(master, where, reason=reason)
+        raise missing_keys(KeyRow(*rows[0]), _shown(log, location))
+
+
+def missing_keys(store: KeyRow, where: str) -> KeyMissingError:
+    """Return the error for a store or a backup that is opened without keys, and needs them for its own key."""
+    is_keyed = store.subject == CHAIN
+    made = f"the digests of {where} are keyed" if is_keyed else f"{where} is encrypted"
+    reason = f"{made} with the master key {store.master!r}, and no keys were given"
+    return KeyMissingError(store.master, where, reason=reason)
 
 
 def stored_log(log: Any) -> Any:
@@ -177,19 +198,19 @@ def stored_log(log: Any) -> Any:
 
 def ring_of(log: Any) -> KeyRing:
     """
-    Return the data keys of an encrypted log.
+    Return the data keys of a log.
 
     Raises:
-        InvalidInputError: it is not encrypted.
+        InvalidInputError: it has none.
     """
-    ring: KeyRing | None = getattr(log, "ring", None)
+    ring: KeyRing | None = stored_log(log).chain.ring
     if ring is None:
-        raise InvalidInputError(f"{_shown(log, 'the store')} is not encrypted: open a new store with keys")
+        raise InvalidInputError(f"{_shown(log, 'the store')} was made without keys: open a new store with keys")
     return ring
 
 
 def tables_of(log: Any) -> Tables:
-    """Return the tables of an encrypted store, which exist if it is one, given the log below."""
+    """Return the tables of a store with keys, which exist if it is one, given the log as it is stored."""
     if isinstance(log, MemoryLog):
         return MemoryTables()
     return PostgresTables(log) if log.has_slices else SqliteTables(log)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..domain.arguments import require_callable
+from ..domain.arguments import require_callable, require_instance
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.context.view import Durability, require_durability
@@ -33,6 +33,7 @@ def open_store(
     witness: Witness | str | Path | None = None,
     system: System = REAL_SYSTEM,
     keys: Keys | None = None,
+    encrypt: bool | None = True,
     acting: Acting = "optional",
     allow: Allow | None = None,
     redact: Redact | None = None,
@@ -45,8 +46,11 @@ def open_store(
     `durability` is the default of its contexts: "commit" (a call returns when its events are on disk) or "enqueue"
     (when they are queued; `flush()` is the barrier). `synchronous` is SQLite's own setting: with FULL, commits survive
     a power cut; with NORMAL, a power cut may lose the last commits. With `create=False` a missing database is an error.
-    `system` gives the times and the new ids of its events; a test may give one of its own. With `keys` a new store is
-    encrypted, and an encrypted one is opened.
+    `system` gives the times and the new ids of its events; a test may give one of its own.
+
+    With `keys` a new store is encrypted, and an encrypted one is opened. With `encrypt=False` its events stay readable,
+    and only its digests are keyed: nobody without the keys can forge an event. A store is opened as it was made; with
+    `encrypt=None` it may be of either kind, and a new one is encrypted.
 
     With `acting="required"` every change needs an actor, which `refold.acting(actor=...)` sets. `allow(actor, action,
     context)` is asked at every call that reads or changes something, and returns whether the actor may do it. `action`
@@ -60,14 +64,17 @@ def open_store(
     the witness of this store alone, and all who write to the store must name it.
 
     Raises:
-        InvalidInputError: an option or the location is invalid, or a store that is not encrypted is opened with keys.
+        InvalidInputError: an option or the location is invalid, or a store is opened with keys and was made without
+            them, or with the other `encrypt`.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
-        KeyUnavailableError: the store is encrypted, and these are not its keys.
+        KeyUnavailableError: the store was made with keys, and these are not they.
         TamperedError: the store is not what its witness saw.
     """
     text = location_of(location)
     require_durability(durability)
     require_acting(acting)
+    if encrypt is not None:
+        require_instance(encrypt, bool, "encrypt", "take True, False or None")
     for hook, name in ((allow, "allow"), (redact, "redact")):
         if hook is not None:
             require_callable(hook, name)
@@ -75,7 +82,7 @@ def open_store(
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     log, projections = open_database(
         text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=system, keys=keys,
-        private=private,
+        encrypt=encrypt, private=private,
     )  # fmt: skip
     try:
         # A log in memory has no database, and needs no warning if it is not closed. The `where` of PostgreSQL leaves

@@ -1087,12 +1087,12 @@ class Store:
 
     def rotate_keys(self, *, renew: bool = False) -> int:
         """
-        Wrap the data keys of an encrypted store with the newest master key, and return how many had another one.
+        Wrap the data keys of the store with the newest master key, and return how many had another one.
 
         No event is written anew. With `renew` each subject also gets a new data key, for its events from now on.
 
         Raises:
-            InvalidInputError: the store is not encrypted.
+            InvalidInputError: the store was made without keys.
             KeyUnavailableError: a master key in use is not there.
         """
         from .databases import ring_of

@@ -9,6 +9,7 @@ one. This format is fixed: tests/golden holds its bytes.
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,6 +29,7 @@ Event = msgspec.Struct
 PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
 META_BYTES_MAX = 65_536
 NO_DIGEST = b"\x00" * 32
+CODE_BYTES = 32
 PAYLOAD = msgspec.msgpack.Encoder()
 _encode, _digest = PAYLOAD.encode, methodcaller("digest")
 _FINGERPRINT = attrgetter("fingerprint")
@@ -121,13 +123,12 @@ class Chain:
     """
 
     def __init__(self, key: bytes = b"") -> None:
-        self.key = key
-        # Every append passes `digest`; blake2b without a key is the same as with an empty one.
-        self._hash = partial(hashlib.blake2b, digest_size=32, key=key)
+        self.use(key)
 
-    def use(self, key: bytes) -> None:
-        """Compute keyed digests from now on."""
-        self.key = key
+    def use(self, key: bytes, ring: Any = None) -> None:
+        """Compute keyed digests from now on; `ring` has the data keys that the key comes from, if they are here."""
+        self.key, self.ring = key, ring
+        # Every append passes `digest`; blake2b without a key is the same as with an empty one.
         self._hash = partial(hashlib.blake2b, digest_size=32, key=key)
 
     def digest(
@@ -146,6 +147,24 @@ class Chain:
     def hashed(self, data: bytes) -> bytes:
         """Return the hash of bytes, as digests are made."""
         return self._hash(data).digest()
+
+    # Snapshots are beside the events, and no digest covers them.
+
+    def snapshot_code(self, stream: str, packed: bytes) -> bytes:
+        """Return the code of a snapshot of a stream."""
+        data = stream.encode() + b"\0" + packed
+        return hashlib.blake2b(data, digest_size=CODE_BYTES, key=self.key, person=b"refold snapshot").digest()
+
+    def stored_snapshot(self, stream: str, packed: bytes) -> bytes:
+        """Return a snapshot in the form in which it is stored: with a key, its code comes first."""
+        return self.snapshot_code(stream, packed) + packed if self.key else packed
+
+    def snapshot_in(self, stream: str, stored: bytes) -> bytes | None:
+        """Return the snapshot in what is stored; None if somebody made it who does not have the key."""
+        if not self.key:
+            return stored
+        code, packed = stored[:CODE_BYTES], stored[CODE_BYTES:]
+        return packed if hmac.compare_digest(code, self.snapshot_code(stream, packed)) else None
 
     def digests(
         self,

@@ -41,7 +41,7 @@ DEFAULT_DATABASE = "refold.db"
 DEFAULT_ACTOR = "cli"
 PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*(?=@)|([?&]password=)[^&#]*")
 MASTER_KEYS = "REFOLD_MASTER_KEYS"
-KEYS_HELP = "The master keys of an encrypted store.  [default: REFOLD_KEY_FILE, else the keys in REFOLD_MASTER_KEYS]"
+KEYS_HELP = "The master keys of a store that has keys.  [default: REFOLD_KEY_FILE, else the keys in REFOLD_MASTER_KEYS]"
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
 # The kinds of contexts that have commands of their own.
 COMMANDED = ("queue", "pool", "memory")
@@ -131,7 +131,7 @@ def opening_options() -> dict[str, Any]:
     """Return how the program was told to open a store, besides its location."""
     context = click.get_current_context(silent=True)
     witness = None if context is None else context.find_root().params.get("witness")
-    return {"witness": witness, "keys": given_keys()}
+    return {"witness": witness, "keys": given_keys(), "encrypt": None}
 
 
 def given_keys() -> Keys | None:

@@ -91,7 +91,7 @@ def offered_items(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def _asked(ctx: click.Context, offered: Callable[[Store], Iterator[str]]) -> list[str]:
     location = ctx.params.get("location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
     try:
-        with open_store(location, create=False, read_only=True, keys=given_keys()) as store:
+        with open_store(location, create=False, read_only=True, keys=given_keys(), encrypt=None) as store:
             return list(islice(offered(store), OFFERED_MAX))
     except (RefoldError, OSError):
         return []

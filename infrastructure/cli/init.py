@@ -11,7 +11,7 @@ from ..databases import location_of, open_database, stored_log
 from ..open import open_store
 from ..projecting.builtin import PROJECTIONS
 from ..space import space_of
-from .args import database, given_keys, shown
+from .args import database, given_keys, opening_options, shown
 from .changes import note
 from .render import size_of
 
@@ -26,8 +26,13 @@ from .render import size_of
     flag_value="refold",
     help="Make the roles PREFIX_reader, _writer, _projector and _eraser with the rights they need.  [PREFIX: refold]",
 )
+@click.option(
+    "--no-encrypt",
+    is_flag=True,
+    help="With --keys: leave the events of a new store readable, and key its digests, so that nobody can forge them.",
+)
 @database
-def command(reopen: bool, citus: bool, roles: str | None, location: str) -> None:
+def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, location: str) -> None:
     """
     Make the tables of a database, or bring those of an older Refold forward.
 
@@ -38,7 +43,10 @@ def command(reopen: bool, citus: bool, roles: str | None, location: str) -> None
     for option in ["--citus"] * citus + ["--roles"] * (roles is not None):
         if not is_on_server:
             raise click.UsageError(f"{option} needs a database at postgresql://...", click.get_current_context())
-    log, rows = open_database(found, keys=given_keys())
+    keys = given_keys()
+    if no_encrypt and keys is None:
+        raise click.UsageError("--no-encrypt needs keys: --keys FILE", click.get_current_context())
+    log, rows = open_database(found, keys=keys, encrypt=False if no_encrypt else None)
     with closing(log):
         # A store in memory is never moved.
         if reopen and hasattr(log, "reopen"):
@@ -87,7 +95,7 @@ def vacuum(location: str) -> None:
     A file gets shorter, unless an earlier Refold made it; `refold copy` makes one that does. PostgreSQL keeps most of
     the room for new rows.
     """
-    with open_store(location_of(location), create=False) as store:
+    with open_store(location_of(location), create=False, **opening_options()) as store:
         given = store.vacuum()
         left = space_of(store.log)
     click.echo(f"{shown(location)}: {size_of(given)} given back, {size_of(left.size)} in use")

@@ -1,4 +1,4 @@
-"""`refold keys`: the master keys of encrypted stores, and the data keys that they wrap."""
+"""`refold keys`: the master keys of stores, and the data keys that they wrap."""
 
 from __future__ import annotations
 
@@ -62,10 +62,11 @@ def listed(location: str, as_json: bool) -> None:
 command = group(
     "keys",
     """
-    Make and rotate the keys of encrypted stores.
+    Make and rotate the keys of stores.
 
-    A store is encrypted if it was made with keys: `refold --keys keys.json init`. The file is made with its first
-    store. Keep a copy of it: without it nobody can read the store.
+    A store is encrypted if it was made with keys: `refold --keys keys.json init`. With `init --no-encrypt` its events
+    stay readable, and nobody without the keys can forge one. The file is made with its first store. Keep a copy of it:
+    without it nobody can open the store.
     """,
     (new, rotate, listed),
 )

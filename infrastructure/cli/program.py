@@ -62,7 +62,7 @@ COMMANDS = {
     "archive": ("erase:archive", "Put the texts of cold contexts into a file, or list those that are in one."),
     "unarchive": ("erase:unarchive", "Bring the texts of archived contexts back."),
     "retain": ("erase:retain", "List the contexts whose time is over, or erase them."),
-    "keys": ("keys", "Make and rotate the keys of encrypted stores."),
+    "keys": ("keys", "Make and rotate the keys of stores."),
     "copy": ("import_export:copy", "Copy the whole store into another database, or move it there."),
     "backup": ("backup:backup", "Back up the store into a file that grows with each run."),
     "vacuum": ("init:vacuum", "Give back the room of deleted rows."),

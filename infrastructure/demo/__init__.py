@@ -63,7 +63,7 @@ def fill_store(
     extent = SIZES[size]
     simulation = Simulation(until - extent.days * DAY)
     # Without a sync for each commit: what a power cut would take is made again.
-    with open_store(location, synchronous="NORMAL", system=simulation, keys=keys) as store:
+    with open_store(location, synchronous="NORMAL", system=simulation, keys=keys, encrypt=None) as store:
         for stream in store.log.streams(limit=1):
             raise DecisionRefusedError(
                 f"the store is not empty, it has {stream}: give a database that is not there yet, as --db demo.db"

@@ -21,7 +21,6 @@ from ...domain.erasure.events import Seals, seal_of
 from ...domain.errors import (
     DamagedError,
     InvalidInputError,
-    KeyMissingError,
     LogWentBackError,
     StorageBusyError,
     StorageReadOnlyError,
@@ -31,12 +30,12 @@ from ...domain.log.envelope import NO_DIGEST, UNKEYED, Chain, RecordedEvent, enc
 from ...domain.log.memory_log import MemoryLog
 from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import Moment
-from ..databases import Database, location_of, open_database, stored_log, tables_of
+from ..databases import Database, location_of, missing_keys, open_database, stored_log, tables_of
 from ..files import replacing
 from ..lineage import known_lineage, lineage_of
 from ..opening import root_of
 from ..projecting.store import ProjectionStore, kept_by
-from ..trust.tables import ADD_KEY, MemoryTables, Statement, keys_in
+from ..trust.tables import ADD_KEY, STORE, KeyRow, MemoryTables, Statement, keys_in
 from .backup_file import (
     CHUNK_BYTES_MAX,
     CHUNK_EVENTS,
@@ -162,7 +161,7 @@ class _Run:
         return slice_of(root_of(recorded.event, recorded.stream))
 
     def _keys(self) -> list[tuple[str, str, int, str, bytes]]:
-        """Return the data keys of an encrypted store, wrapped by its master keys as they are stored."""
+        """Return the data keys of a store, if it has keys, wrapped by its master keys as they are stored."""
         if isinstance(self._log, MemoryLog):
             return []
         tables = tables_of(self._log)
@@ -240,8 +239,8 @@ def back_up_store(
     stored = stored_log(log)
     if isinstance(stored, PartitionedLog):
         return _back_up_at(stored.location, path, progress, chain=stored.chain)  # type: ignore[attr-defined]
-    if stored is not log:
-        raise InvalidInputError("an encrypted store in memory is not backed up: its keys are gone with it")
+    if stored.chain.key:
+        raise InvalidInputError("a store in memory that has keys is not backed up: they are gone with it")
     lineage_of(rows)
     return back_up(log, rows, path, progress=progress)
 
@@ -250,7 +249,7 @@ def back_up_from(
     location: str, path: str | Path, *, keys: Keys | None = None, progress: Progress | None = None
 ) -> BackupReport:
     """
-    Back up the store at a location, as `back_up` does; the digests of an encrypted one are read with its `keys`.
+    Back up the store at a location, as `back_up` does; keyed digests are read with its `keys`.
 
     Raises:
         InvalidInputError, DamagedError, LogWentBackError, StorageBusyError: as for `back_up`.
@@ -275,10 +274,8 @@ def _back_up_at(location: str, path: str | Path, progress: Progress | None, *, c
 @contextmanager
 def reading_stored(location: str, chain: Chain) -> Iterator[Database]:
     """Yield the log at a location with events as the bytes in which they are stored, and its rows."""
-    log, rows = open_database(location, create=False, read_only=True, codec=BYTES, is_raw=True)
+    log, rows = open_database(location, create=False, read_only=True, codec=BYTES, is_raw=True, chain_key=chain.key)
     with closing(log):
-        if chain.key:
-            stored_log(log).chain.use(chain.key)
         yield log, rows
 
 
@@ -292,8 +289,8 @@ def _begin_lineage(location: str) -> None:
 
 def check_backup(path: str | Path, *, keys: Keys | None = None) -> BackupReport:
     """
-    Read a backup as a whole and check it: every byte, and every event against its digest; in the backup of an encrypted
-    store the digests only with its `keys`.
+    Read a backup as a whole and check it: every byte, and every event against its digest; keyed digests only with the
+    `keys` of the store.
 
     Raises:
         InvalidInputError: there is no such file, it is no backup, or its first run was not finished.
@@ -339,18 +336,13 @@ def chain_of(file: BackupFile, keys: Keys | None) -> Chain:
     Return the chain by which the digests of a backup are computed.
 
     Raises:
-        KeyUnavailableError: the store was encrypted, and these are not its keys.
+        KeyUnavailableError: the store was made with keys, and these are not they.
     """
     chain, rows = Chain(), file.record.keys
     if not rows:
         return chain
     if keys is None:
-        master = next(row[3] for row in rows if row[3])
-        raise KeyMissingError(
-            master,
-            str(file.path),
-            reason=f"{file.path} is encrypted with the master key {master!r}, and no keys were given",
-        )
+        raise missing_keys(KeyRow(*next(row for row in rows if row[0] == STORE)), str(file.path))
     from ..trust.key_ring import KeyRing
 
     tables = MemoryTables()

@@ -27,6 +27,7 @@ from ...domain.log.envelope import NO_META, Meta, RecordedEvent
 from ...domain.positions import Moment, Position
 from ..files import sync_folder
 from ..log.compression import Compression
+from ..trust.tables import STORE
 
 MAGIC = b"refold backup 1\n"
 LENGTH_BYTES, HASH_BYTES = 8, 32
@@ -81,7 +82,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     The state that a backup leads to: all events of a store up to `moment`.
 
     `ends` has, of each slice, its last position and the digest of the event there. `root` is a hash of the hashes of
-    all chunks. `notes` are the places of subscriptions. `keys` are the data keys of an encrypted store, wrapped.
+    all chunks. `notes` are the places of subscriptions. `keys` are the data keys of a store that has
+    keys, wrapped.
     """
 
     lineage: str
@@ -95,6 +97,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     root: bytes
     notes: dict[str, str] = {}
     keys: list[tuple[str, str, int, str, bytes]] = []
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the events are encrypted; the keys may be for their digests alone."""
+        return any(row[:2] == (STORE, STORE) for row in self.keys)
 
 
 class Frame(NamedTuple):

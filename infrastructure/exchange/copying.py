@@ -27,7 +27,7 @@ from ...domain.log.envelope import Meta, RecordedEvent
 from ...domain.log.ports import KeyRow, LiveLog, NewEvents
 from ...domain.moments import ORDER_EVENTS_MAX, STREAM, MomentNamed, StoreCopied, order_of
 from ...domain.positions import BEGINNING, Moment
-from ..databases import Database, open_database, tables_of
+from ..databases import Database, open_database, ring_of, tables_of
 from ..log.codec import CODEC, Codec
 from ..log.compression import erased_form
 from ..log.records import Part
@@ -415,7 +415,7 @@ def copy_store(
     """
     Copy all events of the database `source` into `target`, which is new or holds an earlier copy; compare them.
 
-    The copy of an encrypted store, which needs its `keys`, has the same data keys. While others write to the source,
+    The copy of a store with keys, which needs its `keys`, has the same data keys. While others write to the source,
     the copy is of the moment at which it began; another call goes on from there. With `move` the source takes no events
     once nearly all are copied; the last ones are copied and compared. If that fails, it takes events again.
 
@@ -423,7 +423,7 @@ def copy_store(
         InvalidInputError: the target has other events, or is in memory; or a context of the source is archived.
         ConcurrencyError: another process writes to the target.
         DamagedError: the source is damaged, or the copy is not equal to it.
-        KeyUnavailableError: the source is encrypted, and its keys were not given.
+        KeyUnavailableError: the source was made with keys, and they were not given.
     """
     clock = CopyClock()
     if ":memory:" in (source, target):
@@ -445,24 +445,22 @@ def copy_store(
 def _side_at(location: str, keys: Keys | None, **options: Any) -> _Side:
     """Open one of the two databases; an encrypted one gives its events as they are stored."""
     log, rows = open_database(location, codec=BYTES, keys=keys, is_raw=keys is not None, **options)
-    if keys is None:
+    if keys is None or not (ring := ring_of(log)).encrypts:
         return _Side((log, rows))
-    from ..trust.key_ring import KeyRing
     from ..trust.sealed_log import SealedLog
     from ..trust.sealed_rows import SealedProjectionStore
 
-    ring = KeyRing(tables := tables_of(log), keys)
     # The places of subscriptions are sealed notes.
-    return _Side((log, SealedProjectionStore(log, tables, ring, kept_by(rows))), SealedLog(log, ring))
+    return _Side((log, SealedProjectionStore(log, tables_of(log), ring, kept_by(rows))), SealedLog(log, ring))
 
 
 def _give_keys(source: LiveLog, target: str, clock: CopyClock) -> None:
-    """Give the target the data keys of the source, unless it has them, or events that are not encrypted."""
+    """Give the target the data keys of the source, unless it has them, or events without keys."""
     log: Any = open_database(target, codec=BYTES, system=clock, is_raw=True)[0]
     with closing(log):
         tables = tables_of(log)
         if not tables.exist() and log.now() != BEGINNING:
-            raise InvalidInputError(f"{log.database.where} has events that are not encrypted: copy into a new database")
+            raise InvalidInputError(f"{log.database.where} has events without keys: copy into a new database")
         tables.make()
         tables.change(*(Statement(ADD_KEY, row) for row in keys_in(tables_of(source))))
 

@@ -23,7 +23,7 @@ from ...domain.errors import DamagedError, InvalidInputError, StorageUnavailable
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position
-from ..databases import Database, location_of, open_database, stored_log, tables_of
+from ..databases import Database, location_of, open_database, tables_of
 from ..lineage import NOTE, lineage_of
 from ..log.codec import CODEC
 from ..queries.cuts import Cut, LogEnd, cut_at
@@ -70,7 +70,7 @@ class _BackedUp:
 
     def moments(self) -> Mapping[str, Moment]:
         """Return the named moments."""
-        if self._file.record.keys:
+        if self._file.record.is_encrypted:
             raise InvalidInputError("the names of moments are encrypted in this backup: give a position or a time")
         events = [CODEC.decode(one.event, f"event {one.reference}") for _, one in self._file.events_of(STREAM)]
         names = MOMENTS.fold({}, [one for one in events if isinstance(one, MomentNamed)])
@@ -169,7 +169,7 @@ def restore(
     Make the store at the location `into` from a backup: as it was when it was backed up, or `at` an earlier moment, a
     position (`pos:17`), an aware time or the name of a moment.
 
-    The backup of an encrypted store needs the `keys` of the store. A store that has events is only replaced with
+    The backup of a store that has keys needs the `keys` of the store. A store that has events is only replaced with
     `overwrite`. Its rows of projections are not in a backup, and are made anew by the first questions.
 
     Raises:
@@ -177,7 +177,7 @@ def restore(
             than the store that was backed up.
         NotFoundError: no moment has this name.
         DamagedError: the backup was changed or cut off; nothing was restored.
-        KeyUnavailableError: the store was encrypted, and these are not its keys.
+        KeyUnavailableError: the store was made with keys, and these are not they.
         StorageBusyError: programs use the store that is to be replaced, or the backup is being written.
     """
     target = location_of(into)
@@ -190,10 +190,9 @@ def restore(
         cut: Cut = backed_up.now() if at is None else cut_at(at, backed_up, LogEnd(backed_up))
         work, clock = _Restore(file, cut), CopyClock()
         with _aside(target, overwrite=overwrite) as (place, put_in_place):
-            log, rows = open_database(place, codec=BYTES, system=clock, is_raw=True)
+            chain_key = chain_of(file, keys).key
+            log, rows = open_database(place, codec=BYTES, system=clock, is_raw=True, chain_key=chain_key)
             with closing(log):
-                if record.keys:
-                    stored_log(log).chain.use(chain_of(file, keys).key)
                 where = log.database.where if record.has_slices else target  # type: ignore[attr-defined]
                 lineage = work.into((log, rows), clock, progress)
             put_in_place()

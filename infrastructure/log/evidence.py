@@ -44,11 +44,11 @@ class Evidence(Protocol):
     def ends(self) -> Mapping[int, int]:
         """Return the last positions of slices that are known. Ask before reading, for others may write."""
 
-    def authentic_snapshot(self, stream: str, packed: bytes) -> bytes | None:
-        """Return a stored snapshot if it is one of this log's own, else None: nothing else vouches for it."""
+    def is_authentic(self, stream: str, packed: bytes) -> bool:
+        """Return whether a snapshot that was read is one of this log's own; nothing else vouches for it."""
 
-    def stored_snapshot(self, stream: str, packed: bytes) -> bytes:
-        """Return a snapshot in the form in which it is stored."""
+    def note_snapshot(self, stream: str, packed: bytes) -> None:
+        """Note a snapshot that is about to be stored."""
 
 
 class SegmentRow(NamedTuple):

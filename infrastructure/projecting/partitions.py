@@ -23,7 +23,7 @@ from ...domain.ids import SLICES
 from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...projections.contract import PartitionableProjection, Projection, SearchedRow
-from ..databases import open_database
+from ..databases import open_database, stored_log
 from .leases import TAKE_OVER_SECONDS
 from .shadow import Build, Stop, shadow_of
 from .store import ProjectionStore
@@ -37,16 +37,21 @@ log = logging.getLogger("refold.projections")
 
 
 class PartitionTask(NamedTuple):
-    """The task of a worker: build a partition of a projection up to a moment, as long as the plan is unchanged."""
+    """
+    The task of a worker: build a partition of a projection up to a moment, as long as the plan is unchanged.
+
+    `chain_key` is the key of the digests, empty if they have none.
+    """
 
     location: str
     projection: Projection
     partition: Partition
     until: Moment
     plan: str
+    chain_key: bytes
 
     def __repr__(self) -> str:
-        # Executors log the tasks that fail, and a location may hold a password.
+        # Executors log the tasks that fail, a location may hold a password, and the key is nobody's business.
         return f"PartitionTask({self.projection.name}, {self.partition}, until={self.until})"
 
 
@@ -58,7 +63,7 @@ def build_partition(task: PartitionTask) -> bool:
         ProjectionError: the projection cannot fold an event.
     """
     # Rows and their checkpoint are stored together, so rows that a power cut loses are simply built again.
-    events, store = open_database(task.location, create=False, synchronous="NORMAL")
+    events, store = open_database(task.location, create=False, synchronous="NORMAL", chain_key=task.chain_key)
     try:
         assert isinstance(events, PartitionedLog)
         projection, partition = task.projection, task.partition
@@ -125,8 +130,9 @@ class PartitionedBuild:
         self._events.prepare_partitions()
         self._take_over(partitions)
         found = _partitions(self._store, self._projection)
+        location, chain_key = self._events.location, stored_log(self._events).chain.key
         tasks = [
-            PartitionTask(self._events.location, self._projection, partition, partition.share(until), self._plan)
+            PartitionTask(location, self._projection, partition, partition.share(until), self._plan, chain_key)
             for _, partition in found
         ]
         progress = _Parts(self._build, self._store, found, until, self._watch)

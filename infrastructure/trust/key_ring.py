@@ -1,5 +1,6 @@
 """
-The data keys of an encrypted store: one for each subject, wrapped in the database, unwrapped in this process.
+The data keys of a store: one for each subject, wrapped in the database, unwrapped in this process; and the store's own
+key, from which that of its digests is derived. A store that is not encrypted has that one alone.
 
 A subject is a user, if a context has one, else the session or the context at which a fork began. Its name is stored as
 a hash that only the store's own key can make.
@@ -21,6 +22,7 @@ from ...domain.errors import InvalidInputError, KeyDestroyedError, KeyMissingErr
 from .keys import KEY_BYTES, Keys
 from .tables import (
     ADD_KEY,
+    CHAIN,
     DESTROY,
     KEY,
     NEWEST_KEY,
@@ -56,18 +58,23 @@ Read = Callable[[str, DataKey | None], DataKey]
 
 class KeyRing:
     """
-    The data keys of one store.
+    The data keys of one store. A new store gets its own key here: with `encrypt`, one of a store that is encrypted.
 
     Raises:
         KeyUnavailableError: the master keys that were given are not those of the store.
     """
 
-    def __init__(self, tables: Tables, keys: Keys, system: System = REAL_SYSTEM) -> None:
+    def __init__(self, tables: Tables, keys: Keys, system: System = REAL_SYSTEM, *, encrypt: bool = True) -> None:
         self._tables, self._keys, self._system = tables, keys, system
         # By id, and by the hash of the subject; each with the time until which it is known to be in force.
         self._by_id: dict[str, tuple[float, DataKey]] = {}
         self._newest: dict[str, tuple[float, DataKey]] = {}
-        self._store = self._key_of_store()
+        self._store = self._key_of_store(STORE if encrypt else CHAIN)
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the events are encrypted; otherwise only digests are keyed."""
+        return self._store.subject == STORE
 
     @property
     def store(self) -> DataKey:
@@ -162,7 +169,7 @@ class KeyRing:
 
     def renew(self) -> int:
         """Make a new data key for every subject, for its events from now on; return how many there are."""
-        found = {row.subject for row in self.rows() if row.wrapped} - {STORE}
+        found = {row.subject for row in self.rows() if row.wrapped and row.id != STORE}
         subjects = [subject for subject in found if not subject.startswith(RETIRED)]
         for subject in subjects:
             self.add(subject)
@@ -173,10 +180,10 @@ class KeyRing:
         """Yield the stored rows of all keys."""
         return keys_in(self._tables)
 
-    def _key_of_store(self) -> DataKey:
+    def _key_of_store(self, subject: str) -> DataKey:
         # Another process may make it at the same moment: the first one counts.
         if not self._tables.ask(KEY, STORE):
-            self._tables.change(Statement(ADD_KEY, self._new(STORE, STORE).row))
+            self._tables.change(Statement(ADD_KEY, self._new(STORE, subject).row))
         return self._read(STORE)
 
     def _new(self, key_id: str, subject: str) -> DataKey:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Protocol
 
 from ...domain.concurrency.locks import locked, renew_in_child
@@ -23,7 +22,6 @@ from .witness import NOTHING_SEEN, Seen, SliceSeen
 
 READ_EVENTS = 2_048
 SEGMENTS_KEPT_MAX = 128
-CODE_BYTES = 32
 
 
 class SegmentTable(Protocol):
@@ -202,26 +200,15 @@ class KnownEvents:
             self.is_awake = True
             self.wake()
 
-    # Snapshots: with a chain key they have a code made with it. Without one nothing can vouch for a stored snapshot, so
-    # only those count that this process stored itself.
+    # Snapshots: the log checks their codes if it has a chain key. Without one nothing can vouch for a stored snapshot,
+    # so only those count that this process stored itself.
 
-    def _code(self, stream: str, packed: bytes) -> bytes:
-        data = stream.encode() + b"\0" + packed
-        return blake2b(data, digest_size=CODE_BYTES, key=self.log.chain.key, person=b"refold snapshot").digest()
+    def note_snapshot(self, stream: str, packed: bytes) -> None:
+        self._own_snapshots[stream] = self.log.chain.snapshot_code(stream, packed)
 
-    def stored_snapshot(self, stream: str, packed: bytes) -> bytes:
-        code = self._code(stream, packed)
-        if self.log.chain.key:
-            return code + packed
-        self._own_snapshots[stream] = code
-        return packed
-
-    def authentic_snapshot(self, stream: str, packed: bytes) -> bytes | None:
-        if self.log.chain.key:
-            code, packed = packed[:CODE_BYTES], packed[CODE_BYTES:]
-        else:
-            code = self._own_snapshots.get(stream, b"")
-        return packed if code == self._code(stream, packed) else None
+    def is_authentic(self, stream: str, packed: bytes) -> bool:
+        chain = self.log.chain
+        return bool(chain.key) or self._own_snapshots.get(stream) == chain.snapshot_code(stream, packed)
 
 
 def _other_segment(lane: int, segment: int) -> TamperedError:

@@ -1,7 +1,8 @@
 """
-The tables of an encrypted store: its wrapped data keys, and the sealed pages of its projections (see `sealed_rows.py`).
+The tables of a store with keys: its wrapped data keys, and the sealed pages of its projections (see `sealed_rows.py`).
 
-They are made when a new store is opened with keys; a database without them is not encrypted.
+They are made when a new store is opened with keys; a database without them has neither encrypted events nor keyed
+digests. The row of the store's own key says which of the two its keys are for.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ PAGES = "SELECT number, body FROM sealed_page WHERE number > $1 ORDER BY number 
 # The newest page alone may be followed: of two processes that add one, the second gets no row.
 ADD_PAGE = "INSERT INTO sealed_page (number, body) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING number"
 DROP_PAGES = "DELETE FROM sealed_page WHERE number < $1"
-# The id of the key that encrypts what belongs to no subject: rows of projections, names of moments.
+# The id of the store's own key, and its subject where it also encrypts what belongs to no subject: rows of projections,
+# names of moments.
 STORE = "store"
+# Its subject where nothing is encrypted, and only the key of the digests is derived from it.
+CHAIN = "chain"
 # Stands before the subject of keys that encrypt nothing any more: the subject was erased.
 RETIRED = "retired:"
 Values = Sequence[Any]

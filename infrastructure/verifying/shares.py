@@ -27,7 +27,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import Moment
 from ...projections.contract import Projection, SearchedRow
-from ..databases import open_database
+from ..databases import open_database, stored_log
 from ..projecting.builtin import PROJECTIONS
 from ..projecting.comparison import Compared, Comparison
 from ..projecting.shadow import Progress, RebuildProgress, Stop, progress_after
@@ -297,7 +297,8 @@ def _started(events: LiveLog, end: Moment, share: Sequence[Projection]) -> Helpe
         return None
     task = {"location": location, "end": str(end), "projections": [one.name for one in share]}
     try:
-        return Helper(share, task | {"digest": _last_digest(events, end)})
+        chain_key = stored_log(events).chain.key.hex()
+        return Helper(share, task | {"digest": _last_digest(events, end), "chain_key": chain_key})
     except Exception as error:
         # If the log is damaged, the reading says so.
         log.info("no other process helps (%r)", error)
@@ -329,7 +330,8 @@ def help_out() -> None:
     task = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _say(done=0)
-    events, store = open_database(task["location"], create=False, read_only=True)
+    chain_key = bytes.fromhex(task["chain_key"])
+    events, store = open_database(task["location"], create=False, read_only=True, chain_key=chain_key)
     known = {one.name: one for one in PROJECTIONS}
     share = [known[name] for name in task["projections"]]
     with closing(events):

@@ -1,16 +1,19 @@
-"""The contract on encrypted logs: in memory, in a file, and in PostgreSQL."""
+"""The contract on encrypted logs, and on logs whose digests alone are keyed: in memory, a file, and PostgreSQL."""
 
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from refold.domain.log.envelope import UNKEYED
 from refold.domain.log.ports import LiveLog
 from refold.infrastructure.databases import open_database
+from refold.infrastructure.log.codec import CODEC
 from refold.infrastructure.trust.sealed_log import SEALED_CODEC, Sealed
 
+from . import writing
 from .agents import AgentsContract
 from .calls import CallsContract
 from .calls_in_transactions import TransactionsContract
@@ -26,17 +29,29 @@ from .windows import WindowContract
 from .writing import check_chain
 
 
-def check_below(place: str) -> None:
-    """Require that all events are encrypted, and that nobody without the keys could make their digests."""
+def keyed_at(place: str, patch: pytest.MonkeyPatch) -> Store:
+    """Return the store at a place whose digests are keyed; the contract checks them with its key."""
+
+    def opened(**options: Any) -> LiveLog:
+        log: Any = open_database(place, keys=KEYS, encrypt=False, **options)[0]
+        patch.setattr(writing, "UNKEYED", log.chain)
+        return cast(LiveLog, log)
+
+    return Store(opened, place)
+
+
+def check_below(place: str, *, encrypt: bool = True) -> None:
+    """Require that all events, or none, are encrypted, and that nobody without the keys could make their digests."""
     below: Any
-    with closing(open_database(place, codec=SEALED_CODEC, keys=KEYS, is_raw=True)[0]) as below:
+    codec = SEALED_CODEC if encrypt else CODEC
+    with closing(open_database(place, codec=codec, keys=KEYS, is_raw=True)[0]) as below:
         for stream in below.streams():
             events = below.read(stream)
-            assert all(isinstance(one.event, Sealed) for one in events)
+            assert all(isinstance(one.event, Sealed) == encrypt for one in events)
             check_chain(events, below.chain)
             for one in events[:1]:
                 with pytest.raises(AssertionError):
-                    check_chain([one])
+                    check_chain([one], UNKEYED)
 
 
 @pytest.fixture
@@ -109,3 +124,52 @@ class TestSealedPostgresLog(LogContract, DurableContract):
         yield store
         store.close()
         check_below(store.place)
+
+
+class Keyed:
+    """In the place of an encrypted file one whose digests alone are keyed."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+        """A file that does not exist yet."""
+        store = keyed_at(str(tmp_path / "log.db"), monkeypatch)
+        yield store
+        store.close()
+        check_below(store.place, encrypt=False)
+
+
+class TestKeyedLog(Keyed, LogContract, DurableContract):
+    """A log with keyed digests in a file."""
+
+
+class TestKeyedChat(Keyed, ChatContextContract):
+    """Chat contexts on it."""
+
+
+class TestKeyedCalls(Keyed, CallsContract, TransactionsContract):
+    """Repeated calls on it."""
+
+
+class TestKeyedSnapshots(Keyed, SnapshotsContract, KeptSnapshotsContract):
+    """Snapshots of its streams."""
+
+
+class TestKeyedMemoryLog(LogContract):
+    """A log with keyed digests in memory."""
+
+    @pytest.fixture
+    def store(self, monkeypatch: pytest.MonkeyPatch) -> Store:
+        """A store whose every log is a new one."""
+        return keyed_at(":memory:", monkeypatch)
+
+
+class TestKeyedPostgresLog(LogContract, DurableContract):
+    """A log with keyed digests in a database."""
+
+    @pytest.fixture
+    def store(self, ready_pg_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+        """An empty database."""
+        store = keyed_at(ready_pg_url, monkeypatch)
+        yield store
+        store.close()
+        check_below(store.place, encrypt=False)

@@ -106,7 +106,8 @@ def test_a_path_may_look_like_anything() -> None:
 
 def test_executors_do_not_log_the_password() -> None:
     """A task is logged when it fails; it knows where the store is."""
-    task = PartitionTask(f"postgresql://{NOWHERE}", CATALOGUE, Partition(0, 2), BEGINNING, "plan")
+    task = PartitionTask(f"postgresql://{NOWHERE}", CATALOGUE, Partition(0, 2), BEGINNING, "plan", b"chain key")
 
     assert PASSWORD not in repr(task)
+    assert "chain key" not in repr(task)
     assert "catalogue" in repr(task)

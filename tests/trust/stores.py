@@ -19,12 +19,15 @@ WORD = "Xylophonquartz"
 class Place:
     """Where a store lies, and its files."""
 
-    def __init__(self, location: str, folder: Path, server: Server | None = None, keys: Keys | None = None) -> None:
-        self.location, self._folder, self._server, self._keys = location, folder, server, keys
+    def __init__(
+        self, location: str, folder: Path, server: Server | None = None, keys: Keys | None = None, encrypt: bool = True
+    ) -> None:
+        self.location, self._folder, self._server = location, folder, server
+        self._keys, self._encrypt = keys, encrypt
 
     def open(self) -> refold.Store:
         """Open the store."""
-        return refold.open(self.location, keys=self._keys)
+        return refold.open(self.location, keys=self._keys, encrypt=self._encrypt)
 
     @property
     def is_memory(self) -> bool:
@@ -32,9 +35,14 @@ class Place:
         return self.location == ":memory:"
 
     @property
+    def has_keys(self) -> bool:
+        """Whether the store is opened with keys."""
+        return self._keys is not None
+
+    @property
     def is_sealed(self) -> bool:
         """Whether the store is encrypted."""
-        return self._keys is not None
+        return self._keys is not None and self._encrypt
 
     def holding(self, word: str = WORD) -> list[str]:
         """Return the files of the store that hold a word; of a server not its write-ahead log, which it reuses."""
@@ -47,7 +55,7 @@ class Place:
         return [str(path) for path in files if word.encode() in path.read_bytes()]
 
 
-KINDS = ("memory", "sqlite", "postgres", "sealed")
+KINDS = ("memory", "sqlite", "postgres", "sealed", "keyed")
 
 
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
@@ -58,8 +66,9 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         return
     folder = tmp_path / "store"
     folder.mkdir()
-    keys = MasterKeys({"first": bytes(range(32))}) if request.param == "sealed" else None
+    keys = MasterKeys({"first": bytes(range(32))}) if request.param in ("sealed", "keyed") else None
     patched = request.getfixturevalue("monkeypatch")
     for module, name in ((sealed_log, "KNOWN_SECONDS"), (key_ring, "KNOWN_SECONDS"), (sealed_log, "IN_FILE_SECONDS")):
         patched.setattr(module, name, 0.0)
-    yield Place(":memory:" if request.param == "memory" else str(folder / "agents.db"), folder, keys=keys)
+    location = ":memory:" if request.param == "memory" else str(folder / "agents.db")
+    yield Place(location, folder, keys=keys, encrypt=request.param != "keyed")

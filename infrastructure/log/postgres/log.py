@@ -464,16 +464,18 @@ class PostgresLog:
         waiting = self._waiting.get(stream)
         if waiting:
             return waiting
-        packed = self._snapshots.read(stream)
-        return packed if packed is None or self.evidence is None else self.evidence.authentic_snapshot(stream, packed)
+        stored = self._snapshots.read(stream)
+        packed = None if stored is None else self.chain.snapshot_in(stream, stored)
+        is_own = packed is not None and (self.evidence is None or self.evidence.is_authentic(stream, packed))
+        return packed if is_own else None
 
     def keep_snapshot(self, stream: str, packed: bytes) -> None:
         self._waiting.put(stream, packed)
 
     def _store_snapshot(self, stream: str, packed: bytes) -> None:
         if self.evidence is not None:
-            packed = self.evidence.stored_snapshot(stream, packed)
-        self._snapshots.store(stream, packed)
+            self.evidence.note_snapshot(stream, packed)
+        self._snapshots.store(stream, self.chain.stored_snapshot(stream, packed))
 
     def streams_with_snapshot(self) -> list[str]:
         return self._snapshots.streams()

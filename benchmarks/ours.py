@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import refold
-from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.databases import stored_log
 from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import ProjectionStore
@@ -26,18 +26,18 @@ _VERSIONS = itertools.count(1_000)
 
 
 class Ours:
-    """A store of Refold at a path or a URL."""
+    """A store of Refold at a path or a URL; `options` are those of `refold.open`."""
 
     name = "ours"
 
-    def __init__(self, location: str) -> None:
-        self.location = location
+    def __init__(self, location: str, **options: Any) -> None:
+        self.location, self._options = location, options
         self.store: refold.Store
         self._chats: dict[str, refold.ChatContext] = {}
 
     def open(self) -> None:
         """Open the store."""
-        self.store = refold.open(self.location)
+        self.store = refold.open(self.location, **self._options)
 
     def close(self) -> None:
         """Close it, and forget its contexts."""
@@ -130,8 +130,7 @@ class Ours:
 
     def rest(self) -> None:
         """Have done what is done when nobody writes for a while: complete segments are sealed."""
-        log: Any = self.store.log
-        seal = getattr(log, "_seal_slice", lambda: False)
+        seal = getattr(stored_log(self.store.log), "_seal_slice", lambda: False)
         while seal():
             pass
 
@@ -150,8 +149,8 @@ class Ours:
         """Return the bytes on disk."""
         if "://" not in self.location:
             return sqlite_bytes(Path(self.location))
-        with closing(PostgresLog(self.location)) as log:
-            sum(log.sealing())
+        with closing(refold.open(self.location, **self._options)) as store:
+            sum(stored_log(store.log).sealing())
         return postgres_bytes(self.location)
 
 

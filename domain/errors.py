@@ -25,7 +25,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── StorageUnavailableError  missing, unreachable or not a Refold database
     │   ├── StorageClosedError       used after close()
     │   └── LogWentBackError         an older copy took its place, or its file was taken away: look what is gone
-    ├── KeyUnavailableError          a key of an encrypted store cannot be used: provide the right one
+    ├── KeyUnavailableError          a key of a store cannot be used: provide the right one
     │   ├── KeyMissingError          no key of this name is there
     │   ├── WrongKeyError            the key of this name is another one, or the bytes under it were changed
     │   └── KeyDestroyedError        the key was destroyed on purpose: its subject was erased
@@ -323,7 +323,7 @@ class ProjectionError(RefoldError):
 
 
 class KeyUnavailableError(RefoldError):
-    """An encrypted store cannot be read or written without `key`, the name of a key; nothing was changed."""
+    """A store cannot be read or written without `key`, the name of a key; nothing was changed."""
 
     key = ""
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..domain.arguments import require_instance
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.errors import InvalidInputError, KeyMissingError, StorageUnavailableError
@@ -101,6 +102,8 @@ def open_database(
         raise InvalidInputError("private=True is for files of SQLite: on a server, roles say who may read")
     if is_file and (private or (private is None and os.environ.get(PRIVATE, "0") not in ("", "0"))):
         _keep_private(Path(location), may_create=create and not read_only)
+    if encrypt is not None:
+        require_instance(encrypt, bool, "encrypt", "take True, False or None")
     if keys is not None:
         open_below = partial(_open_below, location, create, read_only, synchronous)
         return _open_with_keys(location, keys, codec, open_below, system, encrypt=encrypt, is_raw=is_raw)

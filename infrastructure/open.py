@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..domain.arguments import require_callable, require_instance
+from ..domain.arguments import require_callable
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.context.view import Durability, require_durability
@@ -46,11 +46,9 @@ def open_store(
     `durability` is the default of its contexts: "commit" (a call returns when its events are on disk) or "enqueue"
     (when they are queued; `flush()` is the barrier). `synchronous` is SQLite's own setting: with FULL, commits survive
     a power cut; with NORMAL, a power cut may lose the last commits. With `create=False` a missing database is an error.
-    `system` gives the times and the new ids of its events; a test may give one of its own.
-
-    With `keys` a new store is encrypted, and an encrypted one is opened. With `encrypt=False` its events stay readable,
-    and only its digests are keyed: nobody without the keys can forge an event. A store is opened as it was made; with
-    `encrypt=None` it may be of either kind, and a new one is encrypted.
+    `system` gives the times and the new ids of its events; a test may give one of its own. With `keys` a new store is
+    encrypted, or with `encrypt=False` only its digests are keyed, so that nobody without the keys can forge an event. A
+    store is opened as it was made; with `encrypt=None` it may be of either kind.
 
     With `acting="required"` every change needs an actor, which `refold.acting(actor=...)` sets. `allow(actor, action,
     context)` is asked at every call that reads or changes something, and returns whether the actor may do it. `action`
@@ -73,8 +71,6 @@ def open_store(
     text = location_of(location)
     require_durability(durability)
     require_acting(acting)
-    if encrypt is not None:
-        require_instance(encrypt, bool, "encrypt", "take True, False or None")
     for hook, name in ((allow, "allow"), (redact, "redact")):
         if hook is not None:
             require_callable(hook, name)
@@ -110,7 +106,13 @@ def _gated(make: partial[Store], allow: Allow | None, redact: Redact | None, act
 
 
 def accept_store(
-    location: str, *, witness: Witness | str | Path | None, keys: Keys | None, actor: str, reason: str
+    location: str,
+    *,
+    witness: Witness | str | Path | None,
+    keys: Keys | None,
+    encrypt: bool | None,
+    actor: str,
+    reason: str,
 ) -> int:
     """
     Have the witness of a store begin anew with the store as it is; return how many events it has.
@@ -121,7 +123,7 @@ def accept_store(
     """
     if witness is None:
         raise InvalidInputError("no witness was named: --witness or REFOLD_WITNESS does")
-    log, projections = open_database(location_of(location), create=False, keys=keys)
+    log, projections = open_database(location_of(location), create=False, keys=keys, encrypt=encrypt)
     try:
         checkpoints = _checkpoints(log, projections, witness, read_only=False)
         checkpoints.accept(actor, reason)

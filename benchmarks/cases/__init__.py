@@ -30,6 +30,7 @@ from .streaming import stream
 from .threads import threads
 from .travelling import travel
 from .truncating import truncate
+from .trust import trust
 
 __all__ = ["CASES", "Case", "MissingBrowserError", "MissingFrameworkError"]
 
@@ -60,6 +61,7 @@ CASES: dict[str, Case] = {
     "large": large,
     "inspector": inspector,
     "moving": moving,
+    "trust": trust,
     "frameworks": frameworks,
     "compression": compression,
 }

@@ -78,11 +78,9 @@ def seal(location: str) -> None:
     found = location_of(location)
     if not found.startswith("postgresql://"):
         raise click.UsageError("a file packs its events by itself: give postgresql://...", click.get_current_context())
-    # Imported here: its driver need not be installed for a file.
-    from ..log.postgres.log import PostgresLog
-
-    with closing(PostgresLog(found, create=False)) as log:
-        packed = sum(log.sealing())
+    # Events are checked against their digests before they are packed, which may need the keys.
+    with closing(open_database(found, create=False, keys=given_keys())[0]) as log:
+        packed = sum(stored_log(log).sealing())
     click.echo(f"{shown(location)}: packed {counted(packed, 'event')}")
 
 

@@ -269,7 +269,11 @@ def test_the_command_line_opens_either_kind(place: Place, tmp_path: Path, monkey
     monkeypatch.setenv("REFOLD_KEY_FILE", "keys.json")
     said("init", "--no-encrypt")
     with refold.open(place.url, keys=KeyFile("keys.json"), encrypt=False) as store:
-        store.chat("b").add_message("user", "quokka")
+        chat = store.chat("b")
+        chat.add_message("user", "quokka")
+        with store.transaction():
+            for number in range(1_100):
+                chat.add_message("user", str(number))
     assert said("search", "quokka") == "b@2  quokka\n"
     said("keys", "new", "keys.json")
     assert "wrapped 1 data key" in said("keys", "rotate")
@@ -277,6 +281,6 @@ def test_the_command_line_opens_either_kind(place: Place, tmp_path: Path, monkey
     assert "nothing is wrong" in said("verify")
     said("vacuum")
     if not place.is_file:
-        said("seal")
+        assert "packed 1,0" in said("seal")
     said("backup", "backup.refold")
     assert "nothing is wrong" in said("verify")

@@ -83,5 +83,5 @@ def test_not_into_a_store_in_the_open(tmp_path: Path) -> None:
     with refold.open(second) as store:
         store.chat("d")
 
-    with pytest.raises(refold.InvalidInputError, match="not encrypted"):
+    with pytest.raises(refold.InvalidInputError, match="has events without keys"):
         copy_store(first, second, keys=KEYS)

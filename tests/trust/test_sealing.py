@@ -187,9 +187,9 @@ def test_each_subject_has_a_key(store: refold.Store) -> None:
     assert len({keys[0], *others}) == 3
 
 
-def test_only_an_encrypted_store_rotates() -> None:
+def test_only_a_store_with_keys_rotates() -> None:
     """The error says what to do."""
-    with refold.open(":memory:") as store, pytest.raises(refold.InvalidInputError, match="not encrypted"):
+    with refold.open(":memory:") as store, pytest.raises(refold.InvalidInputError, match="was made without keys"):
         store.rotate_keys()
 
 

@@ -2,6 +2,7 @@
 
 import sys
 
+import msgspec
 import pytest
 import tiktoken
 from hypothesis import given
@@ -10,9 +11,12 @@ from hypothesis import strategies as st
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.chat.items import ImageContent
+from refold.domain.chat.state.arena import RunningTotals, totals_of
 from refold.domain.chat.state.sequence import RunningTokens
 from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, estimate_tokens, tiktoken_counter
+from refold.domain.totals import Totals
 
+from .chat_events import returned
 from .strategies import ITEM_EVENT, PROPERTY
 
 # Each byte a token, and two pairs of them.
@@ -122,6 +126,38 @@ def test_totals_run_along() -> None:
 
     assert running.total(chat.recorded_items()) == 3 * 4 + 6
     assert counted == ["a", "bb", "ccc"]
+
+
+@PROPERTY
+@given(
+    st.lists(st.one_of(st.integers(0, 1_000), st.integers(-(1 << 40), 1 << 40)), max_size=8),
+    st.integers(0, 8),
+    st.integers(0, 8),
+)
+def test_totals_of_a_snapshot(tokens: list[int], kept: int, count: int) -> None:
+    """They are those of the items, of each and of the first ones, whatever an erased item counted; also when cut."""
+    items = [
+        msgspec.structs.replace(returned(f"o{number}", call_id="c"), erased=one) for number, one in enumerate(tokens)
+    ]
+    kept, count = min(kept, len(items)), min(count, len(items))
+    counted, first = RunningTotals(), RunningTotals()
+    for number, item in enumerate(items):
+        counted.add(item)
+        if number < kept:
+            first.add(item)
+    total = first.of(kept)
+    opened = RunningTotals(kept, first.packed({}, kept), total.tokens, total.turns)
+    for item in items[kept:]:
+        opened.add(item)
+
+    for totals in (opened, opened.until(count), counted.until(count)):
+        for item in items[totals.end :]:
+            totals.add(item)
+        assert [totals.of(end) for end in range(len(items) + 1)] == [
+            sum(map(totals_of, items[:end]), Totals()) for end in range(len(items) + 1)
+        ]
+        assert [totals.of_item(ordinal) for ordinal in range(len(items) + 1)] == [*map(totals_of, items), None]
+        assert totals.packed({}, count) == counted.packed({}, count)
 
 
 def test_an_edit_has_nothing_counted_again() -> None:

@@ -228,13 +228,20 @@ def test_counts_of_a_message_that_grew_and_left() -> None:
 
 
 @PROPERTY
-@given(st.lists(st.tuples(st.sampled_from("ccooomh"), st.sampled_from("ab")), max_size=14), st.data())
-def test_partners_of_repeated_calls(kinds: list[tuple[str, str]], data: st.DataObject) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("cccooonmh"), st.sampled_from("aab"), st.integers(0, 40)), max_size=40),
+    st.data(),
+)
+def test_partners_of_repeated_calls(kinds: list[tuple[str, str, int]], data: st.DataObject) -> None:
     """Found among the items with their call id: those that going through all items finds."""
-    made: dict[str, Any] = {"m": said, "h": handed, "c": called, "o": returned}
+    made: dict[str, Any] = {"m": said, "h": handed, "c": called, "o": returned, "n": returned}
     events = [
-        msgspec.structs.replace(made[kind](f"i{n}"), **({"call_id": name} if kind in "co" else {}))
-        for n, (kind, name) in enumerate(kinds)
+        msgspec.structs.replace(
+            made[kind](f"i{n}"),
+            **({"call_id": name} if kind in "con" else {}),
+            **({"call_item_id": f"i{named}"} if kind == "n" else {}),
+        )
+        for n, (kind, name, named) in enumerate(kinds)
     ]
     away = data.draw(st.sets(st.sampled_from(range(len(kinds))))) if kinds else set()
     left = ItemsEvicted(items=spans_of(Ref(one + 2) for one in sorted(away)), change=Totals())
@@ -246,7 +253,7 @@ def test_partners_of_repeated_calls(kinds: list[tuple[str, str]], data: st.DataO
         found = Partners(items, are_gone=are_gone)
         for place, ordinal in enumerate(order):
             partner = pairs.partner(place)
-            same = items.arena.with_call_id(events[ordinal].call_id, items.reach) if kinds[ordinal][0] in "co" else []
+            same = items.arena.with_call_id(events[ordinal].call_id, items.reach) if kinds[ordinal][0] in "con" else []
             # Two that are a plain pair belong together, also where one of them left.
             if len(same) != 2:
                 assert found.of(ordinal) == (None if partner is None else order[partner])

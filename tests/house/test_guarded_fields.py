@@ -24,8 +24,7 @@ ALONE = {"__init__", "_after_fork", "_fork_is_over", "__del__"}
 # under the lock, or are used by one thread alone. Whoever adds one here has thought about it.
 WITHOUT = {
     # The items and ids of an arena only grow, and are read up to a length that the caller knows.
-    "domain.chat.state.arena.Arena": "_copy_items _put _stored_names find has_totals reformed"
-    " total_of unread with_call_id",
+    "domain.chat.state.arena.Arena": "_stored_names find may_have_call_id reformed unread",
     # A state and a version are replaced as a whole; reading them must not wait for a writer that waits for the disk.
     # `execute` waits without the lock, which the transaction needs that it waits for, and then looks again.
     "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_loaded is_void"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 
 import msgspec
 
@@ -39,6 +39,8 @@ from .commands import EvictItems, WritePiece
 # `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
 # reverts it.
 RESTORED_TOGETHER = ("evict", "truncate", "clear", "merge")
+# Of up to so many items with a call id all are read. Of more, so many at first before or behind one of them.
+ALL_READ_MAX, PAIRED_AROUND = 4, 4
 
 
 def require_ids(items: Sequence[ChatItemEvent]) -> Sequence[ChatItemEvent]:
@@ -324,7 +326,8 @@ class Partners:
 
     def __init__(self, items: Items, *, are_gone: bool) -> None:
         self._items, self._are_gone = items, are_gone
-        self._repeated: dict[str, dict[int, int]] = {}
+        # By call id: the places of the items that have it, and the pairs among them that were looked for.
+        self._repeated: dict[str, tuple[Sequence[int], dict[int, int | None]]] = {}
 
     def of(self, ordinal: int) -> int | None:
         """Return the ordinal of the call or output that belongs to this item, or None."""
@@ -332,26 +335,64 @@ class Partners:
         item = items.arena.items[ordinal]
         if not isinstance(item, FunctionCalled | FunctionReturned):
             return None
-        same = items.arena.with_call_id(item.call_id, items.reach)
+        same = items.arena.may_have_call_id(item.call_id, items.reach)
+        if len(same) <= ALL_READ_MAX:
+            same = items.arena.with_call_id(item.call_id, items.reach)
         if len(same) == 1:
             return None
         if len(same) == 2 and _is_plain_pair(items, *same):
             return same[0] + same[1] - ordinal
         # The id repeats, or an item was inserted: the list shows the pairs.
         if item.call_id not in self._repeated:
-            self._repeated[item.call_id] = self._paired(same)
-        return self._repeated[item.call_id].get(ordinal)
+            self._repeated[item.call_id] = self._places(same), {}
+        places, known = self._repeated[item.call_id]
+        if ordinal not in known:
+            known |= self._paired_with(ordinal, places)
+        return known[ordinal]
 
-    def _paired(self, same: Sequence[int]) -> dict[int, int]:
-        """Return the partners among all calls and outputs with one call id."""
+    def _paired_with(self, ordinal: int, places: Sequence[int]) -> dict[int, int | None]:
+        """
+        Return the partner of one of the items with a call id, None if it has none, and partners of its neighbours.
+
+        An output answers a call of the newest batch that has a waiting one, so older batches do not matter to those
+        that pair behind them: the neighbours are looked at, and further ones as long as the partner is not among them.
+        """
+        order, count = self._order, len(places)
+        at = next((number for number, place in enumerate(places) if order[place] == ordinal), None)
+        if at is None:
+            return {ordinal: None}
+        is_call, around = self._is_call(places, at), PAIRED_AROUND
+        while True:
+            first = self._batch_of(places, at if is_call else max(0, at - around))
+            end = min(count, at + around) if is_call else at + 1
+            found = self._paired(places[first:end])
+            if ordinal in found or (end == count if is_call else first == 0):
+                return {ordinal: None, **found}
+            around *= 4
+
+    def _is_call(self, places: Sequence[int], number: int) -> bool:
+        return issubclass(self._items.arena.type_of(self._order[places[number]]), FunctionCalled)
+
+    def _batch_of(self, places: Sequence[int], number: int) -> int:
+        """Return the number of the first item with the call id in the batch of one of them; that of an output is it."""
+        while number and self._is_call(places, number) and self._is_call(places, number - 1):
+            if next(self._batch_ends(places[number - 1], places[number]), None) is not None:
+                break
+            number -= 1
+        return number
+
+    def _batch_ends(self, place: int, following: int) -> Iterator[int]:
+        """Yield the places of the items between two places that end a batch."""
         order, arena = self._order, self._items.arena
-        places = self._places(same)
+        return (p for p in range(place + 1, following) if not issubclass(arena.type_of(order[p]), IN_BATCH))
+
+    def _paired(self, places: Sequence[int]) -> dict[int, int]:
+        """Return the partners among some consecutive calls and outputs with one call id."""
+        order, arena = self._order, self._items.arena
         # Between one of these and the next, only the first item that ends a batch matters.
-        kept: list[int] = []
-        for place, following in zip(places, [*places[1:], len(order)], strict=True):
-            kept.append(place)
-            ends = (p for p in range(place + 1, following) if not issubclass(arena.type_of(order[p]), IN_BATCH))
-            kept += islice(ends, 1)
+        kept = [*places[:1]]
+        for place, following in pairwise(places):
+            kept += (*islice(self._batch_ends(place, following), 1), following)
         arena.fetch(order[place] for place in kept)
         output_of = pair_calls(arena.items[order[place]] for place in kept).output_of
         partners = {order[kept[call]]: order[kept[output]] for call, output in output_of.items()}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate, repeat
 from operator import itemgetter
 
@@ -24,6 +25,8 @@ from .stored import KINDS, ItemNames, PackedNames, StoredItems
 # The origin of an item: the index of a stream in this context's lineage, or another stream's name. An index, because a
 # stream is "" in its own events and has a name in those of its children.
 Birthplace = int | str
+# Numbers of an array: of 4 bytes, and where they do not suffice of 8.
+NARROW, NARROW_BYTES, WIDE = "i", 4, "q"
 
 
 class Arena:
@@ -79,15 +82,15 @@ class Arena:
         names: ItemNames,
         runs: Iterable[tuple[int, Birthplace, int]],
         taken: Iterable[tuple[int, int, int]],
-        totals: tuple[int, int],
+        totals: RunningTotals,
     ) -> Arena:
-        """Return an arena of items in the log: their names, runs and running totals come from a snapshot."""
+        """Return an arena of items in the log: their names, runs and totals come from a snapshot."""
         arena = cls()
         arena.items, arena._names, arena._indexed = items, names, items.stored
         for start, place, version in runs:
             arena._add_run(start, place, version)
         arena._taken = list(taken)
-        arena._totals = RunningTotals(items.stored, *totals)
+        arena._totals = totals
         return arena
 
     def extend(self, items: Sequence[ChatItemEvent], place: Birthplace, version: int) -> None:
@@ -264,13 +267,21 @@ class Arena:
 
     def with_call_id(self, call_id: str, count: int) -> list[int]:
         """Return the ordinals, below `count`, of the calls and outputs with this call id."""
+        found = self.may_have_call_id(call_id, count)
+        items = self.items
+        if isinstance(items, StoredItems):
+            items.fetch(found)
+            found = [one for one in found if one >= items.stored or _call_id_of(items[one]) == call_id]
+        return found
+
+    def may_have_call_id(self, call_id: str, count: int) -> list[int]:
+        """Return the same and, of items that were not read, those whose call id has the same hash; this reads none."""
         self._index()
         found = [ordinal for ordinal in self._calls.get(call_id, ()) if ordinal < count]
         items = self.items
         if isinstance(items, StoredItems):
-            same = [ordinal for ordinal in self._stored_names.with_call_id(call_id, items.stored) if ordinal < count]
-            items.fetch(same)
-            found[:0] = [ordinal for ordinal in same if _call_id_of(items[ordinal]) == call_id]
+            same = self._stored_names.with_call_id(call_id, items.stored)
+            found[:0] = [ordinal for ordinal in same if ordinal < count]
         return found
 
     def may_have(self, item_id: str) -> bool:
@@ -326,16 +337,19 @@ class Arena:
     @synchronized
     def totals(self, count: int) -> Totals:
         """Return the totals of the first `count` items: running totals, in which each item is counted once."""
-        if count < self._totals.start:
-            self._totals = RunningTotals()
         totals = self._totals
         for item in self.items[totals.end : count]:
             totals.add(item)
         return totals.of(count)
 
     def total_of(self, ordinal: int) -> Totals:
-        """Return the totals of one item; where running totals say them, the item is not read."""
-        return self._totals.difference(ordinal) or totals_of(self.items[ordinal])
+        """Return the totals of one item; where they were counted, the item is not read."""
+        return self._totals.of_item(ordinal) or totals_of(self.items[ordinal])
+
+    def sizes(self, changed: Mapping[int, ChatItemEvent], count: int) -> bytes:
+        """Return the totals of each of the first `count` items as a snapshot has them; `changed` has newer forms."""
+        self.totals(count)
+        return self._totals.packed(changed, count)
 
     @synchronized
     def first_younger(self, time: float, count: int) -> int:
@@ -348,48 +362,80 @@ class Arena:
 
 class RunningTotals:
     """
-    The tokens and turns of the first `start` items, of the first `start` + 1, and so on up to the first `end`.
+    The totals of items: of each one, and of the first `start`, of the first `start` + 1, and so on up to all.
 
-    Each takes two numbers of 8 bytes, one pair behind the other.
+    `sizes` has the items before `start`, as `packed` returns them. An item takes a number of 4 bytes, or of 8 if one of
+    them needs these, and its running totals two of 8 bytes, one pair behind the other.
     """
 
-    __slots__ = ("_pairs", "start")
+    __slots__ = ("_pairs", "_sizes", "start")
 
-    def __init__(self, start: int = 0, tokens: int = 0, turns: int = 0) -> None:
+    def __init__(self, start: int = 0, sizes: bytes = b"", tokens: int = 0, turns: int = 0) -> None:
+        # The tokens of each item, shifted by one bit, which says whether it begins a turn.
+        self._sizes = array(WIDE if len(sizes) > start * NARROW_BYTES else NARROW, sizes)
         self.start, self._pairs = start, array("q", (tokens, turns))
 
     @property
     def end(self) -> int:
-        """The greatest number of items whose totals are known."""
+        """The number of items whose totals are known."""
         return self.start + len(self._pairs) // 2 - 1
 
     def of(self, count: int) -> Totals:
         """Return the totals of the first `count` items."""
+        if count < self.start:
+            sizes = self._sizes[:count]
+            return Totals(count, sum(size & 1 for size in sizes), sum(size >> 1 for size in sizes))
         place = 2 * (count - self.start)
         tokens, turns = self._pairs[place : place + 2]
         return Totals(count, turns, tokens)
 
-    def difference(self, ordinal: int) -> Totals | None:
+    def of_item(self, ordinal: int) -> Totals | None:
         """Return the totals of the item with this ordinal; None if they are not known."""
-        place = 2 * (ordinal - self.start)
-        if not 0 <= place < len(self._pairs) - 2:
+        if not 0 <= ordinal < self.end:
             return None
-        tokens, turns, tokens_behind, turns_behind = self._pairs[place : place + 4]
-        return Totals(1, turns_behind - turns, tokens_behind - tokens)
+        size = self._sizes[ordinal]
+        return Totals(1, size & 1, size >> 1)
+
+    def packed(self, changed: Mapping[int, ChatItemEvent], count: int) -> bytes:
+        """Return the totals of each of the first `count` items, some of which have a new form."""
+        sizes = self._sizes[:count]
+        for ordinal, item in changed.items():
+            sizes = _with_size(sizes, ordinal, item)
+        if sizes.typecode == WIDE:
+            # The item that needed it may be a later one, or have another form by now.
+            with suppress(OverflowError):
+                sizes = array(NARROW, sizes)
+        return sizes.tobytes()
 
     def add(self, item: ChatItemEvent) -> None:
         """Add the item that comes next."""
+        end = self.end
+        sizes = self._sizes = _with_size(self._sizes, end, item)
         tokens, turns = self._pairs[-2:]
         # Both in one step: an interrupt may come between two.
-        self._pairs.extend(array("q", (tokens + estimate_tokens(item), turns + is_user(item))))
+        self._pairs.extend(array("q", (tokens + (sizes[end] >> 1), turns + (sizes[end] & 1))))
 
     def until(self, count: int) -> RunningTotals:
-        """Return a copy of those of at most the first `count` items; an empty one if there is none."""
+        """Return a copy of those of at most the first `count` items."""
+        copy = RunningTotals()
         if count < self.start:
-            return RunningTotals()
-        copy = RunningTotals(self.start)
-        copy._pairs = self._pairs[: 2 * (count - self.start + 1)]
+            total = self.of(count)
+            copy.start, copy._pairs = count, array("q", (total.tokens, total.turns))
+        else:
+            copy.start, copy._pairs = self.start, self._pairs[: 2 * (count - self.start + 1)]
+        copy._sizes = self._sizes[:count]
         return copy
+
+
+def _with_size(sizes: array[int], ordinal: int, item: ChatItemEvent) -> array[int]:
+    """Put the totals of an item into their place, which may be the next one; return the array that has them."""
+    size = estimate_tokens(item) << 1 | is_user(item)
+    try:
+        sizes[ordinal : ordinal + 1] = array(sizes.typecode, (size,))
+    except OverflowError:
+        # An erased item may count any number.
+        return _with_size(array(WIDE, sizes), ordinal, item)
+    return sizes
 
 
 def _call_id_of(item: ChatItemEvent) -> str | None:

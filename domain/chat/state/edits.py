@@ -215,9 +215,15 @@ class Edits:
             return known
         gone, placed, before = self.gone.chunk(number), self.placed.chunk(number), self.before.chunk(number)
         chunk = range(number << CHUNK_BITS, min((number + 1) << CHUNK_BITS, count))
-        if not before:
-            return [ordinal for ordinal in chunk if ordinal not in gone and ordinal not in placed]
         shown: list[int] = []
+        if not before:
+            start = chunk.start
+            # Mostly few are missing, and ranges between them cost less than a look at each ordinal.
+            for ordinal in sorted({*gone, *placed}) if placed else sorted(gone):
+                shown += range(start, min(ordinal, chunk.stop))
+                start = ordinal + 1
+            shown += range(start, chunk.stop)
+            return shown
         for ordinal in chunk:
             if ordinal in placed:
                 continue

@@ -25,7 +25,7 @@ from ...spans import Segment
 from ...totals import Totals
 from ..events import ChatItemEvent, Forked, Opened, added_item
 from ..pairing import Approval
-from .arena import Arena, Birthplace
+from .arena import Arena, Birthplace, RunningTotals
 from .edits import Edits, Gone
 from .fold import ChatState, fold
 from .loading import NAMING_ITEMS, read_runs, with_pieces
@@ -61,7 +61,8 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     A state without its items.
 
     `opened` is the digest of the event that opened the chat, which is read again. `names_of_items` has what makes an
-    `ItemNames`. `whole` has the tokens and turns of all items that it ever held, `shown` the totals of the view.
+    `ItemNames`. `sizes` has the totals of each item that it ever held, `whole` the tokens and turns of all of them, and
+    `shown` the totals of the view.
     """
 
     version: int
@@ -75,6 +76,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     taken: tuple[tuple[int, int, int], ...]
     written: tuple[tuple[int, int], ...]
     names_of_items: PackedNames
+    sizes: bytes
     whole: tuple[int, int]
     shown: Totals
     edits: _Edited | None
@@ -101,6 +103,7 @@ def packed(state: ChatState) -> bytes | None:
             taken=tuple(arena.taken(items.reach)),
             written=written,
             names_of_items=arena.names(items.reach),
+            sizes=items.sizes(),
             whole=(whole.tokens, whole.turns),
             shown=items.totals,
             edits=None if items.edits is None else _packed_edits(items.edits),
@@ -161,7 +164,8 @@ def unpacked(log: Seen, stream: str, data: bytes) -> ChatState:
         (*short.lineage, stream),
     )
     stored = StoredItems(short.reach, source.read)
-    arena = Arena.stored(stored, ItemNames(*short.names_of_items), short.runs, short.taken, short.whole)
+    totals = RunningTotals(short.reach, short.sizes, *short.whole)
+    arena = Arena.stored(stored, ItemNames(*short.names_of_items), short.runs, short.taken, totals)
     arena.until = dict(short.written)
     edits = None if short.edits is None else _unpacked_edits(short.edits)
     basis = None if edits is None else (short.reach, short.shown)

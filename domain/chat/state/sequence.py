@@ -160,6 +160,10 @@ class Items(Sequence[ChatItemEvent]):
             total = total + totals_of(message) + -self._raw.total_of(ordinal)
         return total
 
+    def sizes(self) -> bytes:
+        """Return the totals of each item, evicted or not, as a snapshot has them."""
+        return self._raw.sizes(self._grown or {}, self.reach)
+
     def known_totals(self) -> Totals | None:
         """Return the totals if only the items appended since the last request must be counted, else None."""
         if self.edits is None:

@@ -48,6 +48,10 @@ class StoredItems(list[ChatItemEvent]):
         copy.stored = min(self.stored, count)
         return copy
 
+    def is_unread(self, count: int) -> bool:
+        """Return whether the first `count` items are all in the log and none of them was read."""
+        return {*map(type, list.__getitem__(self, slice(count)))} <= {type(None)}
+
     def __getitem__(self, index: Any) -> Any:
         found = list.__getitem__(self, index)
         if isinstance(index, slice):

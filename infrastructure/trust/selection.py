@@ -83,8 +83,8 @@ class Selection:
             if stream in self.whole:
                 yield from self._sealed(stream, 1, self._log.head(stream))
                 continue
-            for version in sorted(wanted):
-                yield from self._sealed(stream, version, version)
+            for found in Span.of(stream, sorted(wanted)).ranges() if wanted else ():
+                yield from self._sealed(stream, found.start, found.stop - 1)
 
     def _sealed(self, stream: str, first: int, last: int) -> Iterator[Sealed]:
         before = NO_DIGEST

@@ -2,9 +2,9 @@
 Rows of projections on PostgreSQL: round trips, values in binary form, and the tables of this database.
 
 Searched rows have an index, GIN over the tsvector of their words, which the server computes, without places. It is made
-from an array, because PostgreSQL's own parser would split texts into other words. It is a column and not only an index,
-because the server looks at rows where that seems to cost less. Phrases are matched against the words themselves. A
-second index, by time, finds the newest rows with a word that nearly all rows have.
+from an array: PostgreSQL's own parser would split texts into other words. It is a column and not only an index, because
+the server looks at rows where that seems to cost less. Phrases are matched against the words. Another index,
+by time, finds the newest rows with a common word.
 """
 
 from __future__ import annotations
@@ -280,9 +280,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             self._make_table(projection)
 
     def distribute(self) -> None:
-        """
-        Distribute the log over the servers of a cluster; rows of projections are dropped, and made anew when next used.
-        """
+        """Distribute the log over the servers of a cluster; rows are dropped, and made anew when next used."""
         if self._log.is_distributed:
             return
         self._make_common()
@@ -358,10 +356,8 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def _dropping(self, table: str) -> str:
         """Return the statement that drops a table, or empties that of another user, as for the role that erases."""
-        drop = f"DROP TABLE IF EXISTS {table}"
-        if self._log.is_distributed:
-            return drop
-        return f"DO $$ BEGIN {drop}; EXCEPTION WHEN insufficient_privilege THEN DELETE FROM {table}; END $$"
+        drop, end = f"DROP TABLE IF EXISTS {table}", f"WHEN insufficient_privilege THEN DELETE FROM {table}; END $$"
+        return drop if self._log.is_distributed else f"DO $$ BEGIN {drop}; EXCEPTION {end}"
 
     def drop_others(self, *known: Projection) -> None:
         self._make_common()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
@@ -84,7 +85,8 @@ class Packing(Generic[State]):
     that the body names, now or when the state is used. `modules` have the code on which a state depends,
     besides that of this module: a snapshot that other code made does not count. `unread(log, stream, state)` returns a
     state in the middle of a long fold, up to an event of the stream, without what can be read from the log again.
-    Who appends keeps a snapshot now and then if `while_writing`, which suits states that are packed at once.
+    Who appends keeps a snapshot now and then if `while_writing`, which suits states that are packed at once. With
+    `later`, states are packed by the thread that stores snapshots: what they share with later ones is only added to.
     """
 
     def __init__(
@@ -94,8 +96,10 @@ class Packing(Generic[State]):
         *modules: str,
         unread: Callable[[Seen, str, State], State] = lambda _log, _stream, state: state,
         while_writing: bool = True,
+        later: bool = False,
     ) -> None:
         self._pack, self._unpack, self.unread, self.while_writing = pack, unpack, unread, while_writing
+        self._later = later
         # Now and not at the first use: the files may be those of a newer version by then.
         self._code = _code_digest((*COMMON, *modules))
 
@@ -103,9 +107,14 @@ class Packing(Generic[State]):
         """Let a log keep a snapshot of the state at the end of a stream, if there can be one of it."""
         if not self._code or not end.digest:
             return
+        if self._later:
+            log.keep_snapshot(stream, partial(self._packed, stream, state, end))
+        elif (packed := self._packed(stream, state, end)) is not None:
+            log.keep_snapshot(stream, lambda: packed)
+
+    def _packed(self, stream: str, state: State, end: StreamEnd) -> bytes | None:
         body = self._pack(state)
-        if body is not None:
-            log.keep_snapshot(stream, Snapshot(end.version, end.digest, self._code, body).packed(stream))
+        return None if body is None else Snapshot(end.version, end.digest, self._code, body).packed(stream)
 
     def fitting(self, log: Log, stream: str) -> Snapshot | None:
         """Return the snapshot of a stream if this code made it, of events that the log has; else None."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..concurrency.locks import News
 from ..errors import DamagedError
@@ -77,8 +77,8 @@ class GatedLog:
         self.gate.ask("read", stream)
         return self.behind_gate.snapshot(stream)
 
-    def keep_snapshot(self, stream: str, packed: bytes) -> None:
-        self.behind_gate.keep_snapshot(stream, packed)
+    def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
+        self.behind_gate.keep_snapshot(stream, pack)
 
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         self.gate.ask("search")

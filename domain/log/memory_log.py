@@ -8,7 +8,7 @@ tests check all three.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -194,8 +194,10 @@ class MemoryLog:
     def snapshot(self, stream: str) -> bytes | None:
         return self._snapshots.get(stream)
 
-    def keep_snapshot(self, stream: str, packed: bytes) -> None:
-        self._snapshots[stream] = packed
+    def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
+        packed = pack()
+        if packed is not None:
+            self._snapshots[stream] = packed
 
     def streams_with_snapshot(self) -> list[str]:
         return list(self._snapshots)

@@ -8,7 +8,7 @@ log.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -138,9 +138,9 @@ class OverlayLog:
     def snapshot(self, stream: str) -> bytes | None:
         return (self._here if stream in self._roots else self._below).snapshot(stream)
 
-    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+    def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
         """Keep it in memory, as all that comes here; the log below is only read."""
-        self._here.keep_snapshot(stream, packed)
+        self._here.keep_snapshot(stream, pack)
 
     def _last(self, stream: str, until: int | None) -> int:
         head = self.head(stream)

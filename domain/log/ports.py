@@ -222,8 +222,12 @@ class Log(Protocol):
     def snapshot(self, stream: str) -> bytes | None:
         """Return the snapshot that is kept of a stream, as it was given; nothing says that it is whole or fits."""
 
-    def keep_snapshot(self, stream: str, packed: bytes) -> None:
-        """Keep the snapshot of a stream, at some later time or never; it replaces the one before."""
+    def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
+        """
+        Keep the snapshot of a stream that `pack` returns, at some later time or never; it replaces the one before.
+
+        Another thread may call `pack`; if it returns None, nothing is kept.
+        """
 
 
 def require_known(log: Log, stream: str, known: StreamEnd) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import cache
 from time import monotonic
 
 from ...domain.concurrency.locks import News, locked, renew_in_child
@@ -130,33 +131,46 @@ class WaitingSnapshots:
     """
     The snapshots that are not stored yet, by stream; `store` stores one, `pulse` as for `BackgroundWork`.
 
+    They are packed by the thread that stores them, or where the stream is opened again before.
+
     No answer depends on them: those that wait when the process ends are lost.
     """
 
     def __init__(self, where: str, store: Callable[[str, bytes], None], pulse: Callable[[], int]) -> None:
         self._store = store
-        self._waiting: dict[str, bytes] = {}
+        self._waiting: dict[str, Callable[[], bytes | None]] = {}
         self._storing = BackgroundWork(self._store_one, f"storing snapshots in {where}", pulse=pulse)
 
-    def put(self, stream: str, packed: bytes) -> None:
-        """Store a snapshot later."""
-        self._waiting[stream] = packed
+    def put(self, stream: str, pack: Callable[[], bytes | None]) -> None:
+        """Store later what `pack` returns."""
+        self._waiting[stream] = cache(pack)
         self._storing.wake()
 
     def get(self, stream: str) -> bytes | None:
         """Return the snapshot of a stream that waits."""
-        return self._waiting.get(stream)
+        pack = self._waiting.get(stream)
+        return None if pack is None else pack()
 
     def _store_one(self) -> bool:
         # Another thread may put one at any time, so there is no loop over the dict.
         stream = next(iter([*self._waiting]), None)
         if stream is None:
             return False
-        packed = self._waiting[stream]
-        self._store(stream, packed)
-        if self._waiting.get(stream) is packed:
-            del self._waiting[stream]
+        pack = self._waiting[stream]
+        try:
+            packed = pack()
+        except BaseException:
+            # It would fail again, and others wait behind it.
+            self._drop(stream, pack)
+            raise
+        if packed is not None:
+            self._store(stream, packed)
+        self._drop(stream, pack)
         return bool(self._waiting)
+
+    def _drop(self, stream: str, pack: Callable[[], bytes | None]) -> None:
+        if self._waiting.get(stream) is pack:
+            del self._waiting[stream]
 
     def close(self) -> None:
         """Store those that wait, for some seconds at most."""

@@ -460,11 +460,16 @@ class SealedLog:
         except (InvalidTag, ValueError, LookupError, KeyUnavailableError):
             return None
 
-    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+    def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
+        self.below.keep_snapshot(stream, lambda: self._sealed_snapshot(stream, pack()))
+
+    def _sealed_snapshot(self, stream: str, packed: bytes | None) -> bytes | None:
+        if packed is None:
+            return None
         key, nonce = self.ring.newest(self.subject_of(stream)), os.urandom(NONCE_BYTES)
         name = key.id.encode()
         sealed = key.cipher.encrypt(nonce, packed, _snapshot_of(stream))
-        self.below.keep_snapshot(stream, bytes([len(name)]) + name + nonce + sealed)
+        return bytes([len(name)]) + name + nonce + sealed
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
         for row in self.below.idempotency_keys():

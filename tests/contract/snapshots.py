@@ -1,6 +1,7 @@
 """The contract of snapshots: whatever is kept, lost, damaged or foreign, every answer is that of the events."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -210,7 +211,8 @@ class SnapshotsContract:
         assert found is not None
         assert is_used(log, stream)
 
-        log.keep_snapshot(stream, spoil(found).packed(stream))
+        spoiled = spoil(found).packed(stream)
+        log.keep_snapshot(stream, lambda: spoiled)
 
         assert not is_used(log, stream)
         assert view_of(log, stream).state == view_of(log, stream).past(log.head(stream))
@@ -222,9 +224,10 @@ class SnapshotsContract:
         packed = log.snapshot(queue) or b""
 
         for place in range(0, len(packed), 7):
-            log.keep_snapshot(queue, packed[:place] + bytes([packed[place] ^ 1]) + packed[place + 1 :])
+            damaged = packed[:place] + bytes([packed[place] ^ 1]) + packed[place + 1 :]
+            log.keep_snapshot(queue, partial(bytes, damaged))
             assert not is_used(log, queue)
-        log.keep_snapshot(side, packed)
+        log.keep_snapshot(side, lambda: packed)
         assert not is_used(log, side)
 
     async def test_it_hides_no_log_that_went_back(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +256,7 @@ class SnapshotsContract:
         assert first is not None
         assert first.version >= 40
 
-        log.keep_snapshot(queue.stream_id, b"")
+        log.keep_snapshot(queue.stream_id, bytes)
         assert [one.content for one in queue_on(log, limit=3).items] == ["27", "28", "29"]
         found = Snapshot.unpacked(queue.stream_id, log.snapshot(queue.stream_id))
         assert found is not None

@@ -8,6 +8,7 @@ import operator
 import pickle
 import random
 import shutil
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,9 +24,11 @@ from refold.chat import ChatMessage, ChatRole, FunctionCall
 from refold.domain.chat import shown
 from refold.domain.chat.items import ChatItem
 from refold.domain.chat.shown import UNREAD, SeenItems, UnreadCall, UnreadList
+from refold.domain.chat.state.fold import ChatState
 from refold.domain.chat.state.packed import PACKING as CHAT_PACKING
 from refold.domain.chat.state.packed import _Source
 from refold.domain.context import view
+from refold.domain.context.snapshot import Snapshot
 from refold.domain.errors import DamagedError, DecisionRefusedError, StorageClosedError
 from refold.domain.frozen import FrozenList
 
@@ -377,6 +380,33 @@ def test_events_behind_the_snapshot_are_in_the_list(opened: Opened) -> None:
     assert (opened.count, again.estimated_tokens()) == (before, opened.chat.estimated_tokens())
     assert [item.id for item in again.items] == [item.id for item in opened.chat.items]
     assert [item.id for item in again.items][:7] == ["m0", "m1", "m2", "m4", "m5", "m6", "m7"]
+
+
+def test_a_snapshot_is_packed_by_who_stores_it(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader does not wait for it; one that cannot be packed holds up no other; what was added since is not in it."""
+    packed = list[str]()
+    whole = CHAT_PACKING._pack
+
+    def noted(state: ChatState) -> bytes | None:
+        packed.append(threading.current_thread().name)
+        if state.version == 1:
+            raise RuntimeError("no room")
+        return whole(state)
+
+    monkeypatch.setattr(CHAT_PACKING, "_pack", noted)
+    log, state = opened.store.log, opened.chat._journal.state
+    location, bad = next(iter(opened.store.log.files())), opened.store.chat("bad")
+    CHAT_PACKING.keep(log, "chat:bad", bad._journal.state, log.end("chat:bad"))
+    CHAT_PACKING.keep(log, "chat:c", state, log.end("chat:c"))
+    opened.chat.add_message("user", "since")
+    opened.store.close()
+
+    assert set(packed) == {"refold-housekeeping"}
+    with refold.open(location) as again:
+        assert again.log.snapshot("chat:bad") is None
+        found = Snapshot.unpacked("chat:c", again.log.snapshot("chat:c"))
+        assert found is not None
+        assert (found.version, found.body) == (state.version, whole(state))
 
 
 def test_a_list_in_use_is_read_before_its_store_is_closed(opened: Opened) -> None:

@@ -224,7 +224,7 @@ def _write_at_length(store: refold.Store) -> Calls:
 
     yield "two queued messages, each flushed", queued
     yield "twenty messages", lambda: store.chat("long").add_items([_said(str(number)) for number in range(20)])
-    yield "a snapshot", lambda: store.log.keep_snapshot("chat:long", b"state")
+    yield "a snapshot", lambda: store.log.keep_snapshot("chat:long", lambda: b"state")
 
 
 def _read(store: refold.Store) -> Calls:

@@ -110,7 +110,7 @@ def test_a_snapshot_from_somebody_else_is_none(place: Place, keys: KeyFile) -> N
     """Nobody without the key makes a snapshot, which no digest covers; the context is folded from its events."""
     filled(place, keys)
     with refold.open(place.url, keys=keys, encrypt=False) as store:
-        store.log.keep_snapshot("chat:b", b"what the events give")
+        store.log.keep_snapshot("chat:b", lambda: b"what the events give")
     with refold.open(place.url, keys=keys, encrypt=False) as store:
         assert store.log.snapshot("chat:b") == b"what the events give"
 

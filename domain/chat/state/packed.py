@@ -264,6 +264,7 @@ PACKING = Packing(
     "refold.domain.chat.tokens",
     "refold.domain.chat.events",
     unread=unread,
+    later=True,
 )
 
 

@@ -74,7 +74,8 @@ class Items(Sequence[ChatItemEvent]):
 
     def written(self) -> list[tuple[int, int]]:
         """Return the messages that were written piece by piece, by ordinal, each with the version of its last piece."""
-        until = {ordinal: known for ordinal, known in self._raw.until.items() if ordinal < self.reach}
+        # A copy, because another thread may add messages meanwhile.
+        until = {ordinal: known for ordinal, known in self._raw.until.copy().items() if ordinal < self.reach}
         until |= dict.fromkeys(self._grown or (), 0)
         known = [(ordinal, until[ordinal] or getattr(self.item(ordinal), "until", 0)) for ordinal in sorted(until)]
         return [one for one in known if one[1]]

@@ -469,8 +469,8 @@ class PostgresLog:
         is_own = packed is not None and (self.evidence is None or self.evidence.is_authentic(stream, packed))
         return packed if is_own else None
 
-    def keep_snapshot(self, stream: str, packed: bytes) -> None:
-        self._waiting.put(stream, packed)
+    def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
+        self._waiting.put(stream, pack)
 
     def _store_snapshot(self, stream: str, packed: bytes) -> None:
         if self.evidence is not None:

@@ -518,9 +518,9 @@ class SqliteLog:
         is_own = packed is not None and (self.evidence is None or self.evidence.is_authentic(stream, packed))
         return packed if is_own else None
 
-    def keep_snapshot(self, stream: str, packed: bytes) -> None:
+    def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
         if not self.database.read_only:
-            self._waiting.put(stream, packed)
+            self._waiting.put(stream, pack)
 
     def _store_snapshot(self, stream: str, packed: bytes) -> None:
         if self.evidence is not None:

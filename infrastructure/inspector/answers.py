@@ -46,6 +46,7 @@ from ..views.lineage import drawn, families, point_shape, said_of
 from ..views.shapes import Shape, context_shape
 from .damage import first_damage
 from .layout import laid_out
+from .windows import INTERVALS_MAX, columns, stays_of, sums_of, windowed
 from .wish import Wish
 
 T = TypeVar("T")
@@ -53,7 +54,6 @@ T = TypeVar("T")
 VERSIONS_MAX = 50_000
 PAGE_MAX = 500
 LANES_MAX = 24
-HELD = ("queue", "pool")
 
 
 def meta(store: Store) -> Shape:
@@ -107,7 +107,8 @@ def context_answer(store: Store, wish: Wish) -> Shape:
     """
     Return a context's head, its times and actors, and the intervals of its items.
 
-    Of a damaged context these are the versions before the damage, and `damage` says what is wrong.
+    If there are more than INTERVALS_MAX, they are those of the window around `version`; `sums` has what came and left
+    in all versions. Of a damaged context these are the versions before the damage, and `damage` says what is wrong.
 
     Raises:
         DamagedError: none of its versions can be read.
@@ -120,7 +121,7 @@ def context_answer(store: Store, wish: Wish) -> Shape:
         if not events:
             raise damage
         end, head = head, events[-1].version
-    stays, edges = _asked(lambda: _stays(store, stream, kind)), _asked(lambda: store.lineage(stream))
+    stays, edges = _asked(lambda: stays_of(store, stream, kind)), _asked(lambda: store.lineage(stream))
     first = _asked(lambda: event_at(store.log, stream, 1))
     about = None if first is None else first.event
     opened = {name: getattr(about, name, None) for name in ("user", "session", "agent", "source")}
@@ -132,11 +133,24 @@ def context_answer(store: Store, wish: Wish) -> Shape:
         "parent": parent and f"{parent}@{getattr(about, 'version', 1)}",
         "opened": opened,
         "versions": _versions(events),
-        "items": _columns(stays or []),
+        **_items(store, stays or [], stream, wish.whole("version", head), head),
         "lineage": [_edge_shape(edge) for edge in edges or ()],
         "damage": damage
         and {"event": f"{stream}@{head + 1}", "head": end, "message": str(damage), "has_items": stays is not None},
     }
+
+
+def _items(store: Store, stays: Sequence[Any], stream: str, version: int, head: int) -> Shape:
+    if len(stays) <= INTERVALS_MAX:
+        return {"items": columns(stays)}
+    answer = windowed(stays, stream, min(max(version, 1), head), head)
+    return {**_with_times(store, stream, answer), "sums": sums_of(stays, head)}
+
+
+def _with_times(store: Store, stream: str, answer: Shape) -> Shape:
+    window = answer["window"]
+    events, _ = first_damage(store.log, stream, window["first"] - 1, window["last"])
+    return {**answer, "window": {**window, "versions": _versions(events) | {"first": window["first"]}}}
 
 
 def _asked(ask: Callable[[], T]) -> T | None:
@@ -168,18 +182,14 @@ def _versions(events: Sequence[RecordedEvent]) -> Shape:
     }
 
 
-COLUMNS = ("item", "birth", "v0", "v1", "type", "role", "agent", "tokens", "how", "reason")
-
-
-def _stays(store: Store, stream: str, kind: str) -> list[Any]:
-    """Return the intervals of a context's items, in their order; none for kinds that keep no intervals."""
-    if kind == "chat":
-        return list(store.validity(stream))
-    return list(store.entries(stream, with_gone=True)) if kind in HELD else []
-
-
-def _columns(stays: Sequence[Any]) -> dict[str, list[Any]]:
-    return {name: [getattr(stay, name, "") for stay in stays] for name in COLUMNS}
+def intervals_answer(store: Store, wish: Wish) -> Shape:
+    """Return the window of a context around a version, with the times of its versions; see `windows.py`."""
+    stream = stream_named(store.log, wish.required("context"))
+    head = store.log.head(stream)
+    version = wish.whole("version", head, 1, head)
+    stays = stays_of(store, stream, split_stream_id(stream)[0])
+    answer = windowed(stays, stream, version, head, whole=bool(wish.text("whole")))
+    return {"context": stream, **_with_times(store, stream, answer)}
 
 
 def lineage_answer(store: Store, wish: Wish) -> list[Shape]:

@@ -23,6 +23,7 @@ from .answers import (
     context_answer,
     contexts_answer,
     graph_answer,
+    intervals_answer,
     lineage_answer,
     moments_answer,
     node_answer,
@@ -52,7 +53,11 @@ QUESTIONS: dict[str, Question] = {
     "context": Question(
         context_answer,
         "One context: its versions with times and actors, and from which to which version each item was in its view.",
-        {"context": CONTEXT},
+        {"context": CONTEXT, "version": "where the window is, if there are too many items for one answer"},
+    ),
+    "intervals": Question(
+        intervals_answer, "The window of versions around one, of a context with too many items for one answer.",
+        {"context": CONTEXT, "version": VERSION, "whole": "1: also the first items of a very long view"},
     ),
     "items": Question(
         items_answer, "Items by the events that recorded them.", {"ref": "STREAM@VERSION, once for each item",
@@ -141,8 +146,8 @@ ACTIONS: dict[str, Change | Task] = {**CHANGES, **TASKS}
 # The shapes may get more fields; none changes its meaning or goes.
 API_VERSION = "1"
 REQUIRED = {
-    "context": ("context", "view", "left", "why", "audit", "pins", "replay", "graph", "resolve"), "ref": ("items",),
-    "before": ("diff",), "after": ("diff",), "item": ("why",), "name": ("node", "projection"),
+    "context": ("context", "view", "left", "why", "audit", "pins", "replay", "graph", "resolve", "intervals"),
+    "ref": ("items",), "before": ("diff",), "after": ("diff",), "item": ("why",), "name": ("node", "projection"),
     "event": ("event", "pieces"), "q": ("search",), "at": ("resolve",),
     "policy": ("replay",), "source": ("preview",), "target": ("preview",),
 }  # fmt: skip

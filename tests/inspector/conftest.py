@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 import refold
 from tests.support.every_kind import fill
@@ -72,4 +72,16 @@ def watched(browser: Browser, served: Served) -> Iterator[Watched]:
     """A fresh profile; the test fails on each fault that is only seen in the browser's console."""
     profile = Watched(browser, served)
     yield profile
+    profile.close()
+
+
+@pytest.fixture(scope="module")
+def folding(browser: Browser, served: Served) -> Iterator[Page]:
+    """A page with the functions of feed.js that fold."""
+    profile = Watched(browser, served)
+    page = profile.open("/c/a")
+    source = page.locator("script[src]").get_attribute("src")
+    assert source
+    page.evaluate("async address => { window.folds = await import(address); }", source.replace("page.js", "feed.js"))
+    yield page
     profile.close()

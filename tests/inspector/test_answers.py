@@ -39,6 +39,7 @@ def wishes(store: refold.Store, question: str) -> Iterator[dict[str, Any]]:
         "diff": {"before": f"{chat.key}@1", "after": f"{chat.key}@{chat.version}"},
         "why": {"context": chat.key, "item": store.chat(chat.id).items[0].id},
         "pins": {"context": chat.key},
+        "intervals": {"context": chat.key, "version": "2"},
         "replay": {"context": chat.key, "policy": "items:3"},
         "event": {"event": f"{chat.key}@1"},
         "pieces": {"event": f"{chat.key}@2"},

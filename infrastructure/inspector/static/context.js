@@ -7,13 +7,14 @@ import { Feed, isThere } from "./feed.js";
 import { bind, keyOf } from "./keys.js";
 import { Splitter } from "./splitter.js";
 import { Timeline, windowOf } from "./timeline.js";
+import { hasVersion, heldOf, Windows } from "./windows.js";
 
 const HOLDS_INTERVALS = ["chat", "queue", "pool"];
 
 export async function screen(place) {
   // Most runs are looked at as graphs, whose code comes while the versions are asked for.
   if (place.context.startsWith("run:")) import("./graph.js").catch(() => {});
-  const made = new ContextScreen(await ask("context", { context: place.context }));
+  const made = new ContextScreen(await ask("context", { context: place.context, version: place.version }));
   await made.move({ ...place, context: made.stream });
   return { element: made.element, title: short(made.stream), move: (next) => made.move(next), news: (news) => made.news(news),
     leave: () => made.leave(), redraw: () => made.redraw(), entered: () => made.entered(), to: (path) => made.to(path) };
@@ -35,6 +36,9 @@ class ContextScreen {
     this.timeline = new Timeline((version, how) => this.seek(version, how), (win) => this.narrow(win));
     this.feed = new Feed((at) => this.choose(at));
     this.details = new Details(this);
+    this.windows = new Windows(index.context, (answer) => this.takeWindow(answer), (error) => fill(this.rest, h("span", { role: "alert" }, error.message)));
+    // What is there, but was too much for one answer.
+    this.rest = h("div", { class: "rest", hidden: true });
     this.aside = this.details.element;
     this.splitter = new Splitter(this.aside);
     this.finder = h("input", { class: "finder", "aria-label": "Find an item of this context", placeholder: "Find an item, or why it is not here", title: `find (${keyOf("s")})`,
@@ -44,7 +48,7 @@ class ContextScreen {
     this.tabs = h("div", { class: "tabs", role: "tablist" });
     this.panes = h("div", { class: "panes", role: "tabpanel" });
     this.damage = h("div", { class: "damage", role: "alert", hidden: true });
-    this.element = h("section", { class: "context" }, this.head, this.damage, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.finder), this.panes);
+    this.element = h("section", { class: "context" }, this.head, this.damage, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.finder), this.rest, this.panes);
     this.take(index);
     this.unbind = bind({
       ArrowLeft: () => this.timeline.by(-1), ArrowRight: () => this.timeline.by(1),
@@ -59,7 +63,10 @@ class ContextScreen {
   }
 
   take(index) {
+    index.newest = index.versions;
     this.index = index;
+    this.windows.forget();
+    if (index.window) Object.assign(index, { versions: index.window.versions });
     this.timeline.take(index);
     const { damage } = index;
     this.damage.hidden = !damage;
@@ -71,11 +78,28 @@ class ContextScreen {
     this.fetchPins().catch(() => {});
   }
 
+  /** Take another window of this context; what is chosen stays chosen. */
+  takeWindow({ items, window }) {
+    const chosen = this.nameOf(this.chosen);
+    Object.assign(this.index, { items, window, versions: window.versions });
+    this.timeline.takeTurns(this.index);
+    this.feed.take(this.index);
+    // These are known by their places.
+    this.feed.opened.clear();
+    this.details.forget();
+    this.chosen = this.placeOf(chosen);
+    this.show();
+  }
+
+  /** The id or the origin of the item of a place. */
+  nameOf(place) {
+    return place === null ? undefined : this.index.items.item[place] || this.index.items.birth[place];
+  }
+
   address() {
     const tab = this.tab === this.tabNames()[0] ? undefined : this.tab;
-    const id = this.chosen === null ? undefined : this.index.items.item[this.chosen] || this.index.items.birth[this.chosen];
     return contextAddress(this.stream, this.isLive ? undefined : this.version,
-      { tab, msg: id, q: this.query, win: this.win?.join("-"), ...this.pane?.query?.() });
+      { tab, msg: this.nameOf(this.chosen), q: this.query, win: this.win?.join("-"), ...this.pane?.query?.() });
   }
 
   /** The place of an item by its id or origin: of its stay at this version, else of its last one before, else of its first. */
@@ -108,8 +132,11 @@ class ContextScreen {
     if (version > this.index.head) throw new Refused("NotFoundError", `${short(this.stream)} has ${this.index.head} versions, not ${version}`, 404);
     this.isLive = version === undefined;
     this.version = version ?? this.index.head;
+    if (!hasVersion(this.index, this.version)) await this.windows.go(this.version);
     this.chosen = this.placeOf(place.query.msg);
-    this.query = this.finder.value = place.query.q ?? "";
+    // What this window has not is looked for in all of them.
+    const isElsewhere = this.index.window && this.chosen === null;
+    this.query = this.finder.value = place.query.q ?? (isElsewhere ? place.query.msg : undefined) ?? "";
     this.win = windowOf(place.query.win, this.index.head);
     const tab = names.includes(place.query.tab) ? place.query.tab : names[0];
     if (tab === this.tab && this.pane?.move) await this.pane.move(place.query);
@@ -168,6 +195,11 @@ class ContextScreen {
     this.show();
   }
 
+  /** Go to the version with which an item came, and choose it. */
+  goTo(item, version) {
+    go(contextAddress(this.stream, version, { msg: item, q: this.query }));
+  }
+
   goLive() {
     this.isLive = true;
     this.version = this.index.head;
@@ -178,7 +210,13 @@ class ContextScreen {
   show() {
     Object.assign(this.timeline, { from: this.from, win: this.win });
     this.timeline.show(this.version);
+    const isHere = hasVersion(this.index, this.version);
+    this.element.toggleAttribute("aria-busy", !isHere);
+    // Until the window is there, what was shown stays.
+    if (!isHere) return void this.windows.go(this.version);
+    if (this.index.window) this.windows.look(this.index.window, this.version, this.index.head);
     this.showHead();
+    this.showRest();
     if (this.tab === "items") {
       this.feed.show(this.index.items, this.version, { chosen: this.chosen, still: this.chosen !== null });
       this.details.show();
@@ -186,10 +224,16 @@ class ContextScreen {
     this.pane?.show?.(this.version);
   }
 
+  /** Say how many items of a very long view are not here, and offer them. */
+  showRest() {
+    const { count } = heldOf(this.index);
+    this.rest.hidden = !count || this.tab !== "items";
+    if (!this.rest.hidden) fill(this.rest, h("span", {}, `The first ${counted(count, "item")} of this view ${count === 1 ? "is" : "are"} not loaded.`), h("button", { type: "button", onclick: () => this.windows.load(this.version) }, "Load all"));
+  }
+
   showHead() {
     const { items, opened, parent, head } = this.index;
-    let count = 0;
-    let tokens = 0;
+    let { count, tokens } = heldOf(this.index);
     for (let at = 0; at < items.v0.length; at++) if (isThere(items, at, this.version)) { count++; tokens += items.tokens[at]; }
     const origin = /^(.*)@(\d+)$/.exec(parent ?? "");
     if (HOLDS_INTERVALS.includes(this.kind)) this.timeline.range.ariaValueText = `version ${this.timeline.about()}, ${counted(count, "item")}, ${counted(tokens, "token")}`;
@@ -207,8 +251,8 @@ class ContextScreen {
     const isPast = !this.isLive && this.version < head;
     this.banner.hidden = !isPast;
     if (isPast) {
-      const { at, first } = this.index.versions;
-      const since = at.length ? at.at(-1) - (at[this.version - first] ?? at[0]) : 0;
+      const { versions: { at, first }, newest } = this.index;
+      const since = at.length ? newest.at.at(-1) - (at[this.version - first] ?? at[0]) : 0;
       fill(this.banner, h("span", {}, `You see version ${number(this.version)} of ${number(head)}`, h("span", { class: "since" }, `, ${span(since)} before the newest`), "."),
         this.fresh ? h("strong", {}, `${number(this.fresh)} new`) : null,
         h("button", { type: "button", onclick: () => this.goLive() }, "Return to the newest"));
@@ -309,7 +353,7 @@ class ContextScreen {
 
   /** Ask which items are pinned, where a version pinned one since it was asked last; it ends when that is known. */
   fetchPins() {
-    const { types, type, first } = this.index.versions;
+    const { types, type, first } = this.index.newest;
     const last = type.findLastIndex((one) => /\.(items_(un)?pinned|forked)\./.test(types[one]));
     if (this.kind !== "chat" || last < 0 || first + last === this.pinnedAt) return this.pinsKnown;
     this.pinnedAt = first + last;
@@ -329,7 +373,9 @@ class ContextScreen {
 
   async fetchIndex() {
     const before = this.index.head;
-    this.take(await ask("context", { context: this.stream }));
+    const chosen = this.nameOf(this.chosen);
+    this.take(await ask("context", { context: this.stream, version: this.isLive ? undefined : this.version }));
+    this.chosen = this.placeOf(chosen);
     if (this.isLive) { this.version = this.index.head; this.fresh = 0; }
     else this.fresh = Math.max(0, (this.fresh ?? 0) + this.index.head - before);
     this.version = Math.min(this.version, this.index.head);

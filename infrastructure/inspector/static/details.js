@@ -25,6 +25,12 @@ export class Details {
     this.opened = { key: null, element: null };
   }
 
+  /** Forget answers that name items by their places. */
+  forget() {
+    this.opened = { key: null, element: null };
+    this.found = null;
+  }
+
   show() {
     const { chosen, query } = this.screen;
     if (chosen !== null) return this.showItem(chosen);
@@ -45,11 +51,12 @@ export class Details {
 
   /** What a queue or a pool holds of its limit at this version, and by what the others left it. */
   holding() {
-    const { index: { items }, version, stream, kind } = this.screen;
+    const { index: { items, window }, version, stream, kind } = this.screen;
     const places = items.v0.map((_, at) => at);
-    const there = places.filter((at) => isThere(items, at, version)).length;
+    const there = places.filter((at) => isThere(items, at, version)).length + (window?.held.count ?? 0);
     const left = new Map();
-    for (const at of places) if (items.v1[at] && items.v1[at] <= version) left.set(items.how[at], (left.get(items.how[at]) ?? 0) + 1);
+    // In a window there are not all that ever left.
+    if (!window) for (const at of places) if (items.v1[at] && items.v1[at] <= version) left.set(items.how[at], (left.get(items.how[at]) ?? 0) + 1);
     const rows = [...left].sort((one, other) => other[1] - one[1]).map(([how, count]) => pair(LEFT[how] ?? how, number(count)));
     const settings = h("div");
     clearTimeout(this.asking);

@@ -154,7 +154,7 @@ export class Feed {
       const ref = this.items.birth[place];
       const body = known(ref);
       if (!body) missing.push(ref);
-      const state = `${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? this.textOf(body).length : -1}${this.chosen === place}${this.opened.has(place)}${this.inside.has(place)}${this.pinned(place, this.version)}`;
+      const state = `${ref}${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? this.textOf(body).length : -1}${this.chosen === place}${this.opened.has(place)}${this.inside.has(place)}${this.pinned(place, this.version)}`;
       let made = this.drawn.get(place);
       if (!made || made.dataset.state !== state) {
         made?.remove();

@@ -3,6 +3,7 @@ import { contextAddress } from "./address.js";
 import { ask } from "./api.js";
 import { cleared, colour, counted, fill, h, number, roleOf, time } from "./dom.js";
 import { isThere } from "./feed.js";
+import { heldOf, sumsOf } from "./windows.js";
 
 const BIGGEST = 12;
 // What a summary keeps besides the last turns: instructions are no part of what was said.
@@ -25,9 +26,10 @@ class Tokens {
   }
 
   show(version) {
-    const { items } = this.context.index;
+    const { items, window } = this.context.index;
     const byRole = new Map();
     const there = [];
+    for (const [type, role, tokens] of window?.held.sums ?? []) byRole.set(roleOf(type, role), (byRole.get(roleOf(type, role)) ?? 0) + tokens);
     for (let at = 0; at < items.v0.length; at++) {
       if (!isThere(items, at, version)) continue;
       const role = roleOf(items.type[at], items.role[at]);
@@ -53,6 +55,7 @@ class Tokens {
       ifSummed,
       h("h2", { style: { margin: "20px 0 8px" } }, "Over the versions"), h("div", { style: { height: "140px" } }, this.canvas),
       h("h2", { style: { margin: "20px 0 8px" } }, "The largest items"),
+      window?.held.count ? h("p", { class: "dim" }, `Of the last ${counted(there.length, "item")}; the ${number(window.held.count)} before them are not loaded.`) : null,
       h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, most.map((at) => h("tr", {},
         h("td", { class: "name" }, h("a", { href: contextAddress(this.context.stream, version, { msg: items.item[at] }) }, items.item[at])),
         h("td", {}, roleOf(items.type[at], items.role[at])), h("td", { class: "nowrap" }, `@${items.v0[at]}`), h("td", { class: "number" }, number(items.tokens[at])))))))));
@@ -69,32 +72,31 @@ class Tokens {
     const first = this.kept ? turns.at(-this.kept) ?? turns[0] : Infinity;
     const summed = there.slice(0, there.includes(first) ? there.indexOf(first) : undefined)
       .filter((at) => !INSTRUCTIONS.includes(roleOf(items.type[at], items.role[at])) && !this.context.isPinned(at));
-    const after = summed.length ? total - summed.reduce((sum, at) => sum + items.tokens[at], 0) + this.summary : total;
+    const { window } = this.context.index;
+    const before = (window?.held.sums ?? []).reduce((sum, [type, role, tokens]) => sum + (INSTRUCTIONS.includes(roleOf(type, role)) ? 0 : tokens), 0);
+    const after = summed.length ? total - before - summed.reduce((sum, at) => sum + items.tokens[at], 0) + this.summary : total;
     return [h("h2", { style: { margin: "20px 0 8px" } }, "After a summary"),
       h("p", {}, "If a summary of ", field("summary", "Tokens of the summary"), " tokens took the place of all but the last ", field("kept", "Turns that stay"), " turns: ",
-        h("strong", { class: "after" }, `${number(total)} → ${number(after)} tokens`), summed.length ? `, ${counted(summed.length, "item")} in one` : ", nothing is old enough"),
+        h("strong", { class: "after" }, `${number(total)} → ${number(after)} tokens`), summed.length ? `, ${counted(summed.length + heldOf(this.context.index).count, "item")} in one` : ", nothing is old enough"),
       bar(after / this.budget, after > this.budget)];
   }
 
   redraw() {
     if (!this.canvas.isConnected) return;
     const { index, version } = this.context;
-    const change = new Float64Array(index.head + 2);
-    index.items.v0.forEach((v0, at) => {
-      change[v0] += index.items.tokens[at];
-      if (index.items.v1[at]) change[index.items.v1[at]] -= index.items.tokens[at];
-    });
+    const { came, left, step } = sumsOf(index);
     const { drawing, width, height } = cleared(this.canvas);
-    const sums = new Float64Array(index.head + 1);
-    for (let at = 1; at <= index.head; at++) sums[at] = sums[at - 1] + change[at];
-    const top = Math.max(1, this.budget < 4 * Math.max(...sums) ? this.budget : 0, ...sums);
+    const sums = new Float64Array(came.length);
+    came.forEach((tokens, at) => { sums[at] = (sums[at - 1] ?? 0) + tokens - left[at]; });
+    const most = sums.reduce((one, other) => Math.max(one, other), 0);
+    const top = Math.max(1, this.budget < 4 * most ? this.budget : 0, most);
     drawing.beginPath();
     drawing.moveTo(0, height);
-    for (let at = 1; at <= index.head; at++) {
-      const y = height - sums[at] / top * (height - 8);
-      drawing.lineTo((at - 1) / index.head * width, y);
-      drawing.lineTo(at / index.head * width, y);
-    }
+    sums.forEach((tokens, at) => {
+      const y = height - tokens / top * (height - 8);
+      drawing.lineTo(at * step / index.head * width, y);
+      drawing.lineTo(Math.min(1, (at + 1) * step / index.head) * width, y);
+    });
     drawing.lineTo(width, height);
     drawing.fillStyle = colour("accent-soft");
     drawing.fill();

@@ -1,6 +1,7 @@
 /** The versions of a context on one line: what came and what left at each, marks, and a slider to go along. */
 import { cleared, colour, fill, h, icon, number, say, time } from "./dom.js";
 import { keyOf } from "./keys.js";
+import { sumsOf } from "./windows.js";
 
 const SPEEDS = [["1", "1 ×", 400], ["4", "4 ×", 100], ["real", "as recorded", 0]];
 const LONGEST_PAUSE = 2_000;
@@ -82,22 +83,20 @@ export class Timeline {
     this.range.max = Math.max(1, index.head);
     // The knob stands where the drawing has its version.
     this.element.style.setProperty("--share", (index.head - 1) / Math.max(1, index.head));
-    const { v0, v1, role, tokens, type } = index.items;
-    const size = index.head + 1;
-    this.came = new Uint32Array(size);
-    this.left = new Uint32Array(size);
-    this.turns = [];
-    for (let place = 0; place < v0.length; place++) {
-      if (v0[place] < size) this.came[v0[place]] += tokens[place] || 1;
-      if (v1[place] && v1[place] < size) this.left[v1[place]] += tokens[place] || 1;
-      if (role[place] === "user" && type[place] === "message") this.turns.push(v0[place]);
-    }
+    // What came and left, for each so many versions: one, if all items are here.
+    Object.assign(this, sumsOf(index, 1));
     // What holds no items has a version for each event.
-    this.isPlain = !v0.length;
-    if (this.isPlain) this.came.fill(1, 1);
-    this.turns = [...new Set(this.turns)].sort((one, other) => one - other);
+    this.isPlain = !index.items.v0.length;
+    if (this.isPlain) this.came.fill(1);
+    this.takeTurns(index);
     this.marks = marksOf(index);
     this.draw();
+  }
+
+  /** Take the versions in which the user spoke; of a window, those in it and the next ones. */
+  takeTurns({ items: { v0, role, type }, window }) {
+    const found = window?.turns ?? v0.filter((_, place) => role[place] === "user" && type[place] === "message");
+    this.turns = [...new Set(found)].sort((one, other) => one - other);
   }
 
   /** Show a version. */
@@ -173,10 +172,10 @@ export class Timeline {
     const buckets = Math.max(1, Math.min(head, Math.floor(width / 3)));
     const came = new Float64Array(buckets);
     const left = new Float64Array(buckets);
-    for (let version = 1; version <= head; version++) {
-      const bucket = Math.min(buckets - 1, Math.floor((version - 1) * buckets / head));
-      came[bucket] += this.came[version];
-      left[bucket] += this.left[version];
+    for (let at = 0; at < this.came.length; at++) {
+      const bucket = Math.min(buckets - 1, Math.floor(at * this.step * buckets / head));
+      came[bucket] += this.came[at];
+      left[bucket] += this.left[at];
     }
     const middle = height * 0.66;
     // The root of a number, so that one long message does not hide all others.
@@ -225,7 +224,7 @@ export class Timeline {
 
 /** Return where a context was forked from and to, merged, summarised and named. */
 function marksOf(index) {
-  const { versions, lineage, context } = index;
+  const { newest: versions, lineage, context } = index;
   const marks = lineage.map((edge) => edge.target === context ? { version: edge.target_version, kind: edge.kind }
     : { version: edge.source_version, kind: edge.kind });
   versions.type.forEach((type, place) => {

@@ -79,8 +79,12 @@ export async function found(screen, query) {
     return h("li", {}, h("button", { type: "button", onclick: () => screen.choose(at) }, items.item[at] || items.birth[at]), " ",
       h("span", { class: "tag" }, stateOf(items, at, screen.version)), h("div", { class: "dim" }, hitOf(hits, items.item[at])?.snippet ?? ""));
   };
-  const other = ([ref, hit]) => h("li", {}, h("button", { type: "button", onclick: async () => fill(answer, await whyMissing(screen, ref)) }, short(ref)), " ",
-    h("span", { class: "tag" }, "not taken over"), h("div", { class: "dim" }, hit.snippet));
+  // Beyond the window of a very long context an item is not known yet: its beginning has it.
+  const isBeyond = (hit) => index.window && `${hit.kind}:${hit.context}` === stream;
+  const other = ([ref, hit]) => h("li", {}, h("button", { type: "button", onclick: async () => {
+    if (isBeyond(hit)) screen.goTo(hit.item, hit.version);
+    else fill(answer, await whyMissing(screen, ref));
+  } }, short(ref)), " ", h("span", { class: "tag" }, isBeyond(hit) ? `came with @${hit.version}` : "not taken over"), h("div", { class: "dim" }, hit.snippet));
   const count = places.size + others.size;
   return [h("h2", {}, count ? `${number(count)} found` : "Nothing was found"), h("p", { class: "dim" }, hits.message ?? `“${query}”, in this context and in those it comes from`),
     h("ol", { class: "found" }, [...places].map(row), [...others].map(other)), answer];

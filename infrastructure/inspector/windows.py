@@ -1,0 +1,126 @@
+"""
+Windows of versions: what the page gets of a context with too many intervals to be sent at once.
+
+A window is a range of versions with the intervals of every item that is seen there, so that the page goes along the
+window without a question. Of the items that are there through the whole window, the first ones may be left out: `held`
+counts them. The line of versions is drawn from sums over the whole context.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from ...domain.log.gate import gate_of
+from ..store import Store
+from ..views.shapes import Shape
+
+# A context with more intervals than these comes in windows.
+INTERVALS_MAX = 50_000
+# A window ends before more than this many items came or left on either side, and has at most so many versions there.
+CHANGES_MAX = 5_000
+VERSIONS_MAX = 10_000
+# Of the items that are there through the whole window, the last ones are sent.
+HELD_MAX = 10_000
+SUMS_MAX = 2_000
+COLUMNS = ("item", "birth", "v0", "v1", "type", "role", "agent", "tokens", "how", "reason")
+# The intervals of the context of the last question: those of the next window are taken from them.
+_last_read: Final[WeakKeyDictionary[Store, tuple[str, list[Any]]]] = WeakKeyDictionary()
+
+
+def stays_of(store: Store, stream: str, kind: str) -> list[Any]:
+    """Return the intervals of a context's items, in their order; none for kinds that keep no intervals."""
+    if kind not in ("chat", "queue", "pool"):
+        return []
+    name = f"{stream} {store.now()}"
+    kept = _last_read.get(store)
+    if kept is not None and kept[0] == name:
+        return kept[1]
+    stays: list[Any] = [*store.validity(stream)] if kind == "chat" else [*store.entries(stream, with_gone=True)]
+    # Of a store with rights, each question is asked as the one who asks it.
+    if len(stays) > INTERVALS_MAX and gate_of(store.log) is None:
+        _last_read[store] = name, stays
+    return stays
+
+
+def columns(stays: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return intervals as a list for each of their fields."""
+    return {name: [getattr(stay, name, "") for stay in stays] for name in COLUMNS}
+
+
+class Window(NamedTuple):
+    """A range of versions, both of them in it."""
+
+    first: int
+    last: int
+
+    def touches(self, stay: Any) -> bool:
+        """Return whether an item is seen in the window; one that leaves with its first version is shown as gone."""
+        return stay.v0 <= self.last and (not stay.v1 or stay.v1 >= self.first)
+
+    def is_within(self, stay: Any) -> bool:
+        """Return whether an item neither comes nor leaves in the window, but is there."""
+        return stay.v0 < self.first and (not stay.v1 or stay.v1 > self.last)
+
+
+def window_around(stays: Sequence[Any], version: int, head: int) -> Window:
+    """Return the window in whose middle a version is, as far as it is not at an end of the context."""
+    counts = [0] * (head + 1)
+    for stay in stays:
+        for one in (stay.v0, stay.v1):
+            if 0 < one <= head:
+                counts[one] += 1
+    up_to = list(accumulate(counts))
+    first = bisect_left(up_to, up_to[version - 1] - CHANGES_MAX, 0, version) + 1
+    last = bisect_right(up_to, up_to[version] + CHANGES_MAX, version) - 1
+    return Window(
+        max(1, min(first, version), version - VERSIONS_MAX), min(head, max(last, version), version + VERSIONS_MAX)
+    )
+
+
+def windowed(stays: Sequence[Any], stream: str, version: int, head: int, *, whole: bool = False) -> Shape:
+    """
+    Return the items of the window around a version, in columns, and what is known about the rest.
+
+    An item that is seen there has all its intervals, and a summary those for which it stands. With `whole` no item that
+    is there is left out.
+    """
+    window = window_around(stays, version, head)
+    seen = [stay for stay in stays if window.touches(stay)]
+    within = [] if whole else [stay for stay in seen if window.is_within(stay)]
+    held = within[: max(0, len(within) - HELD_MAX)]
+    births = {stay.birth for stay in seen} - {stay.birth for stay in held}
+    shown = [
+        stay for stay in stays if stay.birth in births or (stay.how == "summarize" and f"{stream}@{stay.v1}" in births)
+    ]
+    sums: Counter[tuple[str, str]] = Counter()
+    for stay in held:
+        sums[stay.type, getattr(stay, "role", "")] += stay.tokens
+    return {
+        "items": columns(shown),
+        "window": {
+            "first": window.first, "last": window.last, "turns": _turns(stays, window),
+            "held": {"count": len(held), "sums": [[*key, tokens] for key, tokens in sums.items()]},
+        },
+    }  # fmt: skip
+
+
+def _turns(stays: Sequence[Any], window: Window) -> list[int]:
+    """Return the versions of the user's turns in a window, and the nearest one on either side."""
+    found = sorted({stay.v0 for stay in stays if stay.type == "message" and getattr(stay, "role", "") == "user"})
+    return found[max(0, bisect_left(found, window.first) - 1) : bisect_right(found, window.last) + 1]
+
+
+def sums_of(stays: Sequence[Any], head: int) -> Shape:
+    """Return the tokens that came and that left, for each `step` versions of a context."""
+    step = -(-head // SUMS_MAX)
+    sums: dict[str, list[int]] = {"came": [0] * -(-head // step), "left": [0] * -(-head // step)}
+    for stay in stays:
+        for name, at in (("came", stay.v0), ("left", stay.v1)):
+            if 0 < at <= head:
+                sums[name][(at - 1) // step] += stay.tokens
+    return {"step": step, **sums}

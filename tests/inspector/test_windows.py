@@ -1,0 +1,218 @@
+"""Contexts with more items than one answer has: the page gets a window of versions, and asks for the next one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from playwright.sync_api import Page, Route, expect
+
+import refold
+from refold.infrastructure.inspector import answers, windows
+from refold.infrastructure.inspector.questions import QUESTIONS
+from refold.infrastructure.inspector.wish import Wish
+
+from .browser import Served, Watched, apart
+from .test_page_limits import DOM_MAX, FOLD_AT, STEPS, take_step
+
+# In place of 50,000 intervals, and 5,000 changes on either side.
+INTERVALS, CHANGES, HELD = 50, 20, 12
+
+
+def ask(store: refold.Store, question: str, **given: str) -> Any:
+    """Return the answer to a question about the chat `a`."""
+    return QUESTIONS[question].answer(store, Wish({"context": "chat:a", **given}, []))
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[None]:
+    """Windows that a small context fills."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "INTERVALS_MAX", INTERVALS)
+        patch.setattr(windows, "INTERVALS_MAX", INTERVALS)
+        patch.setattr(windows, "CHANGES_MAX", CHANGES)
+        patch.setattr(windows, "HELD_MAX", HELD)
+        yield
+
+
+@pytest.fixture(scope="module")
+def served(small: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A store with a chat of 150 versions that keeps its newest 30 items, and one that keeps all of its own."""
+    with refold.open(str(tmp_path_factory.mktemp("windows") / "s.db")) as store:
+        apart(_fill, store)
+        server = Served(store)
+        yield server
+        server.stop()
+
+
+def _fill(store: refold.Store) -> None:
+    # The page with the functions that fold shows this one.
+    store.chat("a")
+    for name, most in (("rolls", 30), ("stays", 1_000)):
+        chat = store.chat(name)
+        for number in range(120):
+            chat.add_message("user" if number % 3 == 0 else "assistant", f"{name} {number}")
+            if number % 4 == 3:
+                chat.truncate(max_items=most)
+
+
+def _shown(page: Page) -> list[str]:
+    expect(page.locator(".context:not([aria-busy])")).to_be_attached()
+    return page.locator(".item:not(.gone) .body").all_inner_texts()
+
+
+def test_a_small_context_comes_at_once(served: Served) -> None:
+    """Up to the limit there are no windows."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        for number in range(INTERVALS):
+            chat.add_message("user", str(number))
+        assert "window" not in ask(store, "context")
+        chat.add_message("user", "one more")
+        assert ask(store, "context")["window"]["last"] == chat.version
+
+
+@given(STEPS.map(lambda steps: [("say", 0)] * 12 + steps + [("say", 1)] * 40 + steps))
+@settings(max_examples=10, deadline=None)
+def test_each_window_folds_as_python_does(small: None, folding: Page, steps: list[tuple[str, int]]) -> None:
+    """Whichever window has a version, the page shows its items, but for the first ones, which the window counts."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        for step, number in steps:
+            take_step(chat, step, number)
+        version = 1
+        while version <= chat.version:
+            answer = ask(store, "intervals", version=str(version))
+            window, columns = answer["window"], answer["items"]
+            assert window["first"] <= version <= window["last"]
+            held = window["held"]["count"]
+            at = list(range(window["first"], window["last"] + 1))
+            for one, (shown, gone) in zip(at, folding.evaluate(FOLD_AT, [columns, at]), strict=True):
+                there = [item.id for item in chat.at(one).items]
+                before = [item.id for item in chat.at(one - 1).items] if one > 1 else []
+                # Those that are left out are the first that are there in the whole window.
+                assert len(shown) + held == len(there)
+                assert [item for item in there if item in set(shown)] == shown
+                assert set(gone) == set(before) - set(there)
+            whole = ask(store, "intervals", version=str(version), whole="1")
+            [[shown, _]] = folding.evaluate(FOLD_AT, [whole["items"], [version]])
+            assert shown == [item.id for item in chat.at(version).items]
+            tokens = sum(sum(one[2:]) for one in window["held"]["sums"])
+            estimated = dict(zip(whole["items"]["item"], whole["items"]["tokens"], strict=True))
+            known = set(folding.evaluate(FOLD_AT, [columns, [version]])[0][0])
+            assert tokens == sum(estimated[item] for item in shown if item not in known)
+            version = window["last"] + 1
+
+
+def test_sums_are_those_of_all_versions(small: None) -> None:
+    """The line of versions and the chart of tokens need no window."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        for number in range(2 * INTERVALS):
+            chat.add_message("user", "x" * 40 * (number % 5 + 1))
+        chat.truncate(max_items=3)
+        answer = ask(store, "context")
+        stays = store.validity("a")
+        sums = answer["sums"]
+        assert sums["step"] == 1
+        assert sums["came"] == [sum(one.tokens for one in stays if one.v0 == at) for at in range(1, chat.version + 1)]
+        assert sums["left"] == [sum(one.tokens for one in stays if one.v1 == at) for at in range(1, chat.version + 1)]
+
+
+def test_the_page_goes_along_windows(watched: Watched, served: Served) -> None:
+    """Within a window it asks for texts only; a reader sees what the server has at each version."""
+    chat = served.store.chat("rolls", create=False)
+    page = watched.open("/c/rolls@60")
+    expected = {
+        version: [str(getattr(item, "content", [""])[0]) for item in chat.at(version).items]
+        for version in range(50, 100)
+    }
+    assert set(_shown(page)) <= set(expected[60])
+    watched.asked.clear()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowLeft")
+    assert set(watched.asked) <= {"/api/items"}
+    for version in range(61, 100):
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(".about")).to_contain_text(f"{version} of ")
+        expect(page.locator(".headline")).to_contain_text(f"{len(expected[version])} items")
+        assert set(_shown(page)) <= set(expected[version]) | {"…"}
+    assert watched.asked.count("/api/context") == 0
+    assert 1 <= watched.asked.count("/api/intervals") <= 6
+    watched.asked.clear()
+    page.keyboard.press("Home")
+    expect(page.locator(".item.added")).to_have_count(0)
+    expect(page.locator(".about")).to_contain_text("1 of ")
+    page.keyboard.press("End")
+    expect(page.locator(".headline")).to_contain_text("30 items")
+    assert watched.asked.count("/api/intervals") <= 4
+
+
+def test_a_drag_over_all_versions_asks_for_few_windows(watched: Watched) -> None:
+    """Of the versions that the reader passes while an answer is on its way only the last one is asked for."""
+    page = watched.page
+    held: list[Route] = []
+    is_free = threading.Event()
+    watched.open("/c/rolls")
+
+    def hold(route: Route) -> None:
+        if is_free.is_set():
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/api/intervals?*", hold)
+    slider = page.get_by_role("slider", name="Version")
+    for version in range(1, 100):
+        slider.fill(str(version))
+    expect(page.locator(".context")).to_have_attribute("aria-busy", "")
+    is_free.set()
+    [first] = held
+    first.continue_()
+    expect(page.locator(".context:not([aria-busy])")).to_be_attached()
+    expect(page.locator(".about")).to_contain_text("99 of ")
+    assert watched.asked.count("/api/intervals") <= 4
+
+
+def test_the_first_items_of_a_long_view_are_loaded_when_asked_for(watched: Watched, served: Served) -> None:
+    """The page says how many are not there, counts them, and then has them."""
+    count = len(served.store.chat("stays", create=False).items)
+    page = watched.open("/c/stays")
+    expect(page.locator(".headline")).to_contain_text(f"{count} items")
+    rest = page.locator(".rest")
+    expect(rest).to_contain_text("are not loaded")
+    page.get_by_role("tab", name="Tokens").click()
+    expect(page.locator("main")).to_contain_text("before them are not loaded")
+    page.get_by_role("tab", name="Items").click()
+    page.get_by_role("button", name="Load all").click()
+    expect(rest).to_be_hidden()
+    expect(page.locator(".headline")).to_contain_text(f"{count} items")
+    expect(page.locator(".item").first).to_have_attribute("aria-setsize", str(count))
+    assert page.evaluate("document.querySelectorAll('*').length") <= DOM_MAX
+
+
+def test_what_is_beyond_the_window_is_found(watched: Watched, served: Served) -> None:
+    """What was chosen stays chosen, a search leads to versions that are not here, and turns go on behind the end."""
+    page = watched.open("/c/rolls")
+    page.locator(".finder").fill("rolls 5")
+    page.locator(".finder").press("Enter")
+    page.locator("aside").get_by_role("button").first.click()
+    page.wait_for_url("**/c/rolls@7?*")
+    expect(page.locator(".item[aria-current=true]")).to_contain_text("rolls 5")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator(".about")).to_contain_text("8 of ")
+    for _ in range(20):
+        page.keyboard.press("Shift+ArrowRight")
+        expect(page.locator(".context:not([aria-busy])")).to_be_attached()
+    expect(page.locator(".item.added")).to_contain_text("rolls 66")
+    item = served.store.chat("rolls", create=False).at(60).items[-1].id
+    watched.open(f"/c/rolls@60?msg={item}")
+    expect(page.locator(".item[aria-current=true]")).to_have_count(1)
+    page.keyboard.press("End")
+    expect(page.locator(".headline")).to_contain_text("30 items")
+    page.keyboard.press("Home")
+    expect(page.locator(".item")).to_have_count(0)

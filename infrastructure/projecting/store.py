@@ -204,7 +204,11 @@ class ProjectionStore(Protocol):
         """Drop the rows and the checkpoint of a projection, if there are any."""
 
     def drop_others(self, *known: Projection) -> None:
-        """Drop the rows and checkpoints of all projections that are not among these, in these versions."""
+        """
+        Drop the rows and checkpoints of all projections that are not among these, in these versions.
+
+        No part of the store has a row then that was dropped, now or before.
+        """
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         """

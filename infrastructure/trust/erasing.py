@@ -301,11 +301,6 @@ class Eraser:
     def _make_anew(self, made: Sequence[Projection]) -> None:
         """Drop rows that were made of erased events, and make those anew that were there."""
         used = [one for one in made if self._checkpoint(one)]
-        # Of an encrypted store, pages have rows of several projections.
-        drop_all = getattr(self._rows, "drop_all", None)
-        if drop_all is not None:
-            used = [one for one in self._runner.projections.values() if self._checkpoint(one)]
-            drop_all()
         for one in made:
             self._rows.drop(shadow_of(one))
             forget_partitions(self._rows, one)

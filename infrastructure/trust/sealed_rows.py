@@ -292,8 +292,17 @@ class SealedProjectionStore(MemoryProjectionStore):
 
     @synchronized
     def drop_others(self, *known: Projection) -> None:
+        """Write what is left as one page, and delete all older pages, which still have dropped rows."""
         kept = {one.name for one in known}
-        self._changed(lambda: (Page(dropped=[name for name in self._tables if name not in kept]), None))
+
+        def decide() -> tuple[Page, None]:
+            rows = [one for one in self._stored() if one.name in kept]
+            page = Page(rows=rows, notes=dict(self._notes), is_whole=True)
+            # Rows that fit into no page are made anew when they are asked for.
+            return (page if len(_ENCODER.encode(page)) <= PAGE_BYTES_MAX else Page(is_whole=True)), None
+
+        self._changed(decide)
+        self._pages.change(Statement(DROP_PAGES, (self._number,)))
 
     @synchronized
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
@@ -318,12 +327,6 @@ class SealedProjectionStore(MemoryProjectionStore):
             return Page(dropped=[shadow.name, *(part.name for part in parts)], rows=[stored]), None
 
         self._changed(decide)
-
-    @synchronized
-    def drop_all(self) -> None:
-        """Drop the rows of all projections, and the pages that have them."""
-        self._changed(lambda: (Page(is_whole=True), None))
-        self._pages.change(Statement(DROP_PAGES, (self._number,)))
 
     # Notes
 

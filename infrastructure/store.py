@@ -1168,19 +1168,23 @@ class Store:
         user: str | None = None,
         agent: str | None = None,
         source: str | None = None,
+        tag: str | None = None,
     ) -> Policy:
         """
-        Set a policy: contexts of this kind, user, agent and source, as far as they are given, are erased so long after
-        their last event. `keep` is a number of days, or a text as "400 days" or "2 years".
+        Set a policy: contexts of this kind, user, agent, source and tag, as far as they are given, are erased so long
+        after their last event. `keep` is a number of days, or a text as "400 days" or "2 years".
 
-        `apply_retention()` and the worker of `refold run` apply it. The same name again changes it. Of a user the store
-        keeps a salted hash.
+        A tag is one of a queue or pool, or an attribute of a chat, as "name" or "name=value"; a fork has those of the
+        chat that it comes from. `apply_retention()` and the worker of `refold run` apply the policy. The same name
+        again changes it. Of a user the store keeps a salted hash.
 
         Raises:
             InvalidInputError: the name, the time or the reason is invalid, there is no such kind, or nothing says which
                 contexts.
         """
-        return self._retention.set(name, keep, why, kind=kind, user=user, agent=agent, source=source)
+        from .trust.retention import Matching
+
+        return self._retention.set(name, keep, why, Matching(kind, user, agent, source, tag))
 
     def stop_retaining(self, name: str, *, why: str) -> None:
         """

@@ -120,8 +120,8 @@ class RetentionSet(_Event, frozen=True, kw_only=True, gc=False, tag="store.reten
     """
     Contexts are erased `days` days after their last event, those that match; the same name again changes the policy.
 
-    A context matches if its kind, agent and source are these, where they are given, and if the hash of its user with
-    `salt` is `user`.
+    A context matches if its kind, agent and source are these, where they are given, if the hash of its user with `salt`
+    is `user`, and if it has the `tag`: a tag of a queue or pool, or an attribute of a chat, as "name" or "name=value".
     """
 
     name: VersionName
@@ -132,6 +132,7 @@ class RetentionSet(_Event, frozen=True, kw_only=True, gc=False, tag="store.reten
     source: str | None = None
     user: bytes = b""
     salt: bytes = b""
+    tag: str | None = None
 
 
 class RetentionEnded(_Event, frozen=True, kw_only=True, gc=False, tag="store.retention_ended.v1"):

@@ -11,10 +11,12 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.canonical import require_unicode
+from ...domain.canonical import canonical_json, require_unicode
+from ...domain.chat.events import Forked, Opened
 from ...domain.erasure.events import (
     DAY_MICROSECONDS,
     STREAM,
@@ -24,9 +26,10 @@ from ...domain.erasure.events import (
     subject_hash,
 )
 from ...domain.errors import InvalidInputError, NotFoundError
-from ...domain.ids import require_name
+from ...domain.ids import VERSION_MAX, require_name
 from ...domain.kinds import KINDS
 from ...domain.log.ports import LiveLog
+from ...domain.pool.events import BranchedEvent, OpenedEvent, SettingsEvent
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..projecting.runner import ProjectionRunner
 from .erasing import SALT_BYTES, Eraser, Erasure, Wanted
@@ -42,7 +45,7 @@ Time = str | int | timedelta
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Contexts of this kind, agent and source, where these are given, are erased `days` days after their last event.
+    Contexts of this kind, agent, source and tag, where these are given, are erased `days` days after their last event.
 
     `is_of_user` says whether it is about one user, of whom the store has only a salted hash.
     """
@@ -53,7 +56,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     kind: str | None = None
     agent: str | None = None
     source: str | None = None
+    tag: str | None = None
     is_of_user: bool = False
+
+
+class Matching(NamedTuple):
+    """Which contexts a policy is about; None is any."""
+
+    kind: str | None = None
+    user: str | None = None
+    agent: str | None = None
+    source: str | None = None
+    tag: str | None = None
 
 
 class Retained(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,17 +101,7 @@ class Retention:
     def __init__(self, eraser: Eraser, log: LiveLog, runner: ProjectionRunner) -> None:
         self._eraser, self._log, self._runner = eraser, log, runner
 
-    def set(
-        self,
-        name: str,
-        keep: Time,
-        why: str,
-        *,
-        kind: str | None = None,
-        user: str | None = None,
-        agent: str | None = None,
-        source: str | None = None,
-    ) -> Policy:
+    def set(self, name: str, keep: str | int | timedelta, why: str, matching: Matching) -> Policy:
         """
         Set a policy, or change the one of this name.
 
@@ -105,12 +109,15 @@ class Retention:
             InvalidInputError: the name, the time or the reason is invalid, there is no such kind, or it is for all
                 contexts of a store.
         """
+        kind, user, *_ = matching
         if kind is not None and kind not in KINDS:
             raise InvalidInputError(f"there is no kind {kind!r}: there are {', '.join(KINDS)}")
-        if (kind, user, agent, source) == (None, None, None, None):
-            raise InvalidInputError("say which contexts: by kind=, user=, agent= or source=")
-        for text, what in ((user, "the user"), (agent, "the agent"), (source, "the source")):
-            require_unicode(text or "", what)
+        if matching == Matching():
+            raise InvalidInputError("say which contexts: by kind=, user=, agent=, source= or tag=")
+        for what, text in matching._asdict().items():
+            require_unicode(text or "", f"the {what}")
+        if matching.tag == "":
+            raise InvalidInputError('the tag is empty: give "name" or "name=value"')
         if not require_unicode(why, "why").strip():
             raise InvalidInputError("say why: the reason is recorded, so name no person in it")
         salt = b"" if user is None else secrets.token_bytes(SALT_BYTES)
@@ -119,10 +126,11 @@ class Retention:
             days=days_of(keep),
             why=why,
             kind=kind,
-            agent=agent,
-            source=source,
+            agent=matching.agent,
+            source=matching.source,
             user=b"" if user is None else subject_hash(user, salt),
             salt=salt,
+            tag=matching.tag,
         )
         self._eraser.record(event)
         return _policy(event)
@@ -147,11 +155,15 @@ class Retention:
         """Erase the contexts whose time is over at `now`, in seconds since 1970; or return what would be erased."""
         due = self._due(int(now * 1_000_000))
         names = sorted({context for some in due.values() for context in some})
-        if dry_run or not names:
+        if not names:
+            return Retained(is_dry_run=dry_run, contexts={})
+        wanted = Wanted("retention: " + ", ".join(due), contexts=names)
+        # A context without texts, such as an empty queue, would be erased again and again.
+        taken = {one.context for one in self._eraser.erase(wanted).contexts}
+        due = {name: left for name, some in due.items() if (left := tuple(one for one in some if one in taken))}
+        if dry_run or not due:
             return Retained(is_dry_run=dry_run, contexts=due)
-        why = "retention: " + ", ".join(due)
-        erasure = self._eraser.erase(Wanted(why, contexts=names), dry_run=False)
-        return Retained(is_dry_run=False, contexts=due, erasure=erasure)
+        return Retained(is_dry_run=False, contexts=due, erasure=self._eraser.erase(wanted, dry_run=False))
 
     def _due(self, now: int) -> dict[str, tuple[str, ...]]:
         state = self._eraser.state
@@ -167,10 +179,18 @@ class Retention:
         due: dict[str, tuple[str, ...]] = {}
         for policy in state.policies.values():
             until = now - policy.days * DAY_MICROSECONDS
-            contexts = tuple(row.key for row in rows if row.changed_at <= until and _is_of(policy, row))
+            contexts = tuple(row.key for row in rows if row.changed_at <= until and self._is_of(policy, row))
             if contexts:
                 due[policy.name] = contexts
         return due
+
+    def _is_of(self, policy: RetentionSet, row: CatalogueRow) -> bool:
+        given = ((policy.kind, row.kind), (policy.agent, row.agent), (policy.source, row.source))
+        is_users = not policy.user or (bool(row.user) and subject_hash(row.user, policy.salt) == policy.user)
+        if not is_users or any(wanted not in (None, found) for wanted, found in given):
+            return False
+        # The rows have no tags: the log is asked for those of contexts whose time is over.
+        return policy.tag is None or policy.tag in _tags_of(self._log, row.key)
 
     def _erased_at(self) -> dict[str, int]:
         """Return when contexts were erased whole, the last time, by their streams."""
@@ -183,10 +203,28 @@ class Retention:
                 yield from ((one.stream, recorded.recorded_at) for one in event.erased)
 
 
-def _is_of(policy: RetentionSet, row: CatalogueRow) -> bool:
-    given = ((policy.kind, row.kind), (policy.agent, row.agent), (policy.source, row.source))
-    is_users = not policy.user or (bool(row.user) and subject_hash(row.user, policy.salt) == policy.user)
-    return is_users and all(wanted is None or wanted == found for wanted, found in given)
+def _tags_of(log: LiveLog, stream: str) -> set[str]:
+    """
+    Return the tags of a context: those of a queue or pool as they are now, and the attributes of a chat, each as `name`
+    and as `name=value`; a list is several values. A fork has those of the chat that it comes from.
+    """
+    tags: set[str] = set()
+    for event in log.read_events(stream, until=1 if stream.startswith("chat:") else VERSION_MAX):
+        match event:
+            case OpenedEvent(tags=found) | BranchedEvent(tags=found) | SettingsEvent(tags=found):
+                tags = {*found}
+            case Opened(attributes=attributes) if attributes:
+                tags = {*_tags_in(msgspec.json.decode(attributes))}
+            case Forked(lineage=lineage):
+                return _tags_of(log, lineage[0].stream)
+    return tags
+
+
+def _tags_in(attributes: Mapping[str, Any]) -> Iterator[str]:
+    for name, given in attributes.items():
+        yield name
+        for value in given if isinstance(given, list) else [given]:
+            yield f"{name}={value if isinstance(value, str) else canonical_json(value, what=name).decode()}"
 
 
 def _policy(event: RetentionSet) -> Policy:
@@ -197,5 +235,6 @@ def _policy(event: RetentionSet) -> Policy:
         kind=event.kind,
         agent=event.agent,
         source=event.source,
+        tag=event.tag,
         is_of_user=bool(event.user),
     )

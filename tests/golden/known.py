@@ -221,6 +221,7 @@ EVENTS: list[Event] = [
     ContextReleased(context="chat:a", why="case 12 is closed"),
     RetentionSet(name="chats", days=400, why="policy 3", kind="chat"),
     RetentionSet(name="one", days=30, why="ü", agent="triage", source="x", user=SEAL, salt=bytes(range(16, 32))),
+    RetentionSet(name="tickets", days=7, why="policy 5", tag="team=ü"),
     RetentionEnded(name="chats", why="policy 4"),
 ]
 

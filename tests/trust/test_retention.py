@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -58,6 +59,47 @@ def test_contexts_are_erased_when_their_time_is_over(location: str) -> None:
         assert store.policies() == []
 
 
+TAGGED = {
+    "ticket": {"chat:a", "chat:a2", "chat:a3", "chat:b", "pool:p"},
+    "ticket=4711": {"chat:a", "chat:a2", "chat:a3"},
+    "ticket=4712": {"chat:b"},
+    "team=süd": {"chat:a", "chat:a2", "chat:a3"},
+    "team=north": {"chat:a", "chat:a2", "chat:a3", "queue:q"},
+    "paid=true": {"chat:b"},
+    "team=": set(),
+    "before": set(),
+}
+
+
+def test_a_tag_is_an_attribute_of_a_chat_or_one_of_a_container(location: str) -> None:
+    """By its name, or with a value; a fork has those of its ancestor."""
+    clock = Clock()
+    with refold.open(location, system=clock) as store:
+        chat = store.chat("a", attributes={"ticket": 4711, "team": ["north", "süd"]})
+        for name in ("a2", "a3"):
+            chat = chat.fork(name)
+            chat.add_message("user", "more")
+        store.chat("b", attributes={"ticket": "4712", "paid": True})
+        store.chat("none").add_message("user", "ticket")
+        queue = store.queue("q", tags=["before"])
+        asyncio.run(queue.change_settings(tags=["team=north"]))
+        asyncio.run(queue.append(refold.PoolItem("text")))
+        asyncio.run(store.pool("p", tags=["ticket", "other"]).add(refold.PoolItem("text", "about", "id")))
+        # Nothing in it can be erased.
+        store.pool("empty", tags=["ticket"])
+        for tag in TAGGED:
+            store.retain(tag, 3, tag=tag, why="x")
+        assert store.apply_retention().contexts == {}
+        clock.time += 4 * DAY
+
+        due = store.apply_retention().contexts
+
+        assert {tag: {*due.get(tag, ())} for tag in TAGGED} == TAGGED
+        assert [one.tag for one in store.policies()] == [*TAGGED]
+        store.apply_retention(dry_run=False)
+        assert store.apply_retention().contexts == {}
+
+
 def test_what_is_wrong_is_refused(location: str) -> None:
     """A policy says which contexts, for how long, and why."""
     with refold.open(location) as store:
@@ -68,6 +110,8 @@ def test_what_is_wrong_is_refused(location: str) -> None:
             store.retain("a", 3, why="x")
         with pytest.raises(InvalidInputError, match="no kind"):
             store.retain("a", 3, kind="talk", why="x")
+        with pytest.raises(InvalidInputError, match="the tag is empty"):
+            store.retain("a", 3, tag="", why="x")
         with pytest.raises(NotFoundError):
             store.stop_retaining("a", why="x")
 

@@ -9,6 +9,7 @@ import { Splitter } from "./splitter.js";
 import { Timeline, windowOf } from "./timeline.js";
 import { hasVersion, heldOf, Windows } from "./windows.js";
 
+const MIDDLE = "refold-graph-beside";
 const HOLDS_INTERVALS = ["chat", "queue", "pool"];
 
 export async function screen(place) {
@@ -37,6 +38,9 @@ class ContextScreen {
     this.feed = new Feed((at) => this.choose(at));
     this.details = new Details(this);
     this.windows = new Windows(index.context, (answer) => this.takeWindow(answer), (error) => fill(this.rest, h("span", { role: "alert" }, error.message)));
+    // The graph of a run of this session, between the items and the details.
+    this.beside = null;
+    this.middle = h("button", { type: "button", class: "middle", hidden: true, "aria-pressed": false, title: "the graph of a run of this session, at the same time", onclick: () => this.toggleGraph() }, "Graph");
     // What is there, but was too much for one answer.
     this.rest = h("div", { class: "rest", hidden: true });
     this.aside = this.details.element;
@@ -48,7 +52,7 @@ class ContextScreen {
     this.tabs = h("div", { class: "tabs", role: "tablist" });
     this.panes = h("div", { class: "panes", role: "tabpanel" });
     this.damage = h("div", { class: "damage", role: "alert", hidden: true });
-    this.element = h("section", { class: "context" }, this.head, this.damage, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.finder), this.rest, this.panes);
+    this.element = h("section", { class: "context" }, this.head, this.damage, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.middle, this.finder), this.rest, this.panes);
     this.take(index);
     this.unbind = bind({
       ArrowLeft: () => this.timeline.by(-1), ArrowRight: () => this.timeline.by(1),
@@ -94,6 +98,33 @@ class ContextScreen {
   /** The id or the origin of the item of a place. */
   nameOf(place) {
     return place === null ? undefined : this.index.items.item[place] || this.index.items.birth[place];
+  }
+
+  /** Ask for the runs of a chat's session; their graph is shown if the reader left it open. */
+  async findRuns() {
+    const { session, user } = this.index.opened;
+    if (this.kind !== "chat" || !session) return;
+    const { contexts } = await ask("contexts", { kind: "run", session, user: user ?? undefined });
+    this.runs = contexts.sort((one, other) => (one.changed_at < other.changed_at ? 1 : -1)).map((one) => `run:${one.id}`);
+    this.showMiddle();
+    if (this.runs.length && localStorage.getItem(MIDDLE) === "1") await this.toggleGraph();
+  }
+
+  showMiddle() {
+    this.middle.hidden = !this.runs?.length || this.tab !== "items";
+  }
+
+  async toggleGraph() {
+    const { graphBeside } = await import("./beside.js");
+    this.beside = this.beside ? null : await graphBeside(this, this.runs);
+    localStorage.setItem(MIDDLE, this.beside ? "1" : "0");
+    this.middle.setAttribute("aria-pressed", Boolean(this.beside));
+    if (this.tab === "items") this.fillPanes();
+    this.redraw();
+  }
+
+  fillPanes() {
+    fill(this.panes, this.feed.element, this.beside?.element, this.splitter.element, this.aside);
   }
 
   address() {
@@ -168,7 +199,8 @@ class ContextScreen {
       "aria-selected": name === this.tab && !this.panes.dataset.pane }, name[0].toUpperCase() + name.slice(1)), at === 0 && besides ? details() : null]));
     this.showTabs();
     this.finder.hidden = tab !== "items" || !HOLDS_INTERVALS.includes(this.kind);
-    if (tab === "items") fill(this.panes, this.feed.element, this.splitter.element, this.aside);
+    this.showMiddle();
+    if (tab === "items") this.fillPanes();
     else {
       const view = h("div", { class: "view" });
       fill(this.panes, view, tab === "graph" ? [this.splitter.element, this.aside] : null);
@@ -221,6 +253,7 @@ class ContextScreen {
       this.feed.show(this.index.items, this.version, { chosen: this.chosen, still: this.chosen !== null });
       this.details.show();
     }
+    this.beside?.show(this.version);
     this.pane?.show?.(this.version);
   }
 
@@ -366,6 +399,7 @@ class ContextScreen {
   }
 
   news(news) {
+    this.beside?.news(news);
     const head = news.heads[this.stream];
     // After a longer absence the server names no contexts: ask anew.
     if (head > this.index.head || !Object.keys(news.heads).length) this.refresh();
@@ -385,6 +419,7 @@ class ContextScreen {
 
   entered() {
     this.timeline.draw();
+    this.findRuns().catch(() => {});
     if (this.tab === "items") this.feed.show(this.index.items, this.version, { chosen: this.chosen, still: this.chosen !== null });
     if (this.tab === "items" && this.isLive && this.chosen === null) this.feed.end();
     this.pane?.redraw?.();
@@ -392,6 +427,7 @@ class ContextScreen {
 
   redraw() {
     this.timeline.draw();
+    this.beside?.redraw();
     if (this.tab === "items") this.feed.draw();
     this.pane?.redraw?.();
   }

@@ -1172,15 +1172,13 @@ class Store:
     ) -> Policy:
         """
         Set a policy: contexts of this kind, user, agent, source and tag, as far as they are given, are erased so long
-        after their last event. `keep` is a number of days, or a text as "400 days" or "2 years".
+        after their last event. `keep` is a number of days, or a text as "400 days". A tag is one of a queue or pool, or
+        an attribute of a chat, as "name" or "name=value"; a fork has those of the chat that it comes from.
 
-        A tag is one of a queue or pool, or an attribute of a chat, as "name" or "name=value"; a fork has those of the
-        chat that it comes from. `apply_retention()` and the worker of `refold run` apply the policy. The same name
-        again changes it. Of a user the store keeps a salted hash.
+        `apply_retention()` and `refold run` apply it. The same name again changes it. A user is kept as a salted hash.
 
         Raises:
-            InvalidInputError: the name, the time or the reason is invalid, there is no such kind, or nothing says which
-                contexts.
+            InvalidInputError: an argument is invalid, there is no such kind, or nothing says which contexts.
         """
         from .trust.retention import Matching
 

@@ -28,8 +28,9 @@ class Threads:
         ModuleNotFoundError: LangGraph or its saver for this database is not installed.
     """
 
-    def __init__(self, location: str, *, is_ours: bool) -> None:
-        self._location = location
+    def __init__(self, location: str, *, is_ours: bool, **options: Any) -> None:
+        """Keep threads at `location`; `options` are passed to Refold's saver."""
+        self._location, self._options = location, options
         self._kind = "refold" if is_ours else "postgres" if "://" in location else "sqlite"
         name = "refold.langgraph" if is_ours else f"langgraph.checkpoint.{self._kind}"
         self._module: Any = import_module(name)
@@ -43,7 +44,7 @@ class Threads:
         """Open the database."""
         if self._kind == "refold":
             store = self._opened.enter_context(import_module("refold").open(self._location))
-            self._saver = self._module.RefoldSaver(store)
+            self._saver = self._module.RefoldSaver(store, **self._options)
         elif self._kind == "postgres":
             self._saver = self._opened.enter_context(self._module.PostgresSaver.from_conn_string(self._location))
             self._saver.setup()

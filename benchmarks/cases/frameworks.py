@@ -76,17 +76,19 @@ FRAMEWORKS: dict[str, Contest] = {
     "ADK": Sessions,
     "Claude": ClaudeSessions,
     "LangGraph": Threads,
+    "LangGraph, compare_last=64": partial(Threads, compare_last=64),
     "OpenAI": OpenAISessions,
     "Pydantic AI": PydanticConversations,
 }
 # Frameworks that can go on from an earlier state of a conversation.
-FORKING = frozenset({"ADK", "LangGraph", "Pydantic AI"})
+FORKING = frozenset({"ADK", "LangGraph", "LangGraph, compare_last=64", "Pydantic AI"})
 # Frameworks whose own store is in memory only: there is no goal, and no bytes to compare.
 IN_MEMORY = frozenset({"Claude", "Pydantic AI"})
 # Multiples of the framework's own time and bytes for an append to a conversation of LENGTH_MAX.
 APPEND_GOALS: Mapping[str, tuple[Goal, Goal]] = {
     "ADK": (Goal(0.1), NEVER_SLOWER),
     "LangGraph": (Goal(0.01), Goal(0.001)),
+    "LangGraph, compare_last=64": (Goal(0.01), Goal(0.001)),
     "OpenAI": (Goal(1 / 1.3), NEVER_SLOWER),
 }
 

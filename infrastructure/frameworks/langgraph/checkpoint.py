@@ -308,6 +308,7 @@ class Reader:
             # Where nothing ever left the view, and nobody else added to it, older checkpoints have the first of these.
             is_grown = view.recorded_items().edits is None and own == count
             branch.held = Held(about["channel"], Copies(items, count), since=0 if is_grown else found.version)
+            return branch.held.copies.handed_out(messages, self._values)
         return messages
 
     def _shown(self, branch: Branch, channel: str) -> list[BaseMessage]:
@@ -318,7 +319,7 @@ class Reader:
         items = list(branch.chat.recorded_items())
         messages, _ = messages_of(items, self._values)
         branch.held = Held(channel, Copies(items, len(messages)), since=branch.chat.version)
-        return messages
+        return branch.held.copies.handed_out(messages, self._values)
 
     def _view(self, found: Found, about: dict[str, Any]) -> ChatView[Any]:
         if "view" in about:

@@ -311,6 +311,7 @@ class Copies:
     The messages of a thread as they were saved or loaded last; nobody else holds these copies.
 
     Those that were loaded are made of their items, which nobody can change, until messages are compared with them.
+    Where only the last ones are compared (`Values.compare_last`), the messages themselves are remembered, too.
     """
 
     def __init__(self, items: Sequence[ChatItemEvent] = (), count: int = 0) -> None:
@@ -321,6 +322,8 @@ class Copies:
         self._extras: list[dict[str, Any] | None] = []
         # By its index, what was saved of a message that is no JSON: it may come back as something else.
         self._serialized: dict[int, Message] = {}
+        # The messages that were handed out or saved last, as the graph has them; None if nobody asks for them.
+        self._given: list[BaseMessage] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -333,6 +336,8 @@ class Copies:
             is_same = _are_equal(row.fields, message.__dict__) and _are_equal(row.extra, message.__pydantic_extra__)
             self._add(row if is_same else _row_of(message), saved)
             self._count += 1
+        if self._given is not None:
+            self._given += messages
 
     def _add(self, row: Row, saved: Message) -> None:
         if WHOLE in saved:
@@ -356,24 +361,57 @@ class Copies:
         if len(messages) < self._count:
             return False
         self._read(values)
-        count = self._count
-        if len(self._fields) != count or list(map(type, islice(messages, count))) != self._kinds:
+        if len(self._fields) != self._count:
+            return False
+        if values.compare_last is None:
+            return self._are_kept(messages, 0)
+        is_kept = self._are_kept(
+            messages, max(0, self._count - values.compare_last) if self._are_given(messages) else 0
+        )
+        if is_kept and not self._given:
+            self._given = list(messages[: self._count])
+        return is_kept
+
+    def _are_given(self, messages: Sequence[BaseMessage]) -> bool:
+        """Return whether a list begins with the messages that were handed out or saved last."""
+        given, self._given = self._given, None
+        if given is None or len(given) != self._count or (given and given[0] is not messages[0]):
+            return False
+        # Lists of one length are compared in one call, which does not touch an object that is in both of them; to copy
+        # a list touches all.
+        given += messages[self._count :]
+        is_same = _are_equal(given, messages)
+        del given[self._count :]
+        self._given = given if is_same else None
+        return is_same
+
+    def _are_kept(self, messages: Sequence[BaseMessage], start: int) -> bool:
+        """Return whether a list begins with all of these from `start` on."""
+        given = messages[start : self._count]
+        if list(map(type, given)) != self._kinds[start:]:
             return False
         # Few messages have anything else than their fields.
-        extras = [message.__pydantic_extra__ for message in islice(messages, count)]
-        if (any(extras) or any(self._extras)) and not _are_equal(extras, self._extras):
+        extras, held = [message.__pydantic_extra__ for message in given], self._extras[start:]
+        if (any(extras) or any(held)) and not _are_equal(extras, held):
             return False
-        return _are_equal([message.__dict__ for message in islice(messages, count)], self._fields)
+        return _are_equal([message.__dict__ for message in given], self._fields[start:])
 
     def messages(self, count: int, values: Values) -> list[BaseMessage]:
         """Return the first messages, as new objects."""
         if self._items:
-            return messages_of(self._items, values, count)[0]
-        rows = zip(islice(self._kinds, count), self._fields, self._extras, strict=False)
-        messages = [Row(*row).made() for row in rows]
-        for index, saved in self._serialized.items():
-            if index < count:
-                messages[index] = message_of(saved, values)
+            messages = messages_of(self._items, values, count)[0]
+        else:
+            rows = zip(islice(self._kinds, count), self._fields, self._extras, strict=False)
+            messages = [Row(*row).made() for row in rows]
+            for index, saved in self._serialized.items():
+                if index < count:
+                    messages[index] = message_of(saved, values)
+        return self.handed_out(messages, values)
+
+    def handed_out(self, messages: list[BaseMessage], values: Values) -> list[BaseMessage]:
+        """Remember messages that are handed out, if these are all and only the last ones are compared; return them."""
+        if values.compare_last is not None and len(messages) == self._count:
+            self._given = list(messages)
         return messages
 
     def first(self, count: int, values: Values) -> Copies:

@@ -24,7 +24,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from ....domain.arguments import require_instance
+from ....domain.arguments import require_instance, require_whole
 from ....domain.canonical import ID_BYTES_MAX
 from ....domain.concurrency.locks import synchronized
 from ....domain.concurrency.threads import in_thread
@@ -54,9 +54,27 @@ class RefoldSaver(BaseCheckpointSaver[int]):
     The chat of the thread "t" is `store.chat("t")`, with the messages of the graph; `prefix` comes before the ids of
     all chats. A graph that goes on from an older checkpoint forks the chat. A run that another one has overtaken is
     refused with a CheckpointSupersededError. What is deleted is no longer found by LangGraph; the log keeps it.
+
+    A node may change a message in place, so a save compares all messages with those that were saved. With
+    `compare_last` it compares so many at the end, and takes earlier ones for unchanged where they are the same objects
+    as before: in a long thread that is many times as quick, but does not notice that an old message was changed in
+    place.
     """
 
-    def __init__(self, store: Store, *, prefix: str = "", serde: SerializerProtocol | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        prefix: str = "",
+        serde: SerializerProtocol | None = None,
+        compare_last: int | None = None,
+    ) -> None:
+        """
+        Keep threads in `store`.
+
+        Raises:
+            InvalidInputError: the serializer encrypts, or `compare_last` is no whole number of at least 0.
+        """
         super().__init__(serde=serde)
         if isinstance(serde, EncryptedSerializer):
             raise InvalidInputError(
@@ -64,6 +82,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
                 "disk or the database"
             )
         self.store = require_instance(store, Store, "the store", "give an open one, as `refold.open()` returns it")
+        self._compare_last = None if compare_last is None else require_whole(compare_last, "compare_last")
         self._prefix = prefix
         self._threads: OrderedDict[tuple[str, str], Thread] = OrderedDict()
         self._lock = threading.Lock()
@@ -80,7 +99,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         thread = self._thread(config)
         wanted = get_checkpoint_id(config)
         if not wanted or wanted == BEGUN_BY_OTHERS:
-            present = thread.present(Values(self.serde))
+            present = thread.present(self._values())
             return self._tuple_of(thread, *present) if present else None
         found = thread.find(wanted)
         return self._tuple(thread, found, may_fork=wanted) if found else None
@@ -94,7 +113,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Yield the checkpoints of a thread, or of all threads, the newest first."""
-        given, values = 0, Values(self.serde)
+        given, values = 0, self._values()
         end = get_checkpoint_id(before) if before else None
         wanted = get_checkpoint_id(config) if config else None
         for thread in self._listed(config):
@@ -125,7 +144,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         found = thread.find(wanted, with_hidden=True) if wanted else thread.newest()
         history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
         missing = set(channels)
-        for loaded in thread.passed(found, Values(self.serde)) if found and channels else ():
+        for loaded in thread.passed(found, self._values()) if found and channels else ():
             for write in reversed(loaded.writes):
                 if write[1] in missing:
                     history[write[1]]["writes"].append(write)
@@ -163,7 +182,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         # A run that found no checkpoint was given nothing.
         seen = str(config["configurable"].get(SEEN, f"chat:{thread.name.chat}@0"))
         put = Put(plain, channels, about, {**new_versions}, parent, _may_fork(config, about), seen)
-        thread.put(put, Values(self.serde))
+        thread.put(put, self._values())
         return _config(thread, checkpoint["id"], {MAY_FORK: "", SEEN: seen})
 
     def put_writes(
@@ -179,7 +198,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         Raises:
             InvalidInputError: the config has no thread_id, or a value cannot be saved.
         """
-        values = Values(self.serde)
+        values = self._values()
         packed = [
             Write(task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, values.pack(value, f"{channel!r}"))
             for index, (channel, value) in enumerate(writes)
@@ -193,7 +212,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of runs; their run_id is in the metadata."""
-        runs, values = set(run_ids), Values(self.serde)
+        runs, values = set(run_ids), self._values()
         rows = self.store.saved_states(FRAMEWORK, prefix=RUN)
         chats = {row.context for row in rows if row.name.removeprefix(RUN) in runs}
         for thread in self._all_threads() if chats else ():
@@ -297,8 +316,11 @@ class RefoldSaver(BaseCheckpointSaver[int]):
 
     # Threads
 
+    def _values(self) -> Values:
+        return Values(self.serde, self._compare_last)
+
     def _tuple(self, thread: Thread, found: Found, *, may_fork: str) -> CheckpointTuple:
-        return self._tuple_of(thread, thread.load(found, Values(self.serde)), may_fork=may_fork)
+        return self._tuple_of(thread, thread.load(found, self._values()), may_fork=may_fork)
 
     def _tuple_of(self, thread: Thread, loaded: Loaded, seen: str = "", *, may_fork: str = "") -> CheckpointTuple:
         checkpoint: Any = loaded.checkpoint

@@ -60,10 +60,14 @@ def copied(value: Any) -> Any:
 
 
 class Values:
-    """Packs values with a serializer, and unpacks them."""
+    """
+    Packs values with a serializer, and unpacks them.
 
-    def __init__(self, serde: SerializerProtocol) -> None:
-        self._serde = serde
+    `compare_last` is how many of the last saved messages are compared with those of the graph; None for all.
+    """
+
+    def __init__(self, serde: SerializerProtocol, compare_last: int | None = None) -> None:
+        self._serde, self.compare_last = serde, compare_last
 
     def pack(self, value: Any, what: str, *, is_ordered: bool = True) -> Packed:
         """

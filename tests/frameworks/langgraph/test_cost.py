@@ -9,6 +9,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from pydantic import BaseModel
 
+from refold.domain.errors import InvalidInputError
 from refold.infrastructure.frameworks.conversation import Conversation
 from refold.infrastructure.frameworks.langgraph import messages as forms
 from refold.infrastructure.frameworks.langgraph.messages import Copies
@@ -152,3 +153,65 @@ def test_values_that_refuse_to_be_compared_are_saved(memory: Store) -> None:
     artifact, more = values(saver, config)["messages"]
     # LangChain dumps an artifact with its message, as plain data.
     assert (artifact.artifact, more.content) == ({"elements": [1, 2, 3]}, "more")
+
+
+def test_only_the_last_messages_are_compared_where_that_is_enough(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append to a long thread then costs what is new: no earlier message is looked into."""
+    looked: list[int] = []
+    are_kept = Copies._are_kept
+
+    def noting(copies: Copies, messages: list[Any], start: int) -> bool:
+        looked.append(len(copies) - start)
+        return are_kept(copies, messages, start)
+
+    monkeypatch.setattr(Copies, "_are_kept", noting)
+    saver = RefoldSaver(memory, compare_last=2)
+    messages: list[Any] = [HumanMessage("a", id=f"{number}") for number in range(30)]
+    config = put(saver, thread(), messages=messages)
+    messages = [*messages, HumanMessage("b", id="30")]
+    put(saver, config, messages=messages)
+    assert looked == [0, 2]
+
+    again = RefoldSaver(memory, compare_last=2)
+    found = again.get_tuple(thread())
+    assert found is not None
+    loaded = found.checkpoint["channel_values"]["messages"]
+    config = put(again, found.config, messages=[*loaded, HumanMessage("c", id="31")])
+    # Others that are the same cost a whole look, once.
+    others = values(RefoldSaver(memory), config)["messages"]
+    config = put(again, config, messages=[*others, HumanMessage("d", id="32")])
+    put(again, config, messages=[*others, HumanMessage("d", id="32"), HumanMessage("e", id="33")])
+    assert looked == [0, 2, 2, 32, 2]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_where_the_last_messages_are_compared_their_changes_are_saved(memory: Store, *, is_loaded: bool) -> None:
+    """So are other objects anywhere; a change in place of an earlier one is saved with the next change of these."""
+    saver = RefoldSaver(memory, compare_last=2)
+    messages: list[Any] = [HumanMessage("a", id=f"{number}") for number in range(5)]
+    config = put(saver, thread(), messages=messages)
+    if is_loaded:
+        found = RefoldSaver(memory).get_tuple(thread()) and saver.get_tuple(thread())
+        assert found is not None
+        messages, config = found.checkpoint["channel_values"]["messages"], found.config
+    messages[0].content = "in place"
+    messages = [*messages, HumanMessage("b", id="5")]
+    config = put(saver, config, messages=messages)
+    assert [one.content for one in values(RefoldSaver(memory), config)["messages"]] == [*"aaaaab"]
+    messages[4].content = "changed"
+    config = put(saver, config, messages=messages)
+    saved = [one.content for one in values(RefoldSaver(memory), config)["messages"]]
+    assert saved == ["in place", "a", "a", "a", "changed", "b"]
+    messages = [messages[0], HumanMessage("another", id="1"), *messages[2:]]
+    config = put(saver, config, messages=messages)
+    saved = [one.content for one in values(RefoldSaver(memory), config)["messages"]]
+    assert saved == ["in place", "another", "a", "a", "changed", "b"]
+
+
+@pytest.mark.parametrize("compare_last", [-1, 1.5, True])
+def test_the_number_of_compared_messages_is_a_whole_one(memory: Store, compare_last: Any) -> None:
+    """So it is refused at once, not at the first save."""
+    with pytest.raises(InvalidInputError, match="compare_last"):
+        RefoldSaver(memory, compare_last=compare_last)

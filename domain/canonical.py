@@ -108,7 +108,8 @@ def parse_json(data: bytes) -> Any:
         DamagedError: the bytes are not JSON, for example because another program wrote them.
     """
     try:
-        return json.loads(data) if data else None
+        # A text, since `json` would guess the encoding of bytes.
+        return json.loads(data.decode()) if data else None
     except (ValueError, RecursionError) as error:
         raise DamagedError("stored JSON", str(error)) from error
 

@@ -100,7 +100,9 @@ def patched(plain: Any, patch: Patch) -> Any:
     if not isinstance(plain, dict):
         return plain
     dropped = patch.get("drop", ())
-    kept = {key: patched(value, inner.get(key, {})) for key, value in plain.items() if key not in dropped}
+    kept = {key: value for key, value in plain.items() if key not in dropped}
+    for key in inner.keys() & kept.keys() if inner else ():
+        kept[key] = patched(kept[key], inner[key])
     return {**kept, **patch.get("set", {})}
 
 

@@ -64,8 +64,8 @@ class RefoldSession(SessionABC):
         self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._store, self._actor = store, actor
         self._chat = store.chat(session_id, **opening)
-        # For each item that was read its entries as JSON: a long session is decoded in one call.
-        self._encoded: dict[str, bytes] = {}
+        # For each item that was read its entries as JSON: a long session is decoded in one call. None before the first.
+        self._encoded: dict[str, bytes] | None = None
         # Calls of the SDK run in threads, and a transaction of one must not have the changes of another one in it.
         self._lock = threading.RLock()
         renew_in_child(self)
@@ -146,28 +146,36 @@ class RefoldSession(SessionABC):
             return []
         self._chat.refresh()
         items = self._chat.recorded_items()
-        shown = items if limit is None or limit < 0 else items[-limit:]
-        entries = msgspec.json.decode(
-            b"[" + b",".join(self._known(items, len(items) - len(shown))) + b"]", type=list[Entry]
-        )
+        start = 0 if limit is None or limit < 0 else max(0, len(items) - limit)
+        if self._encoded is None:
+            # A session that is read once, as by a run that resumes it, is not kept as JSON, too.
+            self._encoded = {}
+            entries = [entry for item in _sound(items, start) for entry in _entries_of(item)]
+        else:
+            encoded = filter(None, map(self._known, _sound(items, start)))
+            entries = msgspec.json.decode(b"[" + b",".join(encoded) + b"]", type=list[Entry])
         return entries if limit is None or limit < 0 else entries[-limit:]
 
-    def _known(self, items: Sequence[ChatItemEvent], start: int) -> Iterator[bytes]:
-        """Yield the entries of the items from `start` on."""
-        known = self._encoded
-        for place, item in enumerate(items[start:], start):
-            encoded = known.get(item.id)
-            # A message that is written piece by piece is another one with each piece.
-            if encoded is None or getattr(item, "incomplete", None) is not None:
-                encoded = known[item.id] = msgspec.json.encode(_entries_of(item))[1:-1]
-            # Another framework may keep an output whose call left: the API would refuse it.
-            if encoded and (type(item) is not FunctionReturned or _is_own(item) or is_called(items, place)):
-                yield encoded
+    def _known(self, item: ChatItemEvent) -> bytes:
+        """Return the entries of an item as JSON, without the brackets of a list."""
+        assert self._encoded is not None, "the session was read before"
+        encoded = self._encoded.get(item.id)
+        # A message that is written piece by piece is another one with each piece.
+        if encoded is None or getattr(item, "incomplete", None) is not None:
+            encoded = self._encoded[item.id] = msgspec.json.encode(_entries_of(item))[1:-1]
+        return encoded
 
     @synchronized
     def _add(self, entries: Sequence[Any]) -> None:
         items = items_from_session(entries, system_clock=REAL_SYSTEM)
-        if items:
+        named = named_outputs(items, self._chat._state.items)
+        if not items:
+            return
+        if all(item.name for item in named if isinstance(item, FunctionReturned)):
+            # Nothing of them depends on what others recorded meanwhile, so it is read only where they did.
+            self._chat.record_items(named)
+            self._chat.flush()
+        else:
             self._chat.rebase(lambda chat: _record(chat, items))
 
     @synchronized
@@ -258,6 +266,14 @@ def _take_out(chat: ChatContext, items: Sequence[ChatItemEvent], reason: str) ->
     if items:
         leave = EvictItems(chat.stream_id, tuple(item.id for item in items), reason, partners=False)
         chat._record(leave, expected_version=chat.version)
+
+
+def _sound(items: Sequence[ChatItemEvent], start: int) -> Iterator[ChatItemEvent]:
+    """Yield the items from `start` on, without outputs that the API would refuse."""
+    for place, item in enumerate(items[start:], start):
+        # Another framework may keep an output whose call left.
+        if type(item) is not FunctionReturned or _is_own(item) or is_called(items, place):
+            yield item
 
 
 def _is_own(item: FunctionReturned) -> bool:

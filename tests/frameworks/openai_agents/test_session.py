@@ -124,6 +124,31 @@ async def test_two_writers_lose_nothing(store: refold.Store) -> None:
     assert sorted(pairs, key=str) == sorted(batches, key=str)
 
 
+async def test_an_output_gets_the_name_of_a_call_that_another_writer_added(store: refold.Store) -> None:
+    """Only there is the chat read before entries are added: others depend on nothing that came in between."""
+    one, two = RefoldSession(store, "s"), RefoldSession(store, "s")
+    assert await two.get_items() == []
+    await one.add_items([QUESTION, CALL])
+    await two.add_items([OUTPUT])
+
+    assert [getattr(item, "name", None) for item in store.chat("s").items] == [None, CALL["name"], CALL["name"]]
+    assert await one.get_items() == await two.get_items() == [QUESTION, CALL, OUTPUT]
+
+
+async def test_entries_are_the_callers_own(store: refold.Store) -> None:
+    """Whoever changes them changes nothing in the session, at the first read and at later ones."""
+    session = RefoldSession(store, "s")
+    await session.add_items(list(FORMS))
+    for _ in range(3):
+        entries = await session.get_items()
+        assert entries == list(FORMS)
+        for entry in entries:
+            for value in entry.values():
+                if isinstance(value, list | dict):
+                    value.clear()
+            entry.clear()
+
+
 async def test_nothing_is_added_of_a_bad_batch(store: refold.Store) -> None:
     """The error names the entry."""
     session = RefoldSession(store, "s")

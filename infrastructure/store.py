@@ -1211,16 +1211,14 @@ class Store:
         dry_run: bool = False,
     ) -> Archived:
         """
-        Put the texts of cold contexts into a new file: of those named, or of all without an event for the time `idle`.
+        Put the texts of contexts into a new file: of those named, or of all without an event for `idle`, as "90 days".
 
-        `[archived]` stands in their places, and `unarchive` brings them back. `idle` is a number of days, or a text as
-        "90 days". The file of an encrypted store is encrypted. It takes as long as `erase`.
+        `[archived]` stands in their places until `unarchive`. The file of an encrypted store is encrypted.
 
         Raises:
             InvalidInputError: nothing says which contexts, or why; a transaction is open; the file is there already, or
                 cannot be written; one is archived already, or another one that stays took something from it.
-            NotFoundError: there is no such context.
-            HeldError: a context must be kept.
+            NotFoundError, HeldError: there is no such context, or it must be kept.
             StorageBusyError: others erased and archived all the time.
         """
         self.flush()

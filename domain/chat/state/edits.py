@@ -220,7 +220,9 @@ class Edits:
             start = chunk.start
             # Mostly few are missing, and ranges between them cost less than a look at each ordinal.
             for ordinal in sorted({*gone, *placed}) if placed else sorted(gone):
-                shown += range(start, min(ordinal, chunk.stop))
+                if ordinal >= chunk.stop:
+                    break
+                shown += range(start, ordinal)
                 start = ordinal + 1
             shown += range(start, chunk.stop)
             return shown

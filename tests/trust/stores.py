@@ -23,11 +23,11 @@ class Place:
         self, location: str, folder: Path, server: Server | None = None, keys: Keys | None = None, encrypt: bool = True
     ) -> None:
         self.location, self._folder, self._server = location, folder, server
-        self._keys, self._encrypt = keys, encrypt
+        self.keys, self._encrypt = keys, encrypt
 
     def open(self) -> refold.Store:
         """Open the store."""
-        return refold.open(self.location, keys=self._keys, encrypt=self._encrypt)
+        return refold.open(self.location, keys=self.keys, encrypt=self._encrypt)
 
     @property
     def is_memory(self) -> bool:
@@ -35,14 +35,19 @@ class Place:
         return self.location == ":memory:"
 
     @property
+    def is_server(self) -> bool:
+        """Whether the store is on a server."""
+        return self._server is not None
+
+    @property
     def has_keys(self) -> bool:
         """Whether the store is opened with keys."""
-        return self._keys is not None
+        return self.keys is not None
 
     @property
     def is_sealed(self) -> bool:
         """Whether the store is encrypted."""
-        return self._keys is not None and self._encrypt
+        return self.keys is not None and self._encrypt
 
     def holding(self, word: str = WORD) -> list[str]:
         """Return the files of the store that hold a word; of a server not its write-ahead log, which it reuses."""

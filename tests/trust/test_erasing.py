@@ -98,6 +98,34 @@ def test_no_byte_is_left_of_a_user(place: Place, tmp_path: Path) -> None:
             assert WORD not in repr(events_of(store))
 
 
+def test_a_backup_made_afterwards_has_nothing_of_it(place: Place, tmp_path: Path) -> None:
+    """Neither one that is new, nor one that was begun before: what is restored has no byte of the text."""
+    if place.is_memory or place.is_server:
+        pytest.skip("a file is restored into a file, which is looked through here")
+    begun, new = tmp_path / "begun", tmp_path / "new"
+    with place.open() as store:
+        fill_with_word(store)
+        store.backup(begun)
+        assert restored_from(begun, place, tmp_path / "control") > 0
+        store.erase(user="mia", why="ticket 7", dry_run=False)
+        store.backup(begun)
+        store.backup(new)
+
+    for number, file in enumerate((begun, new)):
+        assert restored_from(file, place, tmp_path / f"restored {number}") == 0
+
+
+def restored_from(file: Path, place: Place, folder: Path) -> int:
+    """Return how often the word is in a store that is restored from a backup: in its events, and in its files."""
+    folder.mkdir()
+    refold.restore(file, folder / "s.db", keys=place.keys)
+    with Place(
+        str(folder / "s.db"), folder, keys=place.keys, encrypt=place.is_sealed or not place.has_keys
+    ).open() as it:
+        found = repr(events_of(it)).count(WORD)
+    return found + sum(one.read_bytes().count(WORD.encode()) for one in folder.iterdir())
+
+
 def test_views_show_that_something_was_there(store: refold.Store) -> None:
     """With the versions, the calls, the forks, the totals and the audits that there were."""
     fill_with_word(store)

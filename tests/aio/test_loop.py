@@ -90,6 +90,8 @@ def whole_store(store: refold.Store, name: str) -> refold.Store:
     chat(store, name)
     if name == "stop_retaining":
         store.retain("old", 400, kind="chat", why="a test")
+    if name == "unarchive":
+        store.archive(f"{store.log.database.where}.away", "chat:unarchive", why="a test")  # type: ignore[attr-defined]
     return store
 
 
@@ -196,6 +198,8 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "backup": (lambda store: f"{store.log.database.where}.backup",),
     **dict.fromkeys(("validity", "entries", "AsyncStore.audit"), ("chat:validity",)),
     "AsyncStore.search": ("hello",),
+    "AsyncStore.archive": (lambda store: f"{store.log.database.where}.cold", "chat:archive"),
+    "AsyncStore.unarchive": ("chat:unarchive",),
     "AsyncStore.hold": ("chat:hold",),
     "AsyncStore.release": ("chat:release",),
     "AsyncStore.retain": ("chats", 400),
@@ -228,6 +232,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "AsyncMemoryScope.forget": {"key": "k"},
     "AsyncMemoryScope.restore": {"key": "gone"},
     "AsyncStore.erase": {"context": "chat:erase", "why": "a test", "dry_run": False},
+    "AsyncStore.archive": {"why": "a test"},
     "AsyncStore.hold": {"why": "a test"},
     "AsyncStore.release": {"why": "a test"},
     "AsyncStore.retain": {"kind": "chat", "why": "a test"},

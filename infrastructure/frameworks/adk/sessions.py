@@ -367,6 +367,11 @@ def _require_fresh(found: OpenChat, session: Session) -> None:
         raise StaleSessionError(STALE)
 
 
+def _decoded(entry: Entry) -> Message:
+    message: Message = msgspec.json.decode(entry.encoded)
+    return message
+
+
 def _apply(found: OpenChat, message: Message) -> None:
     """Take out of the view what a rewind undoes, or a compaction sums up."""
     actions, reason = message["actions"], REWOUND
@@ -374,15 +379,16 @@ def _apply(found: OpenChat, message: Message) -> None:
     if not invocation and not compaction:
         return
     entries = found.entries()[:-1]
-    events = [msgspec.json.decode(entry.encoded) for entry in entries]
     chosen: Sequence[Entry]
     if invocation:
-        start = next((n for n, event in enumerate(events) if event.get("invocation_id") == invocation), len(events))
-        chosen = entries[start:]
+        # Few events have its id in them, so that of a long session few are decoded.
+        written = msgspec.json.encode(invocation)
+        near = (place for place, entry in enumerate(entries) if written in entry.encoded)
+        named = (place for place in near if _decoded(entries[place]).get("invocation_id") == invocation)
+        chosen = entries[next(named, len(entries)) :]
     else:
         first, last, reason = compaction["start_timestamp"], compaction["end_timestamp"], COMPACTED
-        pairs = zip(entries, events, strict=True)
-        chosen = [entry for entry, event in pairs if first <= float(event["timestamp"]) <= last]
+        chosen = [entry for entry in entries if first <= float(_decoded(entry)["timestamp"]) <= last]
     kept = set(found.chat.pinned_ids())
     shown = {item.id for item in found.chat.recorded_items()} - kept
     ids = tuple(one for entry in chosen for one in entry.item_ids if one in shown)

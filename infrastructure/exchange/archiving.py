@@ -19,7 +19,6 @@ from typing import IO, Any
 
 import msgspec
 
-from ...domain.canonical import require_unicode
 from ...domain.chat.events import ARCHIVED_TEXT
 from ...domain.clock import System
 from ...domain.context.transaction import current_transaction
@@ -49,7 +48,7 @@ from ..files import sync_folder
 from ..log.codec import CODEC
 from ..opening import context_named
 from ..projecting.runner import ProjectionRunner
-from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, saying
+from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, require_reason, saying
 from ..trust.retention import Time, days_of
 from ..trust.selection import Sealed, Selection
 from .backup import reading_stored, stored_payload
@@ -100,8 +99,7 @@ class Archivist:
         """
         if bool(contexts) == (idle is not None):
             raise InvalidInputError("say which contexts: by their names, or idle= with a time")
-        if not require_unicode(why, "why").strip():
-            raise InvalidInputError("say why: the reason is recorded, so name no person in it")
+        require_reason(why)
         self._require_no_transaction()
         path, days = Path(os.path.realpath(file)), None if idle is None else days_of(idle)
         for _ in range(ATTEMPTS_MAX):
@@ -138,11 +136,11 @@ class Archivist:
         """Return the contexts without a newer event, unless a newer one shows something of them."""
         until = int(self._system.now() * 1_000_000) - days * DAY_MICROSECONDS
         state = self._eraser.state
-        kept = {shown for context in state.held for shown in self._eraser.shown_in(context)}
+        kept = self._eraser.shown_in(state.held)
         rows = list(self._runner.rows(CATALOGUE))
         idle = {row.key for row in rows if row.changed_at <= until} - kept
         newer = {row.key for row in rows} - idle - state.archives.keys()
-        shown = {source for context in newer for source in self._eraser.shown_in(context)}
+        shown = self._eraser.shown_in(newer)
         return sorted(idle - shown - state.archives.keys())
 
     def _put_away(self, path: Path, why: str, selection: Selection, left: Sequence[Sealed], version: int) -> Archived:
@@ -257,17 +255,13 @@ class Archivist:
         self, path: Path, archive: Archive, streams: Sequence[str]
     ) -> Iterator[tuple[RecordedEvent, bytes, EventLine]]:
         """Yield each event of these streams as it is stored now, with the payload and the line that the file has."""
-        below = stored_log(self._log)
-        page: dict[int, RecordedEvent] = {}
+        pages = _Pages(stored_log(self._log))
         for line in _checked_lines(path, archive):
             if line.stream not in streams:
                 continue
-            if line.version not in page or page[line.version].stream != line.stream:
-                read = below.read(line.stream, after=line.version - 1, until=line.version - 1 + PAGE_EVENTS)
-                page = {one.version: one for one in read}
             said = msgspec.json.decode(line.event)
             payload = base64.b64decode(said) if isinstance(said, str) else encode_payload(event_in(line.event))
-            yield page[line.version], payload, line
+            yield pages.event(line.stream, line.version), payload, line
 
     def _digest(self, before: bytes, recorded: RecordedEvent, meta: Meta, payload: bytes) -> bytes:
         chain: Chain = stored_log(self._log).chain
@@ -282,31 +276,38 @@ class Archivist:
         return log.event_in(payload, reference)  # type: ignore[no-any-return]
 
 
+class _Pages:
+    """The events of a log, asked for one by one in the order of their streams, and read a page at a time."""
+
+    def __init__(self, log: LiveLog) -> None:
+        self._log = log
+        self._page: dict[int, RecordedEvent] = {}
+
+    def event(self, stream: str, version: int) -> RecordedEvent:
+        """Return an event of a stream."""
+        if version not in self._page or self._page[version].stream != stream:
+            read = self._log.read(stream, after=version - 1, until=version - 1 + PAGE_EVENTS)
+            self._page = {one.version: one for one in read}
+        return self._page[version]
+
+
 class _StoredEvents(Collection):
     """Streams with their events as lines, in the bytes in which they are stored, without the streams that they name."""
 
     def __init__(self, log: LiveLog, stored: LiveLog, lines: IO[bytes]) -> None:
         super().__init__(log, lines)
-        self._stored = stored
-        self._page: dict[int, RecordedEvent] = {}
+        self._stored = _Pages(stored)
 
     def _take_missing(self) -> None:
         """Leave what is named where it is."""
 
     def _line(self, recorded: RecordedEvent) -> EventLine:
-        stored, line = self._stored_one(recorded), super()._line(recorded)
+        stored, line = self._stored.event(recorded.stream, recorded.version), super()._line(recorded)
         payload = stored_payload(stored.event)
         if encode_payload(recorded.event) != payload:
             # It is encrypted, or in an older shape, which its digest covers.
             line = msgspec.structs.replace(line, event=line_of(payload))
         return msgspec.structs.replace(line, meta=stored.meta)
-
-    def _stored_one(self, recorded: RecordedEvent) -> RecordedEvent:
-        version = recorded.version
-        if version not in self._page or self._page[version].stream != recorded.stream:
-            read = self._stored.read(recorded.stream, after=version - 1, until=version - 1 + PAGE_EVENTS)
-            self._page = {one.version: one for one in read}
-        return self._page[version]
 
 
 @contextmanager

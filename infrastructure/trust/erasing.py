@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -149,8 +149,7 @@ class Eraser:
             StorageError: the database refused. If texts are erased from the log already, the message says so.
         """
         scope = require_something({"user": wanted.user, "context": wanted.contexts, "item": wanted.item})
-        if not require_unicode(wanted.why, "why").strip():
-            raise InvalidInputError("say why: the reason is recorded, so name no person in it")
+        require_reason(wanted.why)
         if current_transaction(self._log) is not None:
             raise InvalidInputError("nothing is erased within a transaction: erase before or after it")
         salt = secrets.token_bytes(SALT_BYTES)
@@ -218,11 +217,11 @@ class Eraser:
     def held(self, selection: Selection) -> list[str]:
         """Return the contexts that must be kept and show something that is to be erased."""
         taken = set(selection.streams)
-        return sorted(context for context in self.state.held if taken & self.shown_in(context))
+        return sorted(context for context in self.state.held if taken & self.shown_in([context]))
 
-    def shown_in(self, context: str) -> set[str]:
-        """Return the contexts of which a context may show something, itself included."""
-        return {context, *self._sources([context])}
+    def shown_in(self, contexts: Collection[str]) -> set[str]:
+        """Return the contexts of which these may show something, themselves included."""
+        return {*contexts, *self._sources(contexts)}
 
     def _archives_of(self, done: Iterable[Sealed]) -> list[str]:
         """Say which files have texts of archived contexts that were erased: they never come back from there."""
@@ -325,6 +324,17 @@ class Eraser:
             copies=tuple(selection.copies),
             copied=selection.copied,
         )
+
+
+def require_reason(why: str) -> None:
+    """
+    Require a reason for what is erased, archived or kept for a time.
+
+    Raises:
+        InvalidInputError: it is no text, or an empty one.
+    """
+    if not require_unicode(why, "why").strip():
+        raise InvalidInputError("say why: the reason is recorded, so name no person in it")
 
 
 def saying(events: Sequence[ErasureEvent], version: int) -> NewEvents:

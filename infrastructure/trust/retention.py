@@ -32,7 +32,7 @@ from ...domain.log.ports import LiveLog
 from ...domain.pool.events import BranchedEvent, OpenedEvent, SettingsEvent
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..projecting.runner import ProjectionRunner
-from .erasing import SALT_BYTES, Eraser, Erasure, Wanted
+from .erasing import SALT_BYTES, Eraser, Erasure, Wanted, require_reason
 
 DAYS = {"day": 1, "week": 7, "year": 365}
 KEEP = re.compile(r"(\d{1,6}) (day|week|year)s?")
@@ -101,7 +101,7 @@ class Retention:
     def __init__(self, eraser: Eraser, log: LiveLog, runner: ProjectionRunner) -> None:
         self._eraser, self._log, self._runner = eraser, log, runner
 
-    def set(self, name: str, keep: str | int | timedelta, why: str, matching: Matching) -> Policy:
+    def set(self, name: str, keep: Time, why: str, matching: Matching) -> Policy:
         """
         Set a policy, or change the one of this name.
 
@@ -118,8 +118,7 @@ class Retention:
             require_unicode(text or "", f"the {what}")
         if matching.tag == "":
             raise InvalidInputError('the tag is empty: give "name" or "name=value"')
-        if not require_unicode(why, "why").strip():
-            raise InvalidInputError("say why: the reason is recorded, so name no person in it")
+        require_reason(why)
         salt = b"" if user is None else secrets.token_bytes(SALT_BYTES)
         event = RetentionSet(
             name=require_name(name),
@@ -169,7 +168,7 @@ class Retention:
         state = self._eraser.state
         if not state.policies:
             return {}
-        kept = {shown for context in state.held for shown in self._eraser.shown_in(context)}
+        kept = self._eraser.shown_in(state.held)
         erased = self._erased_at()
         rows = [
             row

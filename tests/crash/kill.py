@@ -28,6 +28,8 @@ from .writer import Task, write
 
 WRITERS = 3
 SECONDS_MAX = 60
+# A writer that goes on is asked again; not for ever, as other threads of one that hangs may go on.
+ASKED_MAX = 5
 # To verify all twenty projections takes most of the time; otherwise it is the one that the writers keep.
 ALL_VERIFIED_EACH = 10
 # Now and then already while it starts, when a new file gets its tables.
@@ -36,15 +38,20 @@ PROCESSES = loaded_processes(f"{__package__}.writer")
 
 
 class Member(NamedTuple):
-    """A writer's process."""
+    """A writer's process, and the path of its files, without a suffix."""
 
     process: Any
     ready: connection.Connection
-    said: Path
+    files: Path
 
     def end(self, code: int) -> list[str]:
-        """Wait for its end; return what is wrong with it."""
-        self.process.join(SECONDS_MAX)
+        """Wait for its end, as long as it goes on; return what is wrong with it."""
+        written = -1
+        for _ in range(ASKED_MAX):
+            self.process.join(SECONDS_MAX)
+            before, written = written, self._written()
+            if self.process.exitcode is not None or written == before:
+                break
         found = self.process.exitcode
         if found is None:
             # It says what each of its threads is at.
@@ -53,7 +60,13 @@ class Member(NamedTuple):
         if found == code:
             return []
         what = "hangs" if found is None else f"ended with {found}"
-        return [f"a writer {what}:\n{self.said.read_text() if self.said.exists() else ''}"]
+        said = self.files.with_name(f"{self.files.name}.said")
+        return [f"a writer {what}:\n{said.read_text() if said.exists() else ''}"]
+
+    def _written(self) -> int:
+        """Return how much it and its children have written down."""
+        folder, name = self.files.parent, self.files.name
+        return sum(path.stat().st_size for path in [*folder.glob(f"{name}.book"), *folder.glob(f"{name}-*.book")])
 
 
 class Round:
@@ -74,7 +87,7 @@ class Round:
         process = PROCESSES.Process(target=write, args=(task, said))
         process.start()
         said.close()
-        return Member(process, ready, self._folder / f"{name}.said")
+        return Member(process, ready, self._folder / name)
 
     def throw(self) -> int:
         """Throw once, at one of those that write; one that ends is replaced."""
@@ -82,7 +95,7 @@ class Round:
         if kind.exit_code is None:
             # A database that goes away is met by those that write, and not by those that would open it.
             for member in self._crew:
-                member.ready.poll(SECONDS_MAX)
+                member.ready.poll(ASKED_MAX * SECONDS_MAX)
         time.sleep(chance.uniform(0, kind.pause_seconds_max))
         is_any = kind.exit_code == -signal.SIGKILL and chance.random() < STARTING_SHARE
         number = chance.choice([place for place in range(WRITERS) if is_any or self._is_writing(place)])
@@ -98,13 +111,13 @@ class Round:
 
     def _is_writing(self, number: int) -> bool:
         """Return whether a writer is ready, or dead; wait for the first one of all."""
-        ready = connection.wait([member.ready for member in self._crew], SECONDS_MAX)
+        ready = connection.wait([member.ready for member in self._crew], ASKED_MAX * SECONDS_MAX)
         return self._crew[number].ready in ready or not ready
 
     def finish(self) -> None:
         """Have all that are left check their views, and end."""
         for member in self._crew:
-            member.ready.poll(SECONDS_MAX)
+            member.ready.poll(ASKED_MAX * SECONDS_MAX)
             if member.process.is_alive():
                 os.kill(member.process.pid, signal.SIGUSR1)
         for member in self._crew:

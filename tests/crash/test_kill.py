@@ -2,11 +2,12 @@
 
 import os
 import random
+from pathlib import Path
 
 import pytest
 
 from .endings import ENDINGS
-from .kill import play
+from .kill import ASKED_MAX, Member, play
 
 TIMES = {"kill": 8, "interrupt": 200, "backends": 6, "restore": 1, "stop-fast": 1, "stop-immediate": 1}
 CASES = [(kind, database) for kind, ending in ENDINGS.items() for database in ending.databases]
@@ -14,6 +15,8 @@ CASES = [(kind, database) for kind, ending in ENDINGS.items() for database in en
 SEED = 1 if os.environ.get("CI") == "true" else random.SystemRandom().randrange(10**6)
 
 
+# On a busy machine a writer may take several minutes, of which each shows that it goes on.
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(("kind", "database"), CASES, ids=map("-".join, CASES))
 def test_thrown(kind: str, database: str, request: pytest.FixtureRequest) -> None:
     """Nothing that was acknowledged is lost, doubled or out of order; the log is whole, and the next append works."""
@@ -25,3 +28,40 @@ def test_thrown(kind: str, database: str, request: pytest.FixtureRequest) -> Non
     assert result.found.problems == []
     assert result.thrown >= TIMES.get(kind, 3)
     assert result.found.acknowledged > 0
+
+
+class Written:
+    """A process that writes a line each time it is waited for, and ends with the last one, if it ends."""
+
+    pid, exitcode = 0, None
+
+    def __init__(self, book: Path, lines: int, *, ends: bool) -> None:
+        self._book, self._left, self._ends = book, lines, ends
+
+    def join(self, seconds: float | None = None) -> None:
+        """Write a line, and wait no longer."""
+        if self._left:
+            self._left -= 1
+            with self._book.open("a") as file:
+                file.write("{}\n")
+        if not self._left and self._ends:
+            self.exitcode = 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "ends", "left"),
+    [(ASKED_MAX - 1, True, 0), (2, False, 0), (9, False, 3)],
+    ids=["slow", "hangs", "others go on"],
+)
+def test_a_slow_one_does_not_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, ends: bool, left: int
+) -> None:
+    """Who writes something down, or whose child does, is waited for; who does not, or never ends, hangs."""
+    process = Written(tmp_path / "1-0-2.book", lines, ends=ends)
+    (tmp_path / "1-01.book").write_text("of another")
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+
+    problems = Member(process, None, tmp_path / "1-0").end(0)  # type: ignore[arg-type]
+
+    assert problems == ([] if ends else ["a writer hangs:\n"])
+    assert process._left == left

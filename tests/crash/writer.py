@@ -184,6 +184,11 @@ class Hand:
             self._note(error)
             self.catch_up()
 
+    def call_each(self) -> None:
+        """Do everything once."""
+        for call in dict.fromkeys(self.calls):
+            self._attempt(call)
+
     def _note(self, error: Exception) -> None:
         if isinstance(error, StorageError):
             # Refused, or perhaps recorded, without being acknowledged.
@@ -212,8 +217,7 @@ class Hand:
     def end(self) -> None:
         """Whatever came before, everything works now; and each view is that of one who opens the context anew."""
         self.catch_up()
-        for call in dict.fromkeys(self.calls):
-            self._attempt(call)
+        self.call_each()
         for call in dict.fromkeys(self.calls):
             with suppress(ConcurrencyError):
                 call()
@@ -327,6 +331,8 @@ def write(task: Task, ready: Connection) -> None:
         store.chat("shared")
         with store.transaction():
             hands = [Hand(store, task, book, number) for number in range(HANDS)]
+        # Each call once: Python has an import fail in other threads, too, that wait for one which is interrupted.
+        hands[0].call_each()
         family, signals = Family(task, hands), Signals(task)
         threads = [threading.Thread(target=_repeat, args=(hand, signals.stop)) for hand in hands[1:]]
         with ExitStack() as ending:

@@ -1,4 +1,4 @@
-"""Fields that a class changes under a lock are used under it, everywhere but in the methods that are listed here."""
+"""Fields that a class changes under a lock are used under it, but in methods listed here; threads and forks, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import NamedTuple
 
-from tests.support.project import parsed
+from tests.support.project import PACKAGES, modules, parsed
 
 # Calls that change a list, dict, set or deque in place.
 CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft"} | {
@@ -152,3 +152,35 @@ def test_guarded_fields_are_used_under_the_lock() -> None:
     found = {f"{cls.__module__.removeprefix('refold.')}.{cls.__name__}": unlocked_uses(cls) for cls in classes()}
 
     assert {name: " ".join(sorted(uses)) for name, uses in found.items() if uses} == WITHOUT
+
+
+def test_no_thread_keeps_a_program_alive() -> None:
+    """A program that ends waits for what the store promised (`exits.py`), and not for a thread that nobody stopped."""
+    calls = {
+        f"{name}: {ast.unparse(node)}": [one.arg for one in node.keywords if ast.unparse(one.value) == "True"]
+        for package in PACKAGES
+        for name, path in modules(package)
+        if "threading.Thread(" in path.read_text()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "threading.Thread"
+    }
+
+    assert len(calls) > 10
+    assert [call for call, true in calls.items() if "daemon" not in true] == []
+
+
+def test_what_is_renewed_in_a_child_says_so() -> None:
+    """A class with `_after_fork`, or a parent of it, has it called in forked processes."""
+    found = {
+        f"{name}.{node.name}": {ast.unparse(call) for call in ast.walk(node) if isinstance(call, ast.Expr)}
+        for package in PACKAGES
+        for name, path in modules(package)
+        if "def _after_fork" in path.read_text()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+        and "Protocol" not in map(ast.unparse, node.bases)
+        and any(isinstance(one, FUNCTION) and one.name == "_after_fork" for one in node.body)
+    }
+
+    assert len(found) > 20
+    assert [name for name, calls in found.items() if "renew_in_child(self)" not in calls] == []

@@ -301,17 +301,18 @@ def test_what_a_compaction_left_stays_in_the_view(store: refold.Store, path: Pat
 
 
 def test_sub_agents_have_contexts_of_their_own(store: refold.Store, path: Path) -> None:
-    """Named or not, also where they name the line that called them; they share the session."""
+    """Named or not, also where they name the line that called them, or a line names theirs; they share the session."""
     session = Writing()
     called = session.assistant(session.user(None, "go"), use("c1", "Task"))
     for agent in ({"agentId": "a1"}, {}, {}):
         parent = session.user(called if agent else None, "find it", isSidechain=True, **agent)
-        session.assistant(parent, f"{agent} here", isSidechain=True, **agent)
+        found = session.assistant(parent, f"{agent} here", isSidechain=True, **agent)
     session.user(called, [result("c1")])
+    session.user(found, "thanks")
     brought_in(store, path, session)
 
     assert kept_words(store) == {
-        SESSION: "go | +c1 | =c1",
+        SESSION: "go | +c1 | =c1 | thanks",
         f"{SESSION}-agent-a1": "find it | {'agentId': 'a1'} here",
         f"{SESSION}-agent-1": "find it | {} here",
         f"{SESSION}-agent-2": "find it | {} here",

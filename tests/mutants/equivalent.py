@@ -58,4 +58,14 @@ EQUIVALENT = {
     ("infrastructure/log/postgres/planning.py", 'chance = int.from_bytes(os.urandom(11), "big")'): (
         "the number of random bits beyond those that are used does not matter"
     ),
+    (
+        "infrastructure/log/sqlite/append.py",
+        "if self._left_at != self._last[2] or (len(self._heads) >= HEADS_MAX):",
+    ): "the ends of one stream less are remembered before all are forgotten, and read again",
+    ("infrastructure/projecting/rows/sqlite.py", 'pass  # not self._connection.execute(f"PRAGMA {pragma}")'): (
+        "they say how rows lie in a temporary file that nobody else sees, and how quickly they are there"
+    ),
+    ("infrastructure/projecting/rows/database.py", "@dataclass(frozen=False, eq=False)"): (
+        "nothing assigns to its fields, and it is compared by identity"
+    ),
 }

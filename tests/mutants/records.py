@@ -36,8 +36,10 @@ FRAMEWORKS_TESTS = "tests/frameworks"
 DOCUMENTED = "tests/docs/test_reference.py::test_limits_have_the_documented_values"
 DOCUMENTED_COMMANDS = "tests/docs/test_command_line.py"
 NUMBERS = "tests/golden/test_numbers.py"
-# Reads the source, and is in no record.
+# They read the source, and are in no record.
 GUARDED = "tests/house/test_guarded_fields.py::test_guarded_fields_are_used_under_the_lock"
+ENDING = "tests/house/test_guarded_fields.py::test_no_thread_keeps_a_program_alive"
+RENEWED = "tests/house/test_guarded_fields.py::test_what_is_renewed_in_a_child_says_so"
 STARTS_PROCESSES = re.compile("(Forks|Exits)::")
 TESTS_SECONDS_MAX = 60.0
 PYTEST = ("pytest", "-q", "-p", "no:cacheprovider")
@@ -146,8 +148,11 @@ def _unrecorded(place: Place, *, at_import: bool) -> list[str]:
     if place.file.startswith(FRAMEWORKS):
         return []
     guarding = [GUARDED] if place.mutant.kind == "lock removed" else []
+    # An argument that is a truth, as whether a thread is a daemon.
+    ending = [ENDING] if isinstance(getattr(place.mutant.instead, "value", None), bool) else []
+    renewed = [RENEWED] if "renew_in_child" in ast.unparse(place.mutant.node) else []
     commands = [DOCUMENTED_COMMANDS] if place.file.startswith(COMMANDS) else []
-    return [*guarding, *([DOCUMENTED, NUMBERS, *commands] if at_import else [])]
+    return [*guarding, *ending, *renewed, *([DOCUMENTED, NUMBERS, *commands] if at_import else [])]
 
 
 def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -155,11 +155,13 @@ class Writer:
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
+        self.threads: list[str] = []
         self.is_interrupted = False
 
     def commit(self, group: list[Ticket[str, str]]) -> None:
         """Serve everybody."""
         self.groups.append([ticket.request for ticket in group])
+        self.threads.append(threading.current_thread().name)
         if self.is_interrupted:
             self.is_interrupted = False
             raise KeyboardInterrupt
@@ -190,6 +192,18 @@ def test_an_interrupted_group_is_settled_once() -> None:
     assert writer.groups == [["first"], ["second"], ["other", "last"]]
     assert other.future.result() == "other"
     assert isinstance(begun.future.exception(), StorageError)
+    committer.close()
+
+
+def test_who_does_not_wait_does_not_commit() -> None:
+    """The thread in the background does, and who waits does so itself."""
+    writer = Writer()
+    committer = GroupCommitter(writer.commit)
+
+    for waits in (False, True):
+        assert committer.submit("request", wait=waits).result(SECONDS_MAX) == "request"
+
+    assert writer.threads == ["refold-writer", threading.current_thread().name]
     committer.close()
 
 

@@ -143,6 +143,17 @@ def test_what_is_no_service_of_keys_is_refused(tmp_path: Path, keys: object) -> 
         refold.open(tmp_path / "log.db", keys=keys)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("given", ["k" * 32, b"k" * 31], ids=["text", "short"])
+def test_what_is_no_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object) -> None:
+    """A service that gives something else than a key is named, before anything is encrypted with it."""
+    keys = MasterKeys({"m1": ONE})
+    refold.open(tmp_path / "log.db", keys=keys).close()
+    monkeypatch.setattr(MasterKeys, "unwrap", lambda *_: given)
+
+    with pytest.raises(refold.InvalidInputError, match="gave no key of 32 bytes"):
+        refold.open(tmp_path / "log.db", keys=keys).chat("c").add_message("user", "Hello.")
+
+
 def test_masters_are_rotated(place: Place) -> None:
     """Data keys are wrapped anew, and the old master is not needed any more."""
     with place.open() as store:

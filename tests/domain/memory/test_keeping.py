@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,7 @@ from refold.domain.errors import (
     StorageUnavailableError,
 )
 from refold.domain.memory import memory as memories
-from refold.domain.memory.memory import InMemoryMemoryStore, Memory
+from refold.domain.memory.memory import InMemoryMemoryStore, Memory, MemoryScope
 from refold.domain.memory.records import MemoryKind, MemoryRecord, MemoryStore
 from refold.window import SqliteMemoryStore, import_agent_memory
 
@@ -196,6 +197,26 @@ async def test_a_file_of_its_own(tmp_path: Path) -> None:
         await memory.get(scope="user:bob", key="a")
     with refold.open(path) as store:
         assert await found(store.memory(), scope="user:mia@x") == "ba"
+
+
+async def test_the_event_loop_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of a memory in a file, or in a store, run in another thread; those of one that has no disk do not."""
+    threads: set[str] = set()
+
+    def scope_in(memory: Memory, name: str) -> MemoryScope:
+        threads.add(threading.current_thread().name)
+        return plain(memory, name)
+
+    plain = Memory.scope
+    monkeypatch.setattr(Memory, "scope", scope_in)
+    with refold.open(tmp_path / "store.sqlite") as store:
+        in_file = SqliteMemoryStore(path=tmp_path / "memory.sqlite")
+        for memory, is_elsewhere in ((in_file, True), (store.memory(), True), (InMemoryMemoryStore(), False)):
+            threads.clear()
+            await memory.put(about("a"))
+            await found(memory)
+            assert (threading.main_thread().name in threads) != is_elsewhere
+        in_file.close()
 
 
 async def test_a_file_in_memory() -> None:

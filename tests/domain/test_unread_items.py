@@ -27,6 +27,7 @@ from refold.domain.chat.shown import UNREAD, SeenItems, UnreadCall, UnreadList
 from refold.domain.chat.state.fold import ChatState
 from refold.domain.chat.state.packed import PACKING as CHAT_PACKING
 from refold.domain.chat.state.packed import _Source
+from refold.domain.chat.state.stored import ItemNames
 from refold.domain.context import view
 from refold.domain.context.snapshot import Snapshot
 from refold.domain.errors import DamagedError, DecisionRefusedError, StorageClosedError
@@ -262,6 +263,14 @@ def test_items_are_found(opened: Opened) -> None:
     assert (items.index(other), items.count(other)) == (9, 1)
     with pytest.raises(ValueError, match="not in list"):
         opened.chat.items.index(ChatMessage(role=ChatRole.USER, content="elsewhere"))
+
+
+def test_calls_are_found_by_their_id(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those with another id that has the same hash."""
+    items = opened.chat._journal.state.items
+    monkeypatch.setattr(ItemNames, "with_call_id", lambda names, *_: names._calls)
+
+    assert [items.arena.with_call_id(name, items.reach) for name in ("c1", "c2")] == [[ITEMS, ITEMS + 1], []]
 
 
 def test_nothing_is_read_before_it_is_used(opened: Opened) -> None:

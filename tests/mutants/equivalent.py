@@ -68,4 +68,5 @@ EQUIVALENT = {
     ("infrastructure/projecting/rows/database.py", "@dataclass(frozen=False, eq=False)"): (
         "nothing assigns to its fields, and it is compared by identity"
     ),
+    ("projections/catalogue.py", "version: int = 1"): "a row gets the version of its last event as soon as it is made",
 }

@@ -85,3 +85,17 @@ def test_not_into_a_store_in_the_open(tmp_path: Path) -> None:
 
     with pytest.raises(refold.InvalidInputError, match="has events without keys"):
         copy_store(first, second, keys=KEYS)
+
+
+def test_a_backup_does_not_take_its_place(tmp_path: Path) -> None:
+    """Also where its keys are not there, to see what it has."""
+    place = str(tmp_path / "one.db")
+    fill(place)
+    with refold.open(tmp_path / "two.db") as store:
+        store.chat("d")
+        store.backup(tmp_path / "backup")
+
+    with pytest.raises(refold.InvalidInputError, match="has events: restore into a new place"):
+        refold.restore(tmp_path / "backup", place)
+
+    check(place)

@@ -57,7 +57,15 @@ class Place:
                 connection.execute("CHECKPOINT")
             root = self._server.data
         files = [path for path in root.rglob("*") if path.is_file() and "pg_wal" not in path.parts]
-        return [str(path) for path in files if word.encode() in path.read_bytes()]
+        return [str(path) for path in files if word.encode() in _bytes_of(path)]
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Return what is in a file; a server may have removed it meanwhile."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 KINDS = ("memory", "sqlite", "postgres", "sealed", "keyed")

@@ -120,11 +120,25 @@ class Watched:
         page.goto(self.served.url + path)
         return ready(page)
 
+    def settle(self) -> None:
+        """Make it as new for the next test; fails if there was a fault that this one did not expect."""
+        self.page.emulate_media(color_scheme="null")
+        self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        self.context.clear_cookies()
+        faults, allowed = list(self.faults), self.allowed
+        self.faults.clear()
+        self.asked.clear()
+        self.allowed = ()
+        _require_none(faults, allowed)
+
     def close(self) -> None:
         """End it; fails if there was a fault that the test did not expect."""
         self.context.close()
-        found = [fault for fault in self.faults if not any(text in fault for text in self.allowed)]
-        assert found == []
+        _require_none(self.faults, self.allowed)
+
+
+def _require_none(faults: Sequence[str], allowed: Sequence[str]) -> None:
+    assert [fault for fault in faults if not any(text in fault for text in allowed)] == []
 
 
 def ready(page: Page) -> Page:

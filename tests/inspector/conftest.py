@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -73,6 +74,35 @@ def watched(browser: Browser, served: Served) -> Iterator[Watched]:
     profile = Watched(browser, served)
     yield profile
     profile.close()
+
+
+@pytest.fixture(scope="module")
+def _profiles(browser: Browser) -> Iterator[dict[str, Watched]]:
+    profiles: dict[str, Watched] = {}
+    yield profiles
+    for profile in profiles.values():
+        profile.close()
+
+
+@pytest.fixture
+def kept(_profiles: dict[str, Watched], browser: Browser, served: Served) -> Iterator[Callable[..., Watched]]:
+    """
+    Return the profile of the module with some settings, for tests that only look at one page.
+
+    The processes of a fresh one take as long as such a test. Storage and faults are those of the test alone.
+    """
+    taken: list[Watched] = []
+
+    def take(**settings: Any) -> Watched:
+        key = repr(settings)
+        if key not in _profiles:
+            _profiles[key] = Watched(browser, served, **settings)
+        taken.append(_profiles[key])
+        return _profiles[key]
+
+    yield take
+    for profile in taken:
+        profile.settle()
 
 
 @pytest.fixture(scope="module")

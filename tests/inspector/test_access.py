@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -91,9 +92,9 @@ MAIN = {
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_each_screen_is_walked_with_keys_alone(watched: Watched, name: str) -> None:
+def test_each_screen_is_walked_with_keys_alone(kept: Callable[..., Watched], name: str) -> None:
     """Tab begins at the skip link, reaches the end and never stays; each stop is seen, named, and has a ring."""
-    page = watched.open(SCREENS[name])
+    page = kept().open(SCREENS[name])
     stops = _walk(page)
 
     assert stops[0]["name"] == "Skip to the content"
@@ -120,9 +121,9 @@ def _walk(page: Page) -> list[dict[str, str | bool | int]]:
 
 
 @pytest.mark.parametrize("name", MAIN)
-def test_landmarks_are_what_a_screen_reader_finds(watched: Watched, name: str) -> None:
+def test_landmarks_are_what_a_screen_reader_finds(kept: Callable[..., Watched], name: str) -> None:
     """The header is the same everywhere; each screen has its heading and its parts in the order of reading."""
-    page = watched.open(SCREENS[name])
+    page = kept().open(SCREENS[name])
     expect(page.locator(".state")).to_have_text("Live")
     expect(page.locator("body")).to_match_aria_snapshot(HEADER)
     expect(page.get_by_role("main")).to_match_aria_snapshot(MAIN[name])
@@ -157,8 +158,6 @@ def test_drawings_have_the_colours_of_the_person(browser: Browser, served: Serve
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_nothing_moves_where_motion_is_not_wanted(browser: Browser, served: Served, name: str) -> None:
+def test_nothing_moves_where_motion_is_not_wanted(kept: Callable[..., Watched], name: str) -> None:
     """No transition and no animation, on any screen."""
-    profile = Watched(browser, served, reduced_motion="reduce")
-    assert profile.open(SCREENS[name]).evaluate(MOVING) == []
-    profile.close()
+    assert kept(reduced_motion="reduce").open(SCREENS[name]).evaluate(MOVING) == []

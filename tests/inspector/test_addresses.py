@@ -84,33 +84,36 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", VERSIONS)
-def test_an_address_means_the_same_version(name: str, served: Served, watched: Watched, place: Path) -> None:
+def test_an_address_means_the_same_version(
+    name: str, served: Served, kept: Callable[..., Watched], place: Path
+) -> None:
     """The page shows the context and the version that `refold show` prints."""
     given = VERSIONS[name]
     text = given if isinstance(given, str) else apart(given, served.store)
     shown = run("show", text, "--json", db=place).json
 
-    page = watched.open("/c/" + quote(text, safe=":@"))
+    page = kept().open("/c/" + quote(text, safe=":@"))
     expect(page.locator("input.version")).to_have_value(f"@{shown['version']}")
     stream = f"{shown['kind']}:{shown['context']}"
     expect(page.locator("h1")).to_have_text(stream.removeprefix("chat:"))
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_a_range_means_the_same_versions(name: str, watched: Watched, place: Path) -> None:
+def test_a_range_means_the_same_versions(name: str, kept: Callable[..., Watched], place: Path) -> None:
     """The page compares the two versions that `refold diff` compares."""
     shown = run("diff", RANGES[name], "--stat", "--json", db=place).json
     sides = [f"{shown[side]['context']}@{shown[side]['version']}" for side in ("from", "to")]
 
-    page = watched.open("/c/" + quote(RANGES[name], safe=":@"))
+    page = kept().open("/c/" + quote(RANGES[name], safe=":@"))
     expect(page.locator("h1")).to_have_text(" → ".join(sides))
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_address_is_refused_by_both(name: str, watched: Watched, place: Path) -> None:
+def test_an_address_is_refused_by_both(name: str, kept: Callable[..., Watched], place: Path) -> None:
     """The command fails, and the page shows a fault."""
     text = REFUSED[name]
     code = run("diff" if ".." in text else "show", text, db=place).code
+    watched = kept()
     watched.allowed = ["400", "404"]
 
     watched.open("/c/" + quote(text, safe=":@"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
@@ -46,7 +48,7 @@ def address_of(page: Page, served: Served) -> str:
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_each_screen_shows_what_the_store_holds(watched: Watched, name: str) -> None:
+def test_each_screen_shows_what_the_store_holds(kept: Callable[..., Watched], name: str) -> None:
     """Its own text is there, without a fault, and axe finds nothing serious in either theme."""
     shown = {
         "home": "many000", "chat": "question 5", "past": 'look({"id": 7})', "tokens": "The largest items",
@@ -57,7 +59,7 @@ def test_each_screen_shows_what_the_store_holds(watched: Watched, name: str) -> 
         "log": "user=mia session=s1", "event": "trace-1", "search": "question 5", "usage": "planner",
         "approvals": "much money", "projections": "catalogue",
     }  # fmt: skip
-    page = watched.open(SCREENS[name])
+    page = kept().open(SCREENS[name])
 
     expect(page.locator("main")).to_contain_text(shown[name])
     expect(page.locator(".state")).to_have_text("Live")
@@ -75,13 +77,11 @@ def test_each_screen_shows_what_the_store_holds(watched: Watched, name: str) -> 
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_each_screen_fits_a_narrow_page(browser: Browser, served: Served, name: str) -> None:
+def test_each_screen_fits_a_narrow_page(kept: Callable[..., Watched], name: str) -> None:
     """At 320 pixels, which is 640 at 200 % zoom, nothing makes the whole page scroll sideways."""
-    profile = Watched(browser, served, viewport={"width": 320, "height": 600}, device_scale_factor=2)
-    page = profile.open(SCREENS[name])
+    page = kept(viewport={"width": 320, "height": 600}, device_scale_factor=2).open(SCREENS[name])
     assert page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth]") == [320, 320]
     assert page.locator("main").evaluate("main => main.scrollWidth") <= 320
-    profile.close()
 
 
 def test_contexts_are_filtered_and_paged(watched: Watched, served: Served) -> None:

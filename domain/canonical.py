@@ -19,6 +19,11 @@ FINGERPRINT_BYTES = 16
 # An index entry of PostgreSQL can have 2,704 bytes, which include other columns.
 KEY_BYTES_MAX = 1_000
 ID_BYTES_MAX = 255
+# The types of JSON values that hold no others.
+JSON_VALUES = frozenset({str, int, float, bool, type(None)})
+# Made once, as `json.dumps` would make one for each call.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_decode = msgspec.json.Decoder().decode
 
 
 class Without:
@@ -80,8 +85,7 @@ def canonical_json(value: Any, *, what: str) -> bytes:
     """
     try:
         _require_text_keys(value, what)
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return text.encode()
+        return _ENCODER.encode(value).encode()
     except InvalidInputError:
         raise
     except (TypeError, ValueError, RecursionError) as error:
@@ -90,14 +94,17 @@ def canonical_json(value: Any, *, what: str) -> bytes:
 
 def _require_text_keys(value: Any, what: str) -> None:
     """JSON would silently convert other keys to texts, and two of them might become the same text."""
+    # Most values have nothing in them: without a call for each of these, this takes a third of the time.
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise InvalidInputError(f"{what} has the key {key!r}: keys of JSON objects are texts")
-            _require_text_keys(inner, what)
+            if type(inner) not in JSON_VALUES:
+                _require_text_keys(inner, what)
     elif isinstance(value, list | tuple):
         for inner in value:
-            _require_text_keys(inner, what)
+            if type(inner) not in JSON_VALUES:
+                _require_text_keys(inner, what)
 
 
 def parse_json(data: bytes) -> Any:
@@ -107,9 +114,17 @@ def parse_json(data: bytes) -> Any:
     Raises:
         DamagedError: the bytes are not JSON, for example because another program wrote them.
     """
+    if not data:
+        return None
+    try:
+        # Several times as quick as `json`, with the same values of all canonical JSON.
+        return _decode(data)
+    except ValueError:
+        # Other programs may have written what only `json` takes, such as half a character.
+        pass
     try:
         # A text, since `json` would guess the encoding of bytes.
-        return json.loads(data.decode()) if data else None
+        return json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise DamagedError("stored JSON", str(error)) from error
 

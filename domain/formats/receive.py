@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..canonical import canonical_json, require_unicode
+from ..canonical import JSON_VALUES, canonical_json, require_unicode
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 from ..clock import System
 from ..errors import InvalidInputError
@@ -57,12 +57,14 @@ def as_plain_data(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
+    # Most values are texts, and to ask whether one is a Mapping costs more than all the rest.
+    kind = type(value)
+    if kind in JSON_VALUES or isinstance(value, str | int | float | type):
+        return value
+    if kind is dict or isinstance(value, Mapping):
+        return {name: inner if type(inner) in JSON_VALUES else _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    if isinstance(value, str | int | float | type | None):
-        return value
     if hasattr(value, "model_dump"):
         plain = value.model_dump(mode="json", exclude_unset=True)
     elif hasattr(value, "to_dict"):

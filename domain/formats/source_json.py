@@ -68,9 +68,9 @@ def is_same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        # A loop, since a generator costs as much as the comparison.
+        # A loop, since a generator costs as much as the comparison; most values are the same object in both.
         for key, value in one.items():
-            if key not in other or not is_same(value, other[key]):
+            if key not in other or not ((found := other[key]) is value or is_same(value, found)):
                 return False
         return len(one) == len(other)
     if isinstance(one, list):

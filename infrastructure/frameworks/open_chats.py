@@ -123,9 +123,14 @@ class OpenChats:
         self._chats: OrderedDict[str, OpenChat] = OrderedDict()
 
     @contextmanager
-    def taken(self, chat_id: str, *, create: bool = False) -> Iterator[OpenChat | None]:
-        """Take out a chat that is up to date, for this block; None if there is none and `create` is False."""
-        found = self._refreshed(chat_id)
+    def taken(self, chat_id: str, *, create: bool = False, known: int | None = None) -> Iterator[OpenChat | None]:
+        """
+        Take out a chat that is up to date, for this block; None if there is none and `create` is False.
+
+        One that is at the version `known` is not read again: for an append there, which is refused if others came
+        before it.
+        """
+        found = self._refreshed(chat_id, known)
         if found is None:
             with suppress(NotFoundError):
                 chat = self._store.chat(chat_id, create=create)
@@ -139,10 +144,10 @@ class OpenChats:
                 with suppress(KeyError):
                     self._chats.popitem(last=False)
 
-    def _refreshed(self, chat_id: str) -> OpenChat | None:
+    def _refreshed(self, chat_id: str, known: int | None) -> OpenChat | None:
         found = self._chats.pop(chat_id, None)
-        if found is None:
-            return None
+        if found is None or (known and found.chat.version == known):
+            return found
         try:
             found.chat.refresh()
         except LogWentBackError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from ....domain.chat.events import ChatItemEvent
 from ....domain.chat.rules.commands import EvictItems
 from ....domain.clock import REAL_SYSTEM
 from ....domain.concurrency.threads import in_thread
-from ....domain.errors import ConcurrencyError, InvalidInputError
+from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError
 from ....domain.formats.messages import named_outputs
 from ....domain.ids import decoded_id, split_stream_id
 from ....domain.log.envelope import acting, current_meta
@@ -218,7 +218,17 @@ class RefoldSessionService(BaseSessionService):
             return {} if saved is None else saved.value or {}
 
     def _appended(self, key: Key, message: Message, session: Session) -> int:
-        with self._as_actor(), self._chats.taken(key.chat_id) as found:
+        # Others may have come first: then the chat is read, since the event may be there already.
+        with suppress(ConcurrencyError, LogWentBackError):
+            return self._appended_after(key, message, session, _version_in(session))
+        try:
+            return self._appended_after(key, message, session, None)
+        except ConcurrencyError as error:
+            raise StaleSessionError(STALE) from error
+
+    def _appended_after(self, key: Key, message: Message, session: Session, known: int | None) -> int:
+        """Append to a session; if it is open at the version `known`, without reading it before."""
+        with self._as_actor(), self._chats.taken(key.chat_id, known=known) as found:
             saved = None if found is None else saved_in(found, key)
             if found is None or saved is None:
                 raise SessionNotFoundError(f"Session {key.session} not found.")
@@ -238,10 +248,7 @@ class RefoldSessionService(BaseSessionService):
                 _apply(found, message)
                 now = save(found, key, at, {**before.state, **own} if own else None, before)
 
-            try:
-                self._changed(chat, key, state, record)
-            except ConcurrencyError as error:
-                raise StaleSessionError(STALE) from error
+            self._changed(chat, key, state, record)
             found.beside = (chat.version, now._replace(since=chat.version) if own else now)
             return chat.version
 
@@ -315,6 +322,12 @@ class RefoldSessionService(BaseSessionService):
 
 def _marker(version: int) -> str:
     return f"{NAME}:{version}"
+
+
+def _version_in(session: Session) -> int | None:
+    """Return the version of the chat that a session shows; None for one that was made by hand."""
+    name, _, version = (session._storage_update_marker or "").partition(":")
+    return int(version) if name == NAME and version.isdecimal() else None
 
 
 def _left_by_kit(chat: ChatContext) -> list[ChatItemEvent]:

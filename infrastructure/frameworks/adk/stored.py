@@ -111,15 +111,21 @@ def message_of(event: Event) -> Message:
     except (PydanticSerializationError, ValueError) as error:
         raise InvalidInputError(f"the event {event.id} cannot be kept as JSON: {error}") from error
     message["actions"] = {**message.get("actions", {}), **checked}
-    return _plain(message, f"the event {event.id}")
+    return _checked(message, f"the event {event.id}")
 
 
 def _plain(value: dict[str, Any], what: str) -> dict[str, Any]:
+    if not value:
+        return {}
     try:
         plain: dict[str, Any] = to_jsonable_python(value)
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{what} cannot be kept as JSON: {error}") from error
-    # Numbers that are none, and halves of characters, are no JSON either.
+    return _checked(plain, what)
+
+
+def _checked(plain: dict[str, Any], what: str) -> dict[str, Any]:
+    """Return what the kit calls plain: numbers that are none, and halves of characters, are no JSON either."""
     canonical_json(plain, what=what)
     return plain
 

@@ -92,6 +92,8 @@ class Branch:
         self._kept: set[str] | None = None
         self._step = READ_EVENTS
         self._values: dict[int, Saved] = {}
+        # What was read on the way back, as JSON.
+        self._unparsed: dict[int, bytes] = {}
 
     @property
     def is_read(self) -> bool:
@@ -158,10 +160,16 @@ class Branch:
         """Return what a version saved."""
         value = self._values.get(version)
         if value is None:
-            saved = self.chat.saved_states.at(version)
-            value = (saved.value if saved else None) or {}
+            value = self._read(version)
             self._keep(version, value)
         return value
+
+    def _read(self, version: int) -> Saved:
+        found = self._unparsed.pop(version, None)
+        if found is not None:
+            return parse_json(found) or {}
+        saved = self.chat.saved_states.at(version)
+        return (saved.value if saved else None) or {}
 
     def note_saved(self, values: dict[str, Saved | None], last: int) -> None:
         """Note what this process saved; `last` is the version of the last value."""
@@ -226,6 +234,9 @@ class Branch:
         if event.framework != FRAMEWORK:
             return
         key = event.key
+        if len(self._unparsed) < READ_EVENTS:
+            # The newest checkpoint is usually wanted next, with the values that it names.
+            self._unparsed[version] = event.value
         if key == THREAD:
             self.low, self.is_alive = version, bool(event.value)
         elif key == KEPT:

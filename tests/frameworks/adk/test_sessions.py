@@ -363,6 +363,29 @@ async def test_an_event_that_comes_again_counts_once(store: refold.Store) -> Non
     assert [(event.id, event.content.parts[0].text) for event in found.events] == [("e1", "hello"), ("e1", "other")]
 
 
+async def test_an_append_reads_nothing(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The append itself is refused if others came first; only then the chat is read."""
+    mine, other = RefoldSessionService(store), RefoldSessionService(store)
+    session = await filled(mine, said("hello"))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store.log), "read", lambda *_, **__: pytest.fail("the log was read"))
+        await mine.append_event(session, said("more"))
+    theirs = await other.get_session(**KEY)
+    assert theirs is not None
+    event = said("again", id="e3")
+    await other.append_event(theirs, event)
+    stale = session.model_copy(deep=True)
+
+    before = store.now()
+    # An event that somebody else brought, as from a run that two workers repeat, counts once; another one is refused.
+    await mine.append_event(session, event.model_copy(deep=True))
+    with pytest.raises(ValueError, match="modified in storage"):
+        await mine.append_event(stale, said("late"))
+    assert store.now() == before
+    await mine.append_event(session, said("last"))
+    assert await texts(other) == ["hello", "more", "again", "last"]
+
+
 @pytest.mark.parametrize("value", [object(), lambda: 1, {1, object()}, float("nan"), {"x": float("inf")}, "\ud800"])
 async def test_what_is_no_json_is_refused(store: refold.Store, value: Any) -> None:
     """No text about it is kept in its place; nothing is changed, in the store or in memory."""

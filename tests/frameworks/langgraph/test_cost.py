@@ -77,6 +77,24 @@ def test_a_step_is_one_append_and_grows_with_what_is_new(memory: Store, monkeypa
     assert values(RefoldSaver(memory), config)["messages"] == messages
 
 
+def test_a_short_thread_is_opened_without_reading_its_checkpoint_again(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way back to the newest checkpoint reads it, and what it names, with the events around it."""
+    put(RefoldSaver(memory), thread(), messages=[HumanMessage("a", id="1")], turns=1)
+    pages: list[tuple[int, int | None]] = []
+    read = type(memory.log).read
+
+    def noting(log: Any, stream: str, **wanted: Any) -> Any:
+        pages.append((wanted.get("after", 0), wanted.get("until")))
+        return read(log, stream, **wanted)
+
+    monkeypatch.setattr(type(memory.log), "read", noting)
+    assert values(RefoldSaver(memory), thread())["turns"] == 1
+    assert [page for page in pages if page[0] > 0] == []
+    assert len(pages) == 3
+
+
 def test_a_fork_and_a_load_touch_what_is_new(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load makes each message once; a save converts those that were loaded once; a fork compares no forms."""
     asked = counted(monkeypatch)

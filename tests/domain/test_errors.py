@@ -7,14 +7,20 @@ import pytest
 
 from refold.domain import errors
 from refold.domain.errors import (
+    CALLS_NAMED,
     MESSAGE_CHARACTERS_MAX,
+    ActorMissingError,
+    CallSettledError,
+    CheckpointSupersededError,
     ConcurrencyError,
     DamagedError,
     DuplicateItemError,
+    HeldError,
     InvalidInputError,
     LimitExceededError,
     LogWentBackError,
     Lost,
+    NotAllowedError,
     NotFoundError,
     ProjectionError,
     RefoldError,
@@ -76,6 +82,34 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
         (LimitExceededError("BATCH_MAX", allowed=1_000, actual=1_001), {"allowed": 1_000, "actual": 1_001}, "1,001"),
         (StorageError("no room", refused=[1]), {"refused": (1,)}, "no room"),
         (DamagedError("event chat:a@1", "it is missing"), {"what": "event chat:a@1"}, "event chat:a@1 is damaged"),
+        (HeldError(["chat:a", "chat:b"]), {"contexts": ("chat:a", "chat:b")}, "chat:a, chat:b must be kept"),
+        (HeldError([f"c{number}" for number in range(CALLS_NAMED + 2)]), {}, f"c{CALLS_NAMED - 1} and 2 more must be"),
+        (CallSettledError("chat:a", "c1", "has one"), {"stream": "chat:a", "call_id": "c1"}, "'c1' of chat:a has one"),
+        (
+            NotAllowedError(None, "read", None),
+            {"actor": None, "action": "read", "context": None},
+            "nobody (no actor is set) may not read in the whole store",
+        ),
+        (
+            NotAllowedError("mia", "erase", "chat:a"),
+            {"actor": "mia", "context": "chat:a"},
+            "'mia' may not erase chat:a",
+        ),
+        (
+            ActorMissingError("erase", None),
+            {"actor": None, "action": "erase", "context": None},
+            "erase of the store has no actor",
+        ),
+        (
+            CheckpointSupersededError("chat:a", "k1", None),
+            {"stream": "chat:a", "checkpoint": "k1", "newest": None, "expected": 0, "actual": 0, "refused": ()},
+            "from checkpoint k1 of chat:a, and all checkpoints were deleted since",
+        ),
+        (
+            CheckpointSupersededError("chat:a", None, "k2"),
+            {"newest": "k2"},
+            "without a checkpoint of chat:a, and k2 was",
+        ),
     ],
 )
 def test_facts_are_attributes(error: RefoldError, facts: dict[str, object], saying: str) -> None:

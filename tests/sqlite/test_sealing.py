@@ -41,12 +41,14 @@ class Housekeeping:
         self.left = steps
         self.beats = 0
         self.is_busy = True
-        self.is_pressing = False
+        self.is_pressing = self.is_failing = False
         self.looked = threading.Event()
         self.work = BackgroundWork(self.step, "tidying up", pulse=self.pulse, is_pressing=lambda: self.is_pressing)
 
     def step(self) -> bool:
         self.left -= 1
+        if self.is_failing:
+            raise OSError("no room")
         return self.left > 0
 
     def pulse(self) -> int:
@@ -99,6 +101,18 @@ def test_closing_finishes_it(housekeeping: Housekeeping) -> None:
     housekeeping.work.close()
 
     assert housekeeping.left == 0
+
+
+def test_what_failed_is_tried_again(housekeeping: Housekeeping, caplog: pytest.LogCaptureFixture) -> None:
+    """With the next call; until then the log of the process says so."""
+    housekeeping.is_failing, housekeeping.is_busy = True, False
+    housekeeping.work.wake()
+    assert soon(lambda: "tidying up failed and will be tried again: no room" in caplog.text)
+
+    housekeeping.is_failing = False
+    housekeeping.work.wake()
+
+    assert soon(lambda: housekeeping.left == 0)
 
 
 @pytest.fixture

@@ -204,3 +204,9 @@ def test_the_places_on_a_page() -> None:
         ("20", "20", "190", "44"), ("20", "130", "190", "44"), ("250", "130", "190", "44"), ("20", "240", "190", "44"),
     ]  # fmt: skip
     assert '<svg xmlns="http://www.w3.org/2000/svg" width="480" height="324">' in page
+    lines = re.findall(r'<line x1="(\d+)" y1="(\d+)" x2="(\d+)" y2="(\d+)"', page)
+    assert lines[:2] == [("115", "64", "115", "130"), ("115", "64", "345", "130")]
+    # The type of an edge stands in the middle of its line, those of a node and its label in the middle of its box.
+    texts = re.findall(r'<text(?: class="type")? x="(\d+)" y="(\d+)">([^<]*)</text>', page)
+    assert texts[:2] == [("115", "97", "leads"), ("230", "97", "leads")]
+    assert [text[:2] for text in texts[-2:]] == [("115", "257"), ("115", "274")]

@@ -141,18 +141,23 @@ def item_text(item: Item) -> str:
 def view_answer(store: Store, wish: Wish) -> Shape:
     """Return the items of a context at a version, as `refold show --json` prints them."""
     view = seen(store, wish.required("context"), wish.text("version"))
+    tail, skip = wish.whole("tail", PAGE_MAX, 1, PAGE_MAX), wish.whole("skip", 0)
+    # One more than is wanted says whether there are more.
+    entries = view.entries(tail=tail + 1, skip=skip)
     return {
         "context": view.stream, "version": view.version, "head": view.head, "tokens": view.tokens,
-        "settings": view.settings,
-        "items": [item_shape(entry) for entry in view.entries(tail=wish.whole("tail", PAGE_MAX, 1, PAGE_MAX))],
+        "settings": view.settings, "more": len(entries) > tail,
+        "items": [item_shape(entry) for entry in entries[-tail:]],
     }  # fmt: skip
 
 
-def left_answer(store: Store, wish: Wish) -> list[Shape]:
+def left_answer(store: Store, wish: Wish) -> Shape:
     """Return the items that left a context up to a version, the newest departure first, with how and why."""
-    view = seen(store, wish.required("context"), wish.text("version"))
-    gone = view.evicted()[-PAGE_MAX:]
-    return entry_shapes((entry for entry, _ in reversed(gone)), (how for _, how in reversed(gone)))
+    limit, skip = wish.whole("limit", PAGE_MAX, 1, PAGE_MAX), wish.whole("skip", 0)
+    gone = seen(store, wish.required("context"), wish.text("version")).evicted()[::-1]
+    shown = gone[skip : skip + limit]
+    items = entry_shapes((entry for entry, _ in shown), (how for _, how in shown))
+    return {"count": len(gone), "more": len(gone) > skip + limit, "items": items}
 
 
 def why_answer(store: Store, wish: Wish) -> Shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 import refold
 
@@ -16,6 +16,15 @@ def _fill(store: refold.Store) -> None:
     chat = store.chat("c", user="mia", session="s1")
     run = store.run("mia", "s1", 0)
     store.chat("alone").add_message("user", "no session")
+    store.run("mia", "s1", 1).register_query("and then?")
+    leaves = store.chat("leaves")
+    with store.transaction():
+        for number in range(520):
+            leaves.add_message("user", f"line {number}")
+    leaves.evict([item.id for item in leaves.items], reason="old")
+    wide = store.window("wide", max_tokens=100_000)
+    for number in range(520):
+        wide.add(refold.BudgetItem(f"key {number:03}", f"value {number}", "tool", 1))
     last = run.register_query("which one?")
     for number in range(3):
         chat.add_message("user", f"look for {number}")
@@ -65,3 +74,70 @@ def test_the_graph_goes_along_with_the_chat(watched: Watched, served: Served) ->
     page.wait_for_url("**/c/run:mia*")
     watched.open("/c/alone")
     expect(page.get_by_role("button", name="Graph", exact=True)).to_be_hidden()
+
+
+def test_an_address_names_the_run_and_the_node(watched: Watched, served: Served) -> None:
+    """What is open and chosen there is in the address; keys open, close and clear it."""
+    (name,) = served.store.run("mia", "s1", 1).nodes()
+    page = watched.open(f"/c/c@4?run=run:mia%2Fs1%2F1%2F0&node={name}")
+    graph = page.locator(".beside-graph")
+    expect(graph.get_by_label("Run", exact=True)).to_have_value("run:mia/s1/1/0")
+    expect(graph.locator(".drawer h2")).to_have_text(name)
+    page.wait_for_url("**&node=Query*")
+    page.keyboard.press("Escape")
+    expect(graph.locator(".drawer h2")).to_have_count(0)
+    page.wait_for_url("**/c/c@4?run=run%3Amia%2Fs1%2F1%2F0")
+    graph.get_by_label("Run", exact=True).select_option("run:mia/s1/0/0")
+    page.wait_for_url("**/c/c@4?run=run%3Amia%2Fs1%2F0%2F0")
+    graph.get_by_role("button", name="Table", exact=True).click()
+    graph.locator(".line.node").nth(1).click()
+    page.wait_for_url("**&node=Table%28t0%29")
+    page.keyboard.press("g")
+    page.keyboard.press("n")
+    page.wait_for_url("**/n/Table(t0)*")
+    page.go_back()
+    expect(ready(page).locator(".drawer h2")).to_have_text("Table(t0)")
+    page.keyboard.press("m")
+    expect(graph).to_have_count(0)
+    page.wait_for_url("**/c/c@4")
+    page.keyboard.press("m")
+    expect(graph).to_be_visible()
+
+
+def test_a_narrow_page_has_the_graph_in_a_tab(browser: Browser, served: Served) -> None:
+    """Below 900 pixels items, details and graph take turns, and none makes the page scroll sideways."""
+    profile = Watched(browser, served, viewport={"width": 320, "height": 600}, device_scale_factor=2)
+    page = profile.open("/c/c@4")
+    page.get_by_role("tab", name="Graph").click()
+    expect(page.get_by_role("application")).to_be_visible()
+    expect(page.locator(".panes > .view")).to_be_hidden()
+    assert page.get_by_role("application").evaluate("one => one.clientHeight") > 150
+    page.get_by_role("application").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".drawer h2")).to_be_visible()
+    assert page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth]") == [320, 320]
+    assert page.locator("main").evaluate("main => main.scrollWidth") <= 320
+    page.get_by_role("tab", name="Details").click()
+    expect(page.get_by_role("application")).to_be_hidden()
+    page.get_by_role("tab", name="Items").click()
+    expect(page.locator(".panes > .view")).to_be_visible()
+    profile.close()
+
+
+def test_what_is_cut_says_so_and_goes_on(watched: Watched) -> None:
+    """More than 500 items that left, or that a window holds, come a part at a time, and the page says so."""
+    page = watched.open("/c/leaves?tab=left")
+    expect(page.locator(".panes .rest")).to_contain_text("The newest 500 of 520 departures.")
+    expect(page.locator("tbody tr")).to_have_count(500)
+    page.get_by_role("button", name="Show more").click()
+    expect(page.locator("tbody tr")).to_have_count(520)
+    expect(page.locator("tbody tr").last).to_contain_text("line 0")
+    expect(page.locator(".panes .rest")).to_have_count(0)
+    watched.open("/c/window:wide")
+    expect(page.locator(".panes .rest")).to_contain_text("The last 500 items.")
+    expect(page.locator("tbody tr").first).to_contain_text("value 20")
+    page.get_by_role("button", name="Show more").click()
+    expect(page.locator("tbody tr")).to_have_count(520)
+    expect(page.locator("tbody tr").first).to_contain_text("value 0")
+    expect(page.locator(".panes .rest")).to_have_count(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from .browser import Served, Watched, ready
 from .test_page import address_of
@@ -316,3 +316,20 @@ def test_tokens_say_what_a_summary_would_leave(watched: Watched, served: Served)
     page.get_by_label("Turns that stay").press("Enter")
     expect(page.locator("main")).to_contain_text("nothing is old enough")
     assert served.store.chat("scrubbed", create=False).version == head
+
+
+def test_back_before_a_screen_is_there_shows_the_one_before(watched: Watched, served: Served) -> None:
+    """A screen that takes long leaves its place again when the reader does not wait for it."""
+    page = watched.open("/c/scrubbed@30")
+    held: list[Route] = []
+    page.route("**/api/lineage*", lambda route: held.append(route))
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    expect(page.locator("main")).to_contain_text("Loading")
+    page.go_back()
+    expect(ready(page).locator(".item.added")).to_contain_text("scrubbed 28")
+    for route in held:
+        route.continue_()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".item.added")).to_contain_text("scrubbed 27")
+    assert address_of(page, served).startswith("/c/scrubbed")

@@ -19,6 +19,7 @@ SCREENS = {
     "left a window": "/c/window:w?tab=left",
     "replay": "/c/a?tab=replay&policy=items:3&call=24",
     "found": "/c/a?q=question",
+    "beside": "/c/a?run=run:mia%2Fs1%2F1%2F0&node=Table(orders)",
     "run diff": "/c/run:mia%2Fs1%2F1%2F0@4..",
     "events": "/c/a?tab=log",
     "queue": "/c/queue:q",
@@ -53,6 +54,7 @@ def test_each_screen_shows_what_the_store_holds(kept: Callable[..., Watched], na
     shown = {
         "home": "many000", "chat": "question 5", "past": 'look({"id": 7})', "tokens": "The largest items",
         "left": "truncate", "left a window": "stale", "replay": "first difference", "found": "6 found",
+        "beside": "History of its attributes",
         "run diff": "description", "events": "message_added", "queue": "about 4", "pool": "i9", "window": "value c",
         "memory": "lang", "run": "Table", "node": "the orders of 0", "diff": "unchanged", "graph": "forked from a@27",
         "raw": '"version": 12', "pools": "q2", "nodes": "round 1?", "projection": "run:mia/s1/1/0",

@@ -45,8 +45,9 @@ def test_scrubbing_asks_for_nothing_but_bodies(watched: Watched) -> None:
     assert len(watched.asked) <= 60
 
 
-def test_live_follows_another_process_and_never_moves_a_reader(watched: Watched, place: Path) -> None:
+def test_live_follows_another_process_and_never_moves_a_reader(watched: Watched, served: Served, place: Path) -> None:
     """On, the page goes with what is written; off, it says how much is new, and stays."""
+    before = served.store.chat("live").version
     page = watched.open("/c/live")
     writer = Writer(place)
     try:
@@ -57,7 +58,7 @@ def test_live_follows_another_process_and_never_moves_a_reader(watched: Watched,
         for number in range(3):
             writer.say("live", f"later {number}")
         expect(page.locator(".banner:not(.bad)")).to_contain_text("3 new")
-        expect(page.locator(".about")).to_contain_text("2 of 65")
+        expect(page.locator(".about")).to_contain_text(f"2 of {before + 4}")
         page.get_by_role("button", name="Return to the newest").click()
         expect(page.locator(".item.added")).to_contain_text("later 2")
     finally:
@@ -206,6 +207,7 @@ async def _fill_hostile(store: refold.Store) -> None:
         await memory.put(MemoryRecord(scope="user:evil", key="gone", value=NASTY))
         await memory.forget(scope="user:evil", key="gone")
         store.queue("evil", tags=[NASTY])
+        store.chat("beside", user="evil", session="s").add_message("user", NASTY)
         chat.name_version("evil")
         store.name_moment("evil")
     store.add_projection(Nasty())
@@ -254,10 +256,16 @@ def test_hostile_text_is_shown_as_text(browser: Browser) -> None:
                  "/n", f"/n?label={NASTY}&user={NASTY}&session={NASTY}", "/pools", f"/pools?kind=queue&q={NASTY}",
                  "/projections/nasty_b", f"/projections/nasty_b?under={NASTY}", "/projections/usage", "/c/evil?tab=raw",
                  "/c/pool:evil?tab=raw", "/c/run:evil%2Fs%2F0%2F0?tab=raw", "/e/3", "/log?pos=3",
-                 "/c/evil?tab=replay", f"/n/{quote(node)}?user=evil&session=s"]  # fmt: skip
+                 "/c/evil?tab=replay", f"/n/{quote(node)}?user=evil&session=s",
+                 f"/c/beside?run=run:evil%2Fs%2F0%2F0&node={quote(node)}",
+                 f"/c/beside?run={NASTY}&node={NASTY}"]  # fmt: skip
         store.rows("nasty_b")
         for path in paths:
             profile.open(path)
+            if "beside" in path:
+                # It comes after the items of the chat.
+                expect(page.get_by_role("application")).to_be_visible()
+                expect(page.locator(".drawer h2")).to_have_count(int("node=Table" in path))
             assert page.locator("main img, main script, main b").count() == 0, path
             assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
         profile.allowed = ["404", "400"]

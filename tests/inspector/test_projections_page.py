@@ -131,7 +131,12 @@ def test_a_page_whose_server_died_offers_to_go_on(
     first.start()
     expect(profile.page.locator(".state")).to_have_text("Live")
     expect(row).to_contain_text("A rebuild was left after")
-    press(row, "Continue")
+    # What is shown anew as it was keeps the focus, also while others write.
+    row.get_by_role("button", name="Continue").focus()
+    apart(lambda: store.chat("meanwhile").add_message("user", "more"))
+    expect(profile.page.locator("main")).to_contain_text(f"{store.now().events} events in the log")
+    expect(row.get_by_role("button", name="Continue")).to_be_focused()
+    profile.page.keyboard.press("Enter")
     # The token was that of the server before.
     expect(row.get_by_role("alert")).to_contain_text("load the page again")
     profile.page.reload()

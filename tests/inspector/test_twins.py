@@ -26,6 +26,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "left a window": ("left", {"context": "window:w"}),
     "replay": ("replay", {"context": "a", "policy": "items:3"}),
     "found": ("view", {"context": "a"}),
+    "beside": ("view", {"context": "a"}),
     "run diff": ("diff", {"before": "run:mia/s1/1/0@4", "after": "run:mia/s1/1/0"}),
     "events": ("log", {"context": "a"}),
     "queue": ("view", {"context": "queue:q"}),

@@ -1,5 +1,5 @@
 /** A context at a version: its items, its graph, its tokens, its events, and what is known about the chosen item. */
-import { contextAddress, go, note, short, withQuery } from "./address.js";
+import { contextAddress, go, here, note, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
 import { counted, debounced, fill, h, icon, merged, number, say, span } from "./dom.js";
@@ -40,7 +40,7 @@ class ContextScreen {
     this.windows = new Windows(index.context, (answer) => this.takeWindow(answer), (error) => fill(this.rest, h("span", { role: "alert" }, error.message)));
     // The graph of a run of this session, between the items and the details.
     this.beside = null;
-    this.middle = h("button", { type: "button", class: "middle", hidden: true, "aria-pressed": false, title: "the graph of a run of this session, at the same time", onclick: () => this.toggleGraph() }, "Graph");
+    this.middle = h("button", { type: "button", class: "middle", hidden: true, "aria-pressed": false, title: `the graph of a run of this session, at the same time (${keyOf("m")})`, onclick: () => this.toggleGraph() }, "Graph");
     // What is there, but was too much for one answer.
     this.rest = h("div", { class: "rest", hidden: true });
     this.aside = this.details.element;
@@ -60,7 +60,7 @@ class ContextScreen {
       "Alt+ArrowLeft": () => this.toChange(-1), "Alt+ArrowRight": () => this.toChange(1),
       Home: () => this.seek(this.win?.[0] ?? 1, "jump"), End: () => this.seek(this.win?.[1] ?? this.index.head, "jump"), Space: () => this.timeline.toggle(),
       l: () => this.goLive(), d: () => this.compare(), f: () => this.fork(), w: () => this.timeline.mark(), s: () => this.finder.hidden ? false : this.finder.focus(),
-      "[": () => this.splitter.by(40), "]": () => this.splitter.by(-40), Escape: () => this.clear(),
+      "[": () => this.splitter.by(40), "]": () => this.splitter.by(-40), Escape: () => this.clear(), m: () => this.middle.hidden ? false : this.toggleGraph(),
     });
     this.noteAddress = debounced(150, () => note(this.address()));
     this.refresh = merged(100, () => this.fetchIndex());
@@ -100,27 +100,33 @@ class ContextScreen {
     return place === null ? undefined : this.index.items.item[place] || this.index.items.birth[place];
   }
 
-  /** Ask for the runs of a chat's session; their graph is shown if the reader left it open. */
+  /** Ask for the runs of a chat's session; their graph is shown if the address names one, or the reader left it open. */
   async findRuns() {
     const { session, user } = this.index.opened;
     if (this.kind !== "chat" || !session) return;
+    const query = here().query;
     const { contexts } = await ask("contexts", { kind: "run", session, user: user ?? undefined });
     this.runs = contexts.sort((one, other) => (one.changed_at < other.changed_at ? 1 : -1)).map((one) => `run:${one.id}`);
     this.showMiddle();
-    if (this.runs.length && localStorage.getItem(MIDDLE) === "1") await this.toggleGraph();
+    if (this.runs.length && (query.run || localStorage.getItem(MIDDLE) === "1")) await this.toggleGraph(query);
   }
 
   showMiddle() {
     this.middle.hidden = !this.runs?.length || this.tab !== "items";
+    this.showTabs();
   }
 
-  async toggleGraph() {
-    const { graphBeside } = await import("./beside.js");
-    this.beside = this.beside ? null : await graphBeside(this, this.runs);
-    localStorage.setItem(MIDDLE, this.beside ? "1" : "0");
+  async toggleGraph(query = {}) {
+    const { Beside } = await import("./beside.js");
+    this.beside = this.beside ? null : new Beside(this, this.runs);
+    // What an address names is no choice of the reader's.
+    if (!query.run) localStorage.setItem(MIDDLE, this.beside ? "1" : "0");
     this.middle.setAttribute("aria-pressed", Boolean(this.beside));
     if (this.tab === "items") this.fillPanes();
+    await this.beside?.open(query);
     this.redraw();
+    // Meanwhile the reader may have gone to another screen.
+    if (this.element.isConnected) note(this.address());
   }
 
   fillPanes() {
@@ -130,7 +136,7 @@ class ContextScreen {
   address() {
     const tab = this.tab === this.tabNames()[0] ? undefined : this.tab;
     return contextAddress(this.stream, this.isLive ? undefined : this.version,
-      { tab, msg: this.nameOf(this.chosen), q: this.query, win: this.win?.join("-"), ...this.pane?.query?.() });
+      { tab, msg: this.nameOf(this.chosen), q: this.query, win: this.win?.join("-"), ...(this.tab === "items" ? this.beside : this.pane)?.query?.() });
   }
 
   /** The place of an item by its id or origin: of its stay at this version, else of its last one before, else of its first. */
@@ -172,6 +178,7 @@ class ContextScreen {
     const tab = names.includes(place.query.tab) ? place.query.tab : names[0];
     if (tab === this.tab && this.pane?.move) await this.pane.move(place.query);
     if (tab !== this.tab) await this.open(tab, place.query);
+    if (tab === "items") await this.beside?.move(place.query);
     this.pane?.narrow?.(this.win);
     this.show();
     if (this.chosen !== null) requestAnimationFrame(() => this.feed.find(this.chosen));
@@ -190,14 +197,16 @@ class ContextScreen {
       this.show();
       note(this.address());
     };
-    // On a narrow page the details have the room of the items, and a tab, the one that is wanted next.
-    const details = () => h("button", { type: "button", role: "tab", class: "narrow", "aria-selected": Boolean(this.panes.dataset.pane), onclick: () => {
-      this.panes.dataset.pane = "details";
+    // On a narrow page the details, or the graph beside a chat, have the room of the items, and each a tab.
+    const turned = (pane, name, before = () => {}) => h("button", { type: "button", role: "tab", class: "narrow", "aria-selected": this.panes.dataset.pane === pane, onclick: async () => {
+      this.panes.dataset.pane = pane;
       this.showTabs();
-    } }, "Details");
+      await before();
+      this.redraw();
+    } }, name);
     this.showTabs = () => fill(this.tabs, this.tabNames().map((name, at) => [h("button", { type: "button", role: "tab", onclick: select(name),
-      "aria-selected": name === this.tab && !this.panes.dataset.pane }, name[0].toUpperCase() + name.slice(1)), at === 0 && besides ? details() : null]));
-    this.showTabs();
+      "aria-selected": name === this.tab && !this.panes.dataset.pane }, name[0].toUpperCase() + name.slice(1)), at === 0 && besides ? turned("details", "Details") : null,
+    at === 0 && tab === "items" && this.runs?.length ? turned("graph", "Graph", () => this.beside ? null : this.toggleGraph()) : null]));
     this.finder.hidden = tab !== "items" || !HOLDS_INTERVALS.includes(this.kind);
     this.showMiddle();
     if (tab === "items") this.fillPanes();
@@ -302,15 +311,16 @@ class ContextScreen {
 
   /** The address to which a key for a place leads from here: that of the chosen node, or the nodes of this session. */
   to(path) {
-    if (path !== "/n" || this.kind !== "run") return undefined;
+    const graph = this.kind === "run" ? this.pane : this.beside?.graph;
+    if (path !== "/n" || !graph) return undefined;
     const { user, session } = this.index.opened;
-    return this.pane?.chosen ? this.pane.addressOf(this.pane.chosen) : withQuery("/n", { user, session });
+    return graph.chosen ? graph.addressOf(graph.chosen) : withQuery("/n", { user, session });
   }
 
   /** Esc clears one thing after the other: what is chosen, what was looked for, and the window. */
   clear() {
     if (this.chosen !== null) return this.choose(null);
-    if (this.pane?.clear?.()) return undefined;
+    if (this.pane?.clear?.() || this.beside?.graph?.clear()) return undefined;
     if (this.query) return this.find("");
     return this.win || this.timeline.begun ? this.narrow(null) : undefined;
   }

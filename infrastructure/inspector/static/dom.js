@@ -33,6 +33,12 @@ export function fill(element, ...children) {
   return element;
 }
 
+/** As `fill`, but what looks the same stays: the focus, and what is selected, with it. */
+export function refill(element, ...children) {
+  const made = fill(h("div"), ...children);
+  if (made.innerHTML !== element.innerHTML) element.replaceChildren(...made.childNodes);
+}
+
 const ICONS = {
   first: "M3 3v10M13 3L6 8l7 5z", last: "M13 3v10M3 3l7 5-7 5z", back: "M10 3L5 8l5 5z", next: "M6 3l5 5-5 5z",
   play: "M5 3l8 5-8 5z", pause: "M5 3v10M11 3v10", close: "M4 4l8 8M12 4l-8 8", link: "M6 10l4-4M5 7L3 9a3 3 0 004 4l2-2M11 9l2-2a3 3 0 00-4-4L7 5",

@@ -12,7 +12,7 @@ const GROUPS = {
   ],
   "What is shown": [
     ["d", "D", "compare from here"], ["n", "N", "next change"], ["p", "P", "change before"],
-    ["w", "W", "narrow: from here, to here, all again"], ["s", "S", "find an item here"], ["f", "F", "fork here"],
+    ["w", "W", "narrow: from here, to here, all again"], ["s", "S", "find an item here"], ["f", "F", "fork here"], ["m", "M", "the graph beside a chat"],
     ["[", "[", "wider details"], ["]", "]", "narrower details"], ["Escape", "Esc", "close, clear"],
   ],
   "Screens": [

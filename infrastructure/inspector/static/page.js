@@ -75,7 +75,13 @@ async function show() {
     }
     else link.removeAttribute("aria-current");
   }
-  if (shown && shown.screen === place.screen && await shown.move?.(place).catch(() => false)) return;
+  if (shown && shown.screen === place.screen && await shown.move?.(place).catch(() => false)) {
+    if (mine !== turn) return;
+    // The reader came back before another one was there, which said that it was loading.
+    if (!shown.element.isConnected) { fill(main, shown.element); shown.redraw?.(); }
+    settle(place.screen);
+    return;
+  }
   document.documentElement.removeAttribute("data-ready");
   missed = [];
   const waiting = setTimeout(() => fill(main, fill(loading, "Loading")), 150);
@@ -98,12 +104,15 @@ async function show() {
     fill(main, faultOf(error));
   } finally {
     clearTimeout(waiting);
-    if (mine === turn) {
-      missed = null;
-      document.documentElement.dataset.ready = place.screen;
-    }
+    if (mine === turn) settle(place.screen);
   }
   return undefined;
+}
+
+/** A screen is shown: what comes from now on is for it. */
+function settle(name) {
+  missed = null;
+  document.documentElement.dataset.ready = name;
 }
 
 /** Return what is shown in the place of a screen that could not be made. */

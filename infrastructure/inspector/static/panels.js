@@ -141,12 +141,32 @@ class Listed {
   }
 
   async show(version) {
-    const isLeft = this.tab === "left";
-    const wish = { context: this.context.stream, version };
-    const found = await ask(isLeft ? "left" : "view", wish);
+    const found = await this.ask(version, 0);
     if (version !== this.context.version || !this.view.isConnected) return;
-    const items = isLeft ? found : found.items;
-    const rows = items.map((one) => {
+    this.found = found;
+    this.draw(version);
+  }
+
+  get isLeft() {
+    return this.tab === "left";
+  }
+
+  ask(version, skip) {
+    return ask(this.isLeft ? "left" : "view", { context: this.context.stream, version, skip: skip || undefined });
+  }
+
+  /** Ask for those that were left out, which come after the others of a list of what left, and before them in a view. */
+  async more(version) {
+    const { items } = this.found;
+    const next = await this.ask(version, items.length);
+    if (version !== this.context.version || this.found.items !== items) return;
+    this.found = { ...next, items: this.isLeft ? [...items, ...next.items] : [...next.items, ...items] };
+    this.draw(version);
+  }
+
+  draw(version) {
+    const { isLeft, found } = this;
+    const rows = found.items.map((one) => {
       const said = one.item.content ?? one.item.value ?? one.item.output ?? one.item.arguments ?? one.item.description ?? "";
       return h("tr", {}, h("td", { class: "nowrap" }, `@${one.version}`), h("td", { class: isLeft ? "nowrap roomy" : "nowrap" }, one.item.type ? roleOf(one.item.type, one.item.role) : one.item.source ?? one.item.kind ?? ""),
         h("td", { class: "nowrap dim roomy" }, one.item.id ?? one.item.key ?? ""), h("td", { class: "text" }, h("div", {}, textOf(said))),
@@ -156,6 +176,11 @@ class Listed {
     const heads = isLeft ? ["Came", "Role", "Item", "Text", "How", "Why", "Left"] : ["Came", "Role", "Item", "Text", "Recorded"];
     fill(this.view, rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: ["Item", "Recorded", isLeft && "Role"].includes(name) ? "roomy" : undefined }, name)))), h("tbody", {}, rows))
       : h("p", { class: "empty" }, isLeft ? "Nothing has left the view up to this version." : "It holds nothing at this version."));
+    if (found.more) {
+      const rest = h("div", { class: "rest" }, h("span", {}, isLeft ? `The newest ${number(rows.length)} of ${number(found.count)} departures.` : `The last ${counted(rows.length, "item")}.`),
+        h("button", { type: "button", onclick: () => this.more(version).catch((error) => fill(rest, h("span", { role: "alert" }, error.message))) }, "Show more"));
+      this.view.prepend(rest);
+    }
     if (found.settings && Object.keys(found.settings).length) {
       const { max_tokens: most, ...others } = found.settings;
       this.view.prepend(h("div", { class: "dim settings" }, Object.entries(others).map(([name, value]) => `${name.replaceAll("_", " ")} ${textOf(value).replaceAll("_", " ")}`).join(" · "),

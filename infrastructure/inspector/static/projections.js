@@ -1,7 +1,7 @@
 /** The rows that are kept for answers: how far each projection is, its faults, making it anew; the check of the store. */
 import { withQuery } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { merged, fill, h, number, say, span } from "./dom.js";
+import { merged, fill, h, number, refill, say, span } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const STORE = "*";
@@ -128,7 +128,7 @@ class Row {
     if (one.stopped_at) notes.push(["bad", "stopped", "at ", eventLink(one.stopped_at), `: ${one.error ?? ""}`]);
     for (const aside of one.set_aside) notes.push(["warn", "set aside", eventLink(aside.event), `: ${aside.error}`]);
     this.notesRow.hidden = !notes.length;
-    fill(this.notes, notes.map(([sort, tag, ...text]) => h("div", {}, h("span", { class: `tag ${sort}` }, tag), " ", text)));
+    refill(this.notes, notes.map(([sort, tag, ...text]) => h("div", {}, h("span", { class: `tag ${sort}` }, tag), " ", text)));
     this.work.left(one.rebuilt);
   }
 }
@@ -216,7 +216,7 @@ class Work {
       parts.push(h("p", {}, h("span", { class: "tag warn" }, "note"), ` A rebuild was left after ${number(this.rebuilt)} events; the rows in use are the old ones.`),
         this.list.mayWrite ? h("p", { class: "buttons tight" }, decide("Continue", "rebuild"), decide("Discard", "discard")) : null);
     }
-    fill(this.result, parts);
+    refill(this.result, parts);
   }
 }
 

@@ -14,12 +14,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import refold
 from refold.infrastructure.demo import fill_store
+from refold.infrastructure.demo.analysis import ROUNDS, SESSION, USER
+from refold.infrastructure.open import open_store
 
 ROOT = Path(__file__).resolve().parents[1]
 BESIDE_TESTS = ROOT / "tests" / "inspector" / "pictures"
@@ -35,6 +37,7 @@ SHOWN = ("items-light-wide-many.png", "forks-light-wide-many.png", "run-light-wi
 # Few colours make small files; letters stay readable.
 COLOURS = 128
 RUN = "run:mia.frey%2Flate-orders%2F1%2F0"
+BESIDE_MANY = "/c/late-orders?run=run:mia.frey%2Flate-orders%2F1%2F0&node=Table(orders)"
 CRAWL = "run:ops%2Fcrawl%2F0%2F0"
 
 
@@ -81,6 +84,15 @@ def _node(page: Any) -> None:
     page.locator("aside pre").first.wait_for(state="attached")
 
 
+def _graph_beside(page: Any) -> None:
+    # On a narrow page it is a tab.
+    if page.get_by_role("tab", name="Graph").is_visible():
+        page.get_by_role("tab", name="Graph").click()
+    if "node=" in page.url:
+        # Its attributes are asked for when it is chosen.
+        page.locator(".drawer pre").first.wait_for(state="attached")
+
+
 def _table(page: Any) -> None:
     page.get_by_role("button", name="Table").click()
 
@@ -91,6 +103,7 @@ SHOTS = (
     Shot("items", "context", "/c/support-42", "/c/refund-7Q2KLM"),
     Shot("past", "context", "/c/support-42@4", "/c/flaky-test@61", _choose),
     Shot("long", "context", "/c/support-42@6", "/c/night-watch@8100"),
+    Shot("beside", "context", "/c/support-42?run=run:mia%2Forders%2F0%2F0", BESIDE_MANY, _graph_beside),
     Shot("tokens", "context", "/c/support-42?tab=tokens", "/c/lease-review@198?tab=tokens"),
     Shot("left", "context", "/c/support-42?tab=left", "/c/flaky-test?tab=left"),
     Shot("events", "context", "/c/support-42?tab=log", "/c/heron-report@40?tab=log"),
@@ -154,7 +167,7 @@ def pictures(*, is_all: bool) -> Iterator[Picture]:
 
 def fill_few(store: refold.Store) -> None:
     """Write a chat, its fork, a call that waits, and a run of four nodes."""
-    chat = store.chat("support-42", user="mia", agent="triage")
+    chat = store.chat("support-42", user="mia", session="orders", agent="triage")
     with refold.acting(actor="mia"):
         chat.add_message("user", "Where is my order 7?")
     call = chat.add_function_call("lookup", '{"order": 7}')
@@ -168,18 +181,44 @@ def fill_few(store: refold.Store) -> None:
     waiting = chat.add_function_call("cancel", '{"order": 7}')
     chat.approvals.request(waiting.call_id, because="it was paid")
     chat.at("answered").fork("support-42-again").add_message("user", "Send it to my office, please.")
-    window = store.window("draft", max_tokens=40)
-    for number in range(3):
-        window.add(refold.BudgetItem(f"note {number}", "The order left the warehouse on Monday.", "tool", number))
-    notes = store.pool("notes")
-    asyncio.run(notes.add(refold.PoolItem("It is in Lyon.", "where the stock is", "stock")))
-    store.memory().scope("user:mia").put(refold.MemoryRecord(scope="user:mia", key="language", value="en"))
     run = store.run("mia", "orders", 0, agent="analyst")
     asked = run.register_query("How many orders were late?")
     read = run.register_node("Action", "", [asked], action="read", params={"table": "orders"}, output="3", success=True)
     table = run.register_node("Table", "", [read], label="orders", path="/data/orders.csv")
     run.register_node("State", "", [read], state="Two of three.")
     run.modify_node(table, {"description": "Orders of 2031"})
+    chat.add_message("assistant", "Shall I cancel all three that were late?")
+    window = store.window("draft", max_tokens=40)
+    for number in range(3):
+        window.add(refold.BudgetItem(f"note {number}", "The order left the warehouse on Monday.", "tool", number))
+    notes = store.pool("notes")
+    asyncio.run(notes.add(refold.PoolItem("It is in Lyon.", "where the stock is", "stock")))
+    store.memory().scope("user:mia").put(refold.MemoryRecord(scope="user:mia", key="language", value="en"))
+
+
+class End:
+    """The clock of the store with many data, which stands at the end of all histories, and ids of its own."""
+
+    def __init__(self) -> None:
+        self._ids = count(0xFFFF00000000)
+
+    def now(self) -> float:
+        """Return the end, in seconds since 1970."""
+        return UNTIL
+
+    def new_id(self, prefix: str) -> str:
+        """Return an id that no history has."""
+        return f"{prefix}{next(self._ids):012x}"
+
+
+def fill_beside(store: refold.Store) -> None:
+    """Write the chat of the session whose runs the made-up histories have."""
+    chat = store.chat("late-orders", user=USER, session=SESSION, agent="analyst")
+    for question, _, conclusion in ROUNDS:
+        with refold.acting(actor=USER):
+            chat.add_message("user", question)
+        if conclusion:
+            chat.add_message("assistant", conclusion)
 
 
 def take(wanted: list[Picture], folder: Path) -> None:
@@ -203,6 +242,8 @@ def _store(place: Path, data: str) -> refold.Store:
     """Return the store that has few data, or many."""
     if data == "many":
         fill_store(str(place), size="large", until=UNTIL)
+        with open_store(str(place), system=End()) as store:
+            fill_beside(store)
         return refold.open(place)
     store = refold.open(place)
     fill_few(store)

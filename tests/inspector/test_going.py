@@ -318,6 +318,15 @@ def test_tokens_say_what_a_summary_would_leave(watched: Watched, served: Served)
     assert served.store.chat("scrubbed", create=False).version == head
 
 
+def test_a_tab_that_was_opened_keeps_the_focus(watched: Watched) -> None:
+    """Who uses keys goes on from there."""
+    page = watched.open("/c/scrubbed@30")
+    page.get_by_role("tab", name="Left").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("tab", name="Left")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="Left")).to_be_focused()
+
+
 def test_back_before_a_screen_is_there_shows_the_one_before(watched: Watched, served: Served) -> None:
     """A screen that takes long leaves its place again when the reader does not wait for it."""
     page = watched.open("/c/scrubbed@30")

@@ -118,11 +118,13 @@ class ContextScreen {
 
   async toggleGraph(query = {}) {
     const { Beside } = await import("./beside.js");
+    this.beside?.element.remove();
     this.beside = this.beside ? null : new Beside(this, this.runs);
     // What an address names is no choice of the reader's.
     if (!query.run) localStorage.setItem(MIDDLE, this.beside ? "1" : "0");
     this.middle.setAttribute("aria-pressed", Boolean(this.beside));
-    if (this.tab === "items") this.fillPanes();
+    // Beside the others, which keep the focus.
+    if (this.tab === "items" && this.beside) this.feed.element.after(this.beside.element);
     await this.beside?.open(query);
     this.redraw();
     // Meanwhile the reader may have gone to another screen.
@@ -204,9 +206,13 @@ class ContextScreen {
       await before();
       this.redraw();
     } }, name);
-    this.showTabs = () => fill(this.tabs, this.tabNames().map((name, at) => [h("button", { type: "button", role: "tab", onclick: select(name),
-      "aria-selected": name === this.tab && !this.panes.dataset.pane }, name[0].toUpperCase() + name.slice(1)), at === 0 && besides ? turned("details", "Details") : null,
-    at === 0 && tab === "items" && this.runs?.length ? turned("graph", "Graph", () => this.beside ? null : this.toggleGraph()) : null]));
+    this.showTabs = () => {
+      const focused = this.tabs.contains(document.activeElement) ? document.activeElement.textContent : null;
+      fill(this.tabs, this.tabNames().map((name, at) => [h("button", { type: "button", role: "tab", onclick: select(name),
+        "aria-selected": name === this.tab && !this.panes.dataset.pane }, name[0].toUpperCase() + name.slice(1)), at === 0 && besides ? turned("details", "Details") : null,
+      at === 0 && tab === "items" && this.runs?.length ? turned("graph", "Graph", () => this.beside ? null : this.toggleGraph()) : null]));
+      [...this.tabs.children].find((one) => one.textContent === focused)?.focus();
+    };
     this.finder.hidden = tab !== "items" || !HOLDS_INTERVALS.includes(this.kind);
     this.showMiddle();
     if (tab === "items") this.fillPanes();

@@ -84,6 +84,9 @@ def test_each_screen_fits_a_narrow_page(kept: Callable[..., Watched], name: str)
     page = kept(viewport={"width": 320, "height": 600}, device_scale_factor=2).open(SCREENS[name])
     assert page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth]") == [320, 320]
     assert page.locator("main").evaluate("main => main.scrollWidth") <= 320
+    # Nor is what the screen is about left out.
+    tables = page.locator("main .scroll:not([hidden]) > table")
+    assert tables.evaluate_all("all => all.filter((one) => !one.clientHeight).map((one) => one.outerHTML)") == []
 
 
 def test_contexts_are_filtered_and_paged(watched: Watched, served: Served) -> None:

@@ -65,13 +65,13 @@ QUESTIONS: dict[str, Question] = {
     ),
     "view": Question(
         view_answer, "The items of a context at a version, of any kind that holds items.",
-        {"context": CONTEXT, "version": VERSION, "tail": "the last items only", "skip": "all but so many of the last"},
-        ("version",),
+        {"context": CONTEXT, "version": VERSION, "tail": "only so many, the last ones",
+         "skip": "leave out so many at the end"}, ("version",),
     ),
     "left": Question(
         left_answer, "The items that left a context, how and why.",
-        {"context": CONTEXT, "version": VERSION, "limit": "how many at most", "skip": "how many are known"},
-        ("version",),
+        {"context": CONTEXT, "version": VERSION, "limit": "how many at most",
+         "skip": "leave out so many of the newest"}, ("version",),
     ),
     "diff": Question(
         diff_answer, "The items, or the nodes of a run, that differ between two versions.",

@@ -19,7 +19,6 @@ export class Beside {
 
   /** Show the run, the node and the order that an address names. */
   async open({ run, ...query }) {
-    this.graph?.leave?.();
     this.graph = null;
     const stream = this.stream = this.choice.value = this.runs.includes(run) ? run : this.runs[0];
     try {

@@ -141,7 +141,7 @@ class Listed {
   }
 
   async show(version) {
-    const found = await this.ask(version, 0);
+    const found = await this.part(version, 0);
     if (version !== this.context.version || !this.view.isConnected) return;
     this.found = found;
     this.draw(version);
@@ -151,14 +151,14 @@ class Listed {
     return this.tab === "left";
   }
 
-  ask(version, skip) {
+  part(version, skip) {
     return ask(this.isLeft ? "left" : "view", { context: this.context.stream, version, skip: skip || undefined });
   }
 
   /** Ask for those that were left out, which come after the others of a list of what left, and before them in a view. */
   async more(version) {
     const { items } = this.found;
-    const next = await this.ask(version, items.length);
+    const next = await this.part(version, items.length);
     if (version !== this.context.version || this.found.items !== items) return;
     this.found = { ...next, items: this.isLeft ? [...items, ...next.items] : [...next.items, ...items] };
     this.draw(version);

@@ -122,7 +122,7 @@ class Row {
     const isNew = !seen && events > 0;
     const name = h("a", { href: withQuery(`/projections/${encodeURIComponent(one.name)}`) }, one.name);
     const values = [name, one.version, number(one.rows), isNew ? "not asked yet" : position, isNew ? "" : number(one.behind), rate ? number(Math.round(rate)) : "-", one.worker ?? "-"];
-    values.forEach((value, at) => { if (this.cells[at].textContent !== (value.textContent ?? String(value))) fill(this.cells[at], value.tagName ? value : String(value)); });
+    values.forEach((value, at) => refill(this.cells[at], value.tagName ? value : String(value)));
     this.cells[3].title = `${one.position} of ${head}`;
     const notes = [];
     if (one.stopped_at) notes.push(["bad", "stopped", "at ", eventLink(one.stopped_at), `: ${one.error ?? ""}`]);

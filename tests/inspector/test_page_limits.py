@@ -113,6 +113,10 @@ def test_a_first_question_says_how_far_it_has_come(browser: Browser, monkeypatch
         store.on_folding(hold)
         served = Served(store)
         profile = Watched(browser, served)
+        # The page says that it loads after a while only: the first news is there before it.
+        profile.page.add_init_script(
+            "const soon = setTimeout; window.setTimeout = (work, wait) => soon(work, wait === 150 ? 1500 : wait);"
+        )
         profile.page.goto(served.url)
         main = profile.page.locator("main")
         expect(main).to_contain_text("16 of 100 events")

@@ -84,7 +84,8 @@ async function show() {
   }
   document.documentElement.removeAttribute("data-ready");
   missed = [];
-  const waiting = setTimeout(() => fill(main, fill(loading, "Loading")), 150);
+  fill(loading, "Loading");
+  const waiting = setTimeout(() => fill(main, loading), 150);
   try {
     const load = SCREENS[place.screen];
     if (!load) throw new Refused("NotFoundError", `there is no page ${location.pathname}`, 404);
@@ -153,7 +154,8 @@ function takeNews(news) {
 
 /** Say how far a first question has come, where a screen waits for its answer. */
 function takeFolding({ done, total }) {
-  if (!missed || !loading.isConnected) return;
+  if (!missed) return;
+  // Often before it is there to be seen: a question that folds slowly may say no more for a while.
   fill(loading, h("p", {}, "Reading the log for this question, once"), h("progress", { max: total, value: done, "aria-label": "Progress" }),
     h("p", {}, `${number(done)} of ${number(total)} events`));
 }

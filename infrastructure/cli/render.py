@@ -270,7 +270,6 @@ def _paging(program: list[str]) -> Iterator[None]:
     sys.stdout = text
     try:
         yield
-        text.flush()
     finally:
         sys.stdout = screen
         # The reader may have left before the end.

@@ -386,7 +386,7 @@ def _transcript(run: Run, context_id: str, groups: Sequence[list[ChatItemEvent]]
     messages = openai_messages((item for group in groups for item in group), exact=True)
     return msgspec.structs.replace(
         run, context_id=context_id, messages=messages, groups=list(groups), attributes=dict(attributes),
-        form="openai", has_system=False, lines=(),
+        form="openai", lines=(),
     )  # fmt: skip
 
 

@@ -106,6 +106,35 @@ def test_google_says_that_a_question_was_blocked(server: Server) -> None:
     assert ending(server, blocked, Google) == {"finish_reason": "SAFETY", "usage": TokenBudget()}
 
 
+def test_tokens_that_were_cached_need_not_be_counted(server: Server) -> None:
+    """Without a number of them there are none."""
+    counted = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
+    choices = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    made = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    chunk = {**made, "choices": choices, "usage": counted}
+    message: Any = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    start = {"type": "message_start", "message": {**message, "usage": {"input_tokens": 7, "output_tokens": 1}}}
+
+    from_openai = ending(server, Answer(sse(chunk, "[DONE]")), OpenAI)
+    from_anthropic = ending(server, Answer([*sse(start, named=True), *Anthropic.end()]), Anthropic)
+
+    assert (
+        from_openai["usage"] == from_anthropic["usage"] == TokenBudget(input_tokens=7, output_tokens=5, total_tokens=12)
+    )
+
+
+def test_google_leaves_out_what_it_has_not_counted(server: Server) -> None:
+    """A count that is not there is zero."""
+    counts = {
+        "promptTokenCount": TokenBudget(input_tokens=7),
+        "candidatesTokenCount": TokenBudget(output_tokens=7),
+        "thoughtsTokenCount": TokenBudget(output_tokens=7),
+    }
+    for name, budget in counts.items():
+        answer = Answer(sse({"candidates": [{"finishReason": "STOP"}], "usageMetadata": {name: 7}}))
+        assert ending(server, answer, Google)["usage"] == budget
+
+
 def test_google_tells_a_wrong_key_by_its_reason(server: Server) -> None:
     """Google answers 400 for a wrong key; it is the key that is to be mended, not the request."""
     details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import DecisionRefusedError, NotFoundError
 from refold.domain.log.ports import LiveLog
 
@@ -86,6 +87,18 @@ class ChatSummariesContract:
             run(chat.merge_with_summary(chat.at(3), llm=llm))
             assert why in (chat.summary_failure or "")
         assert chat.version == 6
+
+    def test_it_returns_the_context(self, log: LiveLog) -> None:
+        """Whether there was anything to tell, whether there was an answer, and called again with the same key."""
+        chat = begun(log, *TURNS)
+        sub, empty = chat.fork(context_id="sub"), ChatContext()
+        sub.add_items([message("a", "assistant")])
+        for turns, texts, key in ((9, (), None), (1, (" ", " "), None), (1, ("Told.",), "k"), (1, (), "k")):
+            llm = Teller(*texts)
+            assert run(chat.summarize(llm, keep_recent_turns=turns, idempotency_key=key)) is chat
+        for other, texts, key in ((empty, (), None), (sub, (" ", " "), None), (sub, ("Told.",), "l"), (sub, (), "l")):
+            assert run(chat.merge_with_summary(other, llm=Teller(*texts), idempotency_key=key)) is chat
+        assert (len(chat.items), chat.summary_failure) == (3, None)
 
     def test_another_context_is_told(self, log: LiveLog) -> None:
         """Each version once, also after its answer was taken; what it told is named."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import psycopg
 import pytest
 
 import refold
@@ -23,6 +24,7 @@ from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import writing_backup
 from refold.infrastructure.exchange.restore import restore
 from refold.infrastructure.lineage import lineage_of
+from refold.infrastructure.log.postgres import aside
 from refold.infrastructure.times import time_of
 
 from .backed_up import events_of, fill_store, filled, rows_of, say
@@ -180,6 +182,16 @@ def test_a_store_with_events_is_left_alone(places: Places) -> None:
     assert events_of(target) == events_of(source)
     assert rows_of(target) == rows_of(source)
     assert report.lineage != before
+
+
+def test_nobody_appends_to_a_store_that_is_found_empty(pg_url: str) -> None:
+    """From the look for events to the end of the transaction, so that a restore replaces none."""
+    refold.open(pg_url).close()
+    with psycopg.connect(pg_url) as guard, psycopg.connect(pg_url) as writer:
+        ((schema,),) = guard.execute("SELECT current_schema()").fetchall()
+        aside._require_empty(guard, schema, "it")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            writer.execute("LOCK TABLE event IN ROW EXCLUSIVE MODE NOWAIT")
 
 
 def test_a_store_that_went_back_is_noticed(tmp_path: Path) -> None:

@@ -234,6 +234,25 @@ def test_a_failed_move_lets_the_source_go_on(places: tuple[str, str], monkeypatc
         store.chat("later").add_message("user", "still open")
 
 
+def test_a_move_compares_the_keys(places: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in no digest: where one is missing in the copy, the source goes on."""
+    source, target = places
+    verify = copying._Copy.verify
+
+    def verify_and_lose(copy: Any) -> None:
+        verify(copy)
+        with closing(sqlite3.connect(target)) as other:
+            other.execute("DELETE FROM idempotency WHERE key = 'key 3'")
+            other.commit()
+
+    monkeypatch.setattr(copying._Copy, "verify", verify_and_lose)
+    with pytest.raises(DamagedError, match="they are not equal to the source's"):
+        copy_store(source, target, move=True)
+
+    with refold.open(source) as store:
+        store.chat("later").add_message("user", "still open")
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_writers_that_were_there_before_are_refused(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Also a process with the store open, on its quickest way; when the store is open again, it goes on."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import webbrowser
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 import refold
 from refold.infrastructure.inspector.app import HEADERS
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from refold.infrastructure.inspector.wish import Question
+from tests.cli.running import refold as run
 
 from .asking import LOCAL, Asked
 
@@ -83,6 +88,44 @@ def test_actions_are_only_taken_from_the_page(path: str) -> None:
                 assert page.client.post(f"/api/{path}", content=body, headers=headers).status_code == 403
         assert page.client.get(f"/api/{path}").status_code in (404, 405)
         assert (store.now(), page("jobs")) == (before, [])
+
+
+class Serving:
+    """A server that is asked once, from its own address, instead of being run."""
+
+    def __init__(self, config: Any) -> None:
+        self.config, self.answer = config, dict[str, Any]()
+        SERVED.append(self)
+
+    def run(self, sockets: list[socket.socket]) -> None:
+        """Ask what there is."""
+        host, port = sockets[0].getsockname()
+        self.answer = TestClient(self.config.app, base_url=f"http://{host}:{port}").get("/api/meta").json()
+
+
+SERVED: list[Serving] = []
+
+
+def test_who_may_reach_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At another address than this machine's own a warning is printed; at each it answers, and ends in a second."""
+    place, opened = tmp_path / "s.db", list[str]()
+    refold.open(place).close()
+    monkeypatch.setattr(uvicorn, "Server", Serving)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    SERVED.clear()
+
+    own = run("ui", "--db", place, "--port", 0, "--write")
+    other = run("ui", "--db", place, "--port", 0, "--host", "127.0.0.2", "--no-open")
+
+    assert own.err.startswith(f"{place} is shown at {opened[0]}; Ctrl-C ends it")
+    assert "for reading only; Ctrl-C ends it" in other.err
+    warning = "who reaches this address can read the store: nothing asks for a password"
+    assert [warning in one.err for one in (own, other)] == [False, True]
+    assert len(opened) == 1
+    assert [one.answer["token"] is not None for one in SERVED] == [True, False]
+    for one in SERVED:
+        config = one.config
+        assert (config.timeout_graceful_shutdown, config.server_header, config.log_level) == (1, False, "warning")
 
 
 def test_it_ends_with_an_open_page(tmp_path: Path) -> None:

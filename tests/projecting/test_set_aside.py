@@ -16,10 +16,11 @@ from refold.infrastructure.log.codec import CODEC, Codec
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.projecting import folding
-from refold.infrastructure.projecting.folding import Fault, note_fault
+from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
 from refold.infrastructure.projecting.rows.postgres import PostgresProjectionStore
 from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
 from refold.infrastructure.projecting.store import SetAside
+from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.infrastructure.store import Store
 from tests.contract.writing import append
 from tests.verifying.damaging import sql
@@ -139,9 +140,10 @@ def test_one_that_was_stopped(poisoned: refold.Store) -> None:
     note_fault(poisoned._projections, Going(), Fault("chat:a@3", "it is poisoned", 1))
     assert standing(poisoned).stopped_at == "chat:a@3"
 
-    work_on(poisoned, "counts")
+    ProjectionWorker(poisoned.log, poisoned._projections, [Going()]).work()
 
     assert (standing(poisoned).behind, standing(poisoned).stopped_at, standing(poisoned).set_aside) == (0, None, ASIDE)
+    assert poisoned._projections.notes(FAULT) == {}
 
 
 def test_those_that_choose_to_stop(poisoned: refold.Store) -> None:

@@ -113,6 +113,9 @@ def test_a_context_goes_on_while_it_is_archived(store: refold.Store, tmp_path: P
 
     assert [one.context for one in back.contexts] == ["chat:first"]
     assert texts_of(first) == {"an old question", "a new one"} == texts_of(store.chat("first"))
+    # Their digests are those of whole events again, so no seal is recorded for them.
+    [said] = [one for one in store.log.read_events(STREAM) if isinstance(one, StoreUnarchived)]
+    assert said.erased == ()
     assert texts_of(second) == {ARCHIVED}
     assert list(store.archives()) == ["chat:second"]
     assert store.verify().problems == ()

@@ -119,22 +119,36 @@ def test_what_is_wrong_is_refused(location: str) -> None:
 def test_the_commands(tmp_path: Path) -> None:
     """They list first, and erase for good."""
     path = tmp_path / "agents.db"
+    with refold.open(path, system=Clock()) as store:
+        store.chat("b", user="ben").add_message("user", "hello")
     with refold.open(path) as store:
         store.chat("a", user="mia").add_message("user", "hello")
 
     listed = run("erase", "--db", path, "--user", "mia", "--why", "x")
-    held = run("hold", "--db", path, "a", "--why", "case 12")
+    listed_as_json = run("erase", "--db", path, "--user", "mia", "--why", "x", "--json")
+    run("hold", "--db", path, "a", "--why", "case 12")
+    held = run("hold", "--db", path)
+    held_as_json = run("hold", "--db", path, "--json")
     refused = run("erase", "--db", path, "--user", "mia", "--why", "x", "--for-good")
     released = run("hold", "--db", path, "a", "--why", "closed", "--release")
     done = run("erase", "--db", path, "--user", "mia", "--why", "x", "--for-good", "--receipt", tmp_path / "r.json")
 
     assert "chat:a" in listed.out
     assert "nothing is erased yet" in listed.err
+    assert [one["context"] for one in listed_as_json.json["contexts"]] == ["chat:a"]
     assert "case 12" in held.out
+    assert held_as_json.json == [{"context": "chat:a", "why": "case 12"}]
     assert (refused.code, "must be kept" in refused.err) == (1, True)
     assert "nothing is held" in released.err
     assert done.code == 0
     assert json.loads((tmp_path / "r.json").read_text())["events"] == 2
     assert "no context is due" in run("retain", "--db", path).err
+    with refold.open(path) as store:
+        store.retain("ben's", "400 days", kind="chat", user="ben", why="notice")
+    due, due_as_json = run("retain", "--db", path), run("retain", "--db", path, "--json")
+    assert due.out.split() == ["POLICY", "CONTEXT", "ben's", "chat:b"]
+    assert "nothing is erased yet" in due.err
+    assert due_as_json.json["contexts"] == {"ben's": ["chat:b"]}
+    assert run("retain", "--db", path, "--for-good").err == ""
     with refold.open(path) as store:
         assert [item.content for item in store.chat("a").items] == [["[erased]"]]  # type: ignore[union-attr]

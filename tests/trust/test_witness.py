@@ -12,6 +12,8 @@ import refold
 from refold.domain.errors import DamagedError, TamperedError
 from refold.domain.log.envelope import NO_DIGEST, NO_META, UNKEYED
 from refold.domain.positions import Position
+from refold.infrastructure.trust import checkpoints
+from refold.infrastructure.trust.witness import FileWitness, Seen
 from tests.contract.damage import forge_blocks
 
 from .forging import EventRow, Place, rechained, rewrite, with_text
@@ -199,3 +201,21 @@ def test_an_older_copy(tmp_path: Path) -> None:
     Path(place.url).unlink()
     with pytest.raises(TamperedError, match="its witness saw"):
         place.open()
+
+
+def test_a_witness_comes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the store is closed for the first time, it knows all events that were there before, page by page."""
+    place = Place(str(tmp_path / "store.db"), tmp_path / "witness.log")
+    with refold.open(place.url) as store:
+        chat = store.chat("a")
+        for number in range(30):
+            chat.add_message("user", str(number))
+    monkeypatch.setattr(checkpoints, "READ_EVENTS", 3)
+
+    with place.open() as store:
+        events = store.now().events
+
+    seen = Seen(FileWitness(place.witness).entries())
+    assert seen.last is not None
+    assert (seen.last.is_behind, seen.last.events) == (False, events)
+    assert [one.events for one in seen.checkpoints] == [*range(3, events, 3), events]

@@ -13,6 +13,7 @@ from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
+from refold.infrastructure.verifying import event_check
 from tests.contract.writing import append
 
 from .damaging import bytes_of_log, rows_of, sql, told, verified, written
@@ -91,6 +92,19 @@ def test_each_damage_is_described(place: str, name: str) -> None:
     assert found == [*wanted, NOT_COMPARED]
     assert not report.is_whole
     assert all(problem.reason and not problem.repairable for problem in report.problems)
+
+
+def test_many_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HOLES_MAX of them are described, and the others are counted."""
+    place = str(tmp_path / "store.db")
+    written(place)
+    sql(place, "DELETE FROM stream WHERE id = 'chat:b'")
+
+    for limit, more in ((5, []), (4, []), (3, ["there are 1 holes more like these"])):
+        monkeypatch.setattr(event_check, "HOLES_MAX", limit)
+        found = [one for one in verified(place).problems if one.kind == "position"]
+        assert len(found) == 4
+        assert [one.reason for one in found if one.where == "the log"] == more
 
 
 def test_swapped_positions(place: str) -> None:

@@ -380,8 +380,7 @@ class PostgresLog:
             return read()
         reached = self._reader.known_version(wanted.stream)
         found = read()
-        if wanted.until > max(wanted.after, 0):
-            require_version(wanted.stream, max(wanted.after, 0) + len(found), min(wanted.until, reached))
+        require_version(wanted.stream, max(wanted.after, 0) + len(found), min(wanted.until, reached))
         return found
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
@@ -390,8 +389,7 @@ class PostgresLog:
         reached = {stream: self._reader.known_version(stream) for stream in {one.stream for one in ranges}}
         found = self._reader.read_ranges(ranges)
         for (stream, after, until), events in zip(ranges, found, strict=True):
-            if until > max(after, 0):
-                require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
+            require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
         return found
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:

@@ -351,7 +351,7 @@ class SqliteLog:
                 self._require_known(connection, wanted.stream, known)
             key = None if is_empty else self._key_of(connection, wanted.stream)
             found = [] if key is None else read(connection, key, wanted)
-        if reached and not is_empty:
+        if reached:
             require_version(wanted.stream, max(wanted.after, 0) + len(found), min(wanted.until, reached))
         return found
 
@@ -364,8 +364,7 @@ class SqliteLog:
         with self.database.reading() as connection:
             found = self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
         for (stream, after, until), events in zip(ranges, found, strict=True) if reached else ():
-            if until > after:
-                require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
+            require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
         return found
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:

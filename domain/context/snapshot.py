@@ -52,7 +52,9 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def unpacked(cls, stream: str, packed: bytes | None) -> Snapshot | None:
         """Return the snapshot of a stream; None if there is none or it is damaged."""
-        checksum, data = (packed or b"")[:DIGEST_BYTES], (packed or b"")[DIGEST_BYTES:]
+        # That of 200,000 items has 4 MB, of which a copy takes a millisecond.
+        whole = memoryview(packed or b"")
+        checksum, data = whole[:DIGEST_BYTES], whole[DIGEST_BYTES:]
         if not data or checksum != _checksum(stream, data):
             return None
         try:
@@ -61,7 +63,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
             return None
 
 
-def _checksum(stream: str, data: bytes) -> bytes:
+def _checksum(stream: str, data: bytes | memoryview) -> bytes:
     return blake2b(data, key=blake2b(stream.encode()).digest(), digest_size=DIGEST_BYTES).digest()
 
 

@@ -7,12 +7,15 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from pydantic import BaseModel, ValidationError
 
+from refold.domain.chat import shown
 from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -24,10 +27,14 @@ from refold.domain.chat.items import (
     ImageContent,
     ResizeOptions,
 )
+from refold.domain.chat.shown import ShownItems
+from refold.domain.chat.state.fold import EMPTY, fold
+from refold.domain.chat.state.sequence import Items
 from refold.domain.chat.views import item_of, recorded_form
 from refold.domain.errors import DecisionRefusedError
 
 from .chat_events import said
+from .edit_events import STEPS, line_of
 from .strategies import ITEM_EVENT, PROPERTY
 
 MESSAGE = ChatMessage(role=ChatRole.USER, content=["hi", ImageContent(image="data:,x")], extra={"a": [{"b": 1}]})
@@ -273,3 +280,39 @@ print(sorted((type(item).__name__, item.id.split("_")[0]) for item in made))
 
     assert done.stderr == ""
     assert done.stdout.strip() == str([("ChatMessage", "msg")] * 4 + [("FunctionCall", "call")] * 4)
+
+
+@pytest.mark.parametrize(("frozen", "steps"), [(0, ["freeze", "unfreeze"]), (1, [])])
+def test_the_collector_takes_many_unread_items_for_old(
+    frozen: int, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one step, before it looks at anything again; but not in a program that has frozen objects of its own."""
+    calls = list[str]()
+    names = ("disable", "freeze", "unfreeze", "enable")
+    collector = SimpleNamespace(**{name: partial(calls.append, name) for name in names})
+    collector.isenabled, collector.get_freeze_count = (lambda: True), (lambda: frozen)
+    monkeypatch.setattr(shown, "gc", collector)
+
+    made = [len(shown._unread(Items(), range(count), bytes(count))) for count in (9, 5_000)]
+
+    assert made == [9, 5_000]
+    assert calls == ["disable", "enable", "disable", *steps, "enable"]
+
+
+@PROPERTY
+@given(STEPS)
+@example([*[("add", 0)] * 7, ("evict", 0b10010)])
+@example([*[("add", 0)] * 7, ("insert", 3), ("evict", 0b10010)])
+def test_unread_items_stand_where_edits_put_them(steps: list[tuple[str, int]]) -> None:
+    """In the list, and by ordinal; each is of the kind that the snapshot says."""
+    whole = fold(EMPTY, line_of(steps).events).items
+    stored = whole.unread(lambda ordinals: [whole.item(one) for one in ordinals])
+    stored.arena.stored_kinds()[:] = bytes(ordinal % len(shown.UNREAD) for ordinal in range(whole.reach))
+
+    made = ShownItems()
+    listed = [*list.__iter__(made.of(stored, None, None))]
+
+    assert [shown._ordinal_of(one) for one in listed] == list(whole.order())
+    assert [type(one) for one in listed] == [shown.UNREAD[one % len(shown.UNREAD)] for one in whole.order()]
+    by_ordinal = dict(zip(whole.order(), listed, strict=True))
+    assert made._made[1] == [by_ordinal.get(ordinal) for ordinal in range(whole.reach)]

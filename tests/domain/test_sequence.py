@@ -3,6 +3,7 @@
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -51,6 +52,9 @@ def require(state: ChatState, line: Line) -> None:
     assert all(items.find(item_id) is None and items.ordinal(item_id) is not None for item_id in line.gone)
     assert {item_id for item_id in line.ids if items.is_pinned(items.ordinal(item_id) or 0)} == line.pinned
     assert [items.arena.items[one].id for one in items.whole_order()] == line.ids
+    runs = items.view_runs()
+    assert runs is None or [*chain.from_iterable(runs)] == list(items.order())
+    assert (runs is None) == bool(items.edits and items.edits.placed)
 
 
 @PROPERTY

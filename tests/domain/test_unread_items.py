@@ -79,6 +79,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[ChatItem]]
 def opened(kept: tuple[str, list[ChatItem]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     """The chat, opened from its snapshot in a copy of the store."""
     monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 200)
+    monkeypatch.setattr(shown, "MADE_AT_ONCE", 100)
     made = Opened(shutil.copy(kept[0], tmp_path / "store.db"), kept[1])
     whole = _Source.read
 

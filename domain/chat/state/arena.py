@@ -301,7 +301,7 @@ class Arena:
             return KINDS[self._stored_names.kinds[ordinal]]
         return type(items[ordinal])
 
-    def stored_kinds(self) -> Sequence[int]:
+    def stored_kinds(self) -> bytearray:
         """Return the kinds of stored items, as indexes of `KINDS`; they are known before an item is read."""
         return self._stored_names.kinds
 

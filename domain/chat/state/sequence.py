@@ -111,6 +111,16 @@ class Items(Sequence[ChatItemEvent]):
             self._order = order
         return self._order
 
+    def view_runs(self) -> list[range] | None:
+        """Return the ordinals of the items in ascending ranges; None if items were inserted, which may be anywhere."""
+        if self.edits is None:
+            return [range(self.reach)]
+        if self.edits.placed:
+            return None
+        gone = sorted(ordinal for ordinal, _ in self.edits.gone.items() if ordinal < self.reach)
+        starts, ends = [0, *(ordinal + 1 for ordinal in gone)], [*gone, self.reach]
+        return [range(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
+
     def whole_order(self) -> Sequence[int]:
         """Return the ordinals of all items, in order; items that left the view keep their places."""
         return range(self.reach) if self.edits is None else self.edits.whole_order(self.reach)

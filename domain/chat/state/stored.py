@@ -50,7 +50,7 @@ class StoredItems(list[ChatItemEvent]):
 
     def is_unread(self, count: int) -> bool:
         """Return whether the first `count` items are all in the log and none of them was read."""
-        return {*map(type, list.__getitem__(self, slice(count)))} <= {type(None)}
+        return list.__getitem__(self, slice(count)).count(None) == min(count, len(self))  # type: ignore[arg-type]
 
     def __getitem__(self, index: Any) -> Any:
         found = list.__getitem__(self, index)

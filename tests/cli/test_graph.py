@@ -81,6 +81,17 @@ def test_which_run_and_when(sales: Path, arguments: list[Any], title: str, count
     assert len(ended.out.splitlines()) - 3 == count
 
 
+def test_a_run_without_nodes(sales: Path) -> None:
+    """Its head alone is printed."""
+    with package.open(sales) as store:
+        store.run("mia", "empty")
+
+    [head] = refold("graph", "mia/empty/0/0", db=sales).out.splitlines()
+
+    assert head.startswith("run:mia/empty/0/0 @1  ")
+    assert head.endswith("  0 nodes, 0 edges, 0 pointers")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [

@@ -4,11 +4,13 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import refold as package
+from refold.infrastructure import frameworks
 from refold.infrastructure.cli.progress import progress_bar
 from tests.cli.running import environment, refold, spawned
 from tests.importing.shapes import asked, call, said
@@ -149,6 +151,42 @@ class _Terminal:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Put these reports in the place of an import from LangGraph, whose package is not installed."""
+    found: list[Any] = []
+
+    def import_threads(store: package.Store, source: str, **options: Any) -> list[Any]:
+        store.chat("t").add_message("user", f"{source} {options['prefix']} {options['allowed']} {options['dry_run']}")
+        return found
+
+    module: Any = ModuleType("migration")
+    module.import_threads = import_threads
+    monkeypatch.setitem(sys.modules, f"{frameworks.__name__}.langgraph", ModuleType("langgraph"))
+    monkeypatch.setitem(sys.modules, f"{frameworks.__name__}.langgraph.migration", module)
+    return found
+
+
+def test_threads_of_langgraph(threads: list[Any], tmp_path: Path) -> None:
+    """Outcomes are counted, one that was refused is an exit code, and a dry run makes no database."""
+    target = tmp_path / "x.db"
+    outcomes = [("a", "added", 3), ("b", "unchanged", 0), ("c", "added", 1)]
+    threads += [SimpleNamespace(thread=name, outcome=said, checkpoints=n, reason="") for name, said, n in outcomes]
+    options = ("--from-langgraph", "old.db", "--db", target)
+
+    tried = refold("import", *options, "--dry-run")
+    assert (tried.code, tried.err, target.exists()) == (0, "", False)
+    assert tried.out == f"{target}: 3 threads: 2 added, 1 unchanged; 4 checkpoints\n"
+
+    threads.append(SimpleNamespace(thread="d", outcome="refused", checkpoints=0, reason="it has a lock"))
+    done = refold("import", *options, "--prefix", "p", "--allow", "x.Y")
+    assert done.code == 1
+    assert done.out == f"{target}: 4 threads: 2 added, 1 unchanged, 1 refused; 4 checkpoints\n"
+    assert done.err == "note: thread d: it has a lock\n"
+    with package.open(target) as store:
+        assert [message.text for message in store.chat("t").messages()] == ["old.db p ('x.Y',) False"]
 
 
 @HAS_REAL

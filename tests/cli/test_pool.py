@@ -141,6 +141,16 @@ def test_a_conflict_is_told(stocked: Path, rule: str | None, kept: str, content:
     assert held(stocked)["readme"] == content
 
 
+@pytest.mark.parametrize("options", [["--how", "result"], ["--instructions"]])
+def test_what_goes_with_chats_alone(stocked: Path, options: list[str]) -> None:
+    """A pool has no result, and no instructions."""
+    refold("fork", "pool:docs", "copy", db=stocked)
+
+    fault = refold("merge", "copy", "docs", *options, db=stocked).fault
+
+    assert "this is pool:copy" in fault
+
+
 def test_words_are_looked_for_in_pools_only(stocked: Path) -> None:
     """In ids, descriptions and contents."""
     assert refold("pool", "search", "questions", "--context", "docs", db=stocked).out.startswith("pool:docs@3  ")

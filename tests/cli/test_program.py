@@ -78,6 +78,18 @@ def test_commands_need_no_bar(database: Path) -> None:
         (["--nonsense"], "No such option '--nonsense' (see `refold --help`)"),
         (["show"], "Missing argument 'CTX[@V]' (see `refold show --help`)"),
         (["import"], "Missing argument 'FILE...' (see `refold import --help`)"),
+        (
+            ["import", "a", "--allow", "x"],
+            "--allow and --dry-run go with --from-langgraph (see `refold import --help`)",
+        ),
+        (["import", "a", "--dry-run"], "--allow and --dry-run go with --from-langgraph (see `refold import --help`)"),
+        *(
+            (
+                ["import", "--from-langgraph", "x.db", *options],
+                "with --from-langgraph only --prefix, --allow, --dry-run",
+            )
+            for options in (["a"], ["--user", "u"], ["--as-runs"], ["--replace-surrogates"], ["--format", "openai"])
+        ),
         (["contexts", "a"], "Got unexpected extra argument (a) (see `refold contexts --help`)"),
         (["show", "a", "--as", "pdf"], "Invalid value for '--as': 'pdf' is not one of"),
         (["show", "a", "--tail", "0"], "Invalid value for '--tail': 0 is not in the range"),

@@ -8,10 +8,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import refold as package
+from refold.domain.errors import StorageBusyError
 from refold.infrastructure.cli import run_worker as run_module
 from refold.infrastructure.cli.run_worker import WorkerLog
 from tests.cli.running import refold, started
@@ -120,3 +123,38 @@ def test_what_goes_wrong_is_said(
 def test_names_are_checked_first(database: Path) -> None:
     """One that is wrong is an error, and nothing is begun."""
     assert refold("run", "nonsense", db=database).fault.startswith("there is no projection 'nonsense': there are ")
+
+
+def test_what_is_done_beside_it_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts whose time is over are erased while it works; where that fails it is tried again, as packing is."""
+    monkeypatch.setattr(run_module, "RETAINED_EVERY_SECONDS", 0)
+    monkeypatch.setattr(run_module, "SEALED_EVERY_SECONDS", 0)
+    stop, tries = threading.Event(), iter(range(3))
+
+    def retained(*, dry_run: bool) -> Any:
+        if next(tries) == 0:
+            raise StorageBusyError("it is busy")
+        stop.set()
+        erasure = None if dry_run else SimpleNamespace(contexts=["chat:a", "chat:b"])
+        return SimpleNamespace(erasure=erasure)
+
+    store: Any = SimpleNamespace(policies=lambda: ["mail"], apply_retention=retained)
+    run_module._retain(store, stop)
+    assert [line.partition("  ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "contexts whose time is over could not be erased, which is tried again: it is busy",
+        "2 contexts erased, whose time was over",
+    ]
+
+    stop.clear()
+    tries = iter(range(3))
+
+    def sealing() -> Iterator[int]:
+        if next(tries) == 0:
+            raise StorageBusyError("it is busy")
+        yield 1
+        stop.set()
+        yield 2
+        pytest.fail("it was told to stop")
+
+    run_module._seal(sealing, stop)
+    assert capsys.readouterr().err.endswith("  old events could not be packed, which is tried again: it is busy\n")

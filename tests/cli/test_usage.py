@@ -53,3 +53,11 @@ def test_wrong_names(spent: Path, arguments: tuple[str, ...], said: str) -> None
 
     assert result.code == 2
     assert said in result.fault
+
+
+def test_nothing_was_said(tmp_path: Path) -> None:
+    """It says so, as JSON with an empty list."""
+    package.open(tmp_path / "x.db").close()
+
+    assert refold("usage", db=tmp_path / "x.db") == (0, "", "no usage yet: nothing was said\n")
+    assert refold("usage", "--json", db=tmp_path / "x.db").json == []

@@ -11,7 +11,11 @@ from msgspec import structs
 
 import refold as package
 from refold.domain.chat.events import Image
+from refold.domain.errors import DamagedError
+from refold.domain.positions import BEGINNING
+from refold.infrastructure.cli import log as list_module
 from refold.infrastructure.cli.lines import body_of, summary_of
+from refold.infrastructure.cli.readable import Readable
 from tests.cli.running import refold, started
 from tests.domain.chat_events import configured, handed, returned, said
 from tests.golden.known import EVENTS
@@ -210,6 +214,23 @@ def test_following_ends_at_a_limit(database: Path) -> None:
     ended = refold("log", "--follow", "--limit", 14, db=database)
 
     assert (ended.code, len(ended.out.splitlines())) == (0, 14)
+
+
+def test_what_is_left_out_is_said_before_it_follows(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is known once the past was read, and the command may never end."""
+    with package.open(database) as store:
+        store.chat("other")
+        readable = Readable(store.log)
+        readable.left_out.append(DamagedError("event chat:a@2", "it is odd"))
+        events = list_module._followed(store, readable, store.log.read("chat:other"), "chat:other", BEGINNING)
+        assert (next(events).reference, capsys.readouterr().err) == ("chat:other@1", "")
+        store.chat("air-1").add_message("user", "of another context")
+        store.chat("other").add_message("user", "news")
+        assert next(events).reference == "chat:other@2"
+        events.close()
+
+    said = "note: what cannot be read is left out: event chat:a@2 is damaged (it is odd); `refold verify` tells all "
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_following_never_overlooks_what_comes_while_it_starts(database: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import refold
 from refold.domain.errors import DamagedError, StorageUnavailableError
+from refold.infrastructure.projecting import runner as running
 from refold.infrastructure.projecting import worker as working
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.worker import PAUSES_SECONDS, ProjectionWorker
@@ -183,6 +184,35 @@ def test_a_thread_outlives_errors(store: refold.Store, call: str, monkeypatch: p
         stop.set()
         thread.join()
     assert store._projections.notes("worker/") == {}
+
+
+def test_it_stops_behind_a_page(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long backlog does not keep a program from ending; the rest is read the next time."""
+    monkeypatch.setattr(running, "PAGE_EVENTS", 16)
+    talk_at_length(store, 40)
+    worker = ProjectionWorker(store.log, store._projections, [Counts()])
+    answers = iter([False, True])
+
+    worker.work(lambda: next(answers))
+
+    assert store._projections.rows(Counts()) == [Count("chat:long", 16)]
+    worker.work()
+    assert store._projections.rows(Counts()) == [Count("chat:long", 41)]
+
+
+def test_a_fault_that_cannot_be_read(store: refold.Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Until it is known which event stopped the projection, that event is not tried."""
+    store.chat("a").add_message("user", "poison")
+    rows: Any = Failing(store._projections, note=0)
+    worker = ProjectionWorker(store.log, rows, [Counts()], watch=HandMoved())
+    worker.work()
+    caplog.clear()
+    rows.failures["note"] = 1
+
+    worker.work()
+
+    said = [one.getMessage() for one in caplog.records if one.name == "refold.projections"]
+    assert said == ["the projection counts: it is not there; trying again in 0.1 s"]
 
 
 def test_a_fault_that_could_not_be_noted(store: refold.Store) -> None:

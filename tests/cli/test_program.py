@@ -94,6 +94,10 @@ def test_commands_need_no_bar(database: Path) -> None:
         (["show", "a", "--as", "pdf"], "Invalid value for '--as': 'pdf' is not one of"),
         (["show", "a", "--tail", "0"], "Invalid value for '--tail': 0 is not in the range"),
         (["import", "a", "--format", "pdf"], "Invalid value for '--format': 'pdf' is not one of"),
+        (
+            ["--redact", "keys,x", "contexts"],
+            "Invalid value for '--redact': there is no group 'x': take all, or some of ",
+        ),
         (["--db", "", "contexts"], "Invalid value for '--db': it is empty"),
         (["contexts", "--db", "a\udcff"], "Invalid value for '--db': it is not UTF-8 text"),
         (["import", "a", "--user", "\udcff"], "Invalid value for '--user': it is not UTF-8 text"),

@@ -50,6 +50,19 @@ def gone(*versions: int, how: str = "evict") -> ItemsEvicted:
     return ItemsEvicted(items=(Span.of("", versions),), change=Totals(), how=how)
 
 
+def test_items_are_inserted_before_another_one() -> None:
+    """Of whatever age, in their order; none that is there already is inserted again."""
+    given = (OPENED, A, B, gone(2))
+    new, newer = said("new", created_at=9.0), said("newer", created_at=0.5)
+
+    assert decided(given, InsertItems(STREAM, (new, B, newer), "b")) == [
+        ItemInserted(item=new, before=Ref(3)), ItemInserted(item=newer, before=Ref(3)),
+    ]  # fmt: skip
+    for missing in ("a", "nothing"):
+        with pytest.raises(NotFoundError, match=f"no item '{missing}' in the view"):
+            decided(given, InsertItems(STREAM, (new,), missing))
+
+
 @pytest.mark.parametrize(
     ("time", "before"), [(0.5, Ref(2)), (1.0, Ref(3)), (2.5, Ref(3)), (3.0, None)],
     ids=["first", "a tie goes behind", "before the first younger", "at the end it is an append"],

@@ -210,6 +210,23 @@ def test_a_trial_with_a_piece_adds_nothing_to_the_items_it_borrowed() -> None:
     assert len(items.arena.items) == len(items) == 2
 
 
+def test_a_message_that_ends_in_an_older_state() -> None:
+    """Where the items have gone on meanwhile, it ends in a list of its own."""
+    begun = fold(EMPTY, [OPENED, said("m1"), said("grows", ("",), incomplete=UNFINISHED)])
+    later = evolve(begun, said("m3"))
+    done = evolve(begun, MessageFinished(item=Ref(3), role="user", text="word"))
+    again = evolve(later, MessageFinished(item=Ref(3), role="user", text="other"))
+
+    assert [ids(one.items) for one in (begun, later, done, again)] == [
+        ["m1", "grows"], ["m1", "grows", "m3"], ["m1", "grows"], ["m1", "grows", "m3"]
+    ]  # fmt: skip
+    assert [[getattr(one, "content", None) for one in state.items][1] for state in (begun, later, done, again)] == [
+        ("",), ("",), ("word",), ("other",)
+    ]  # fmt: skip
+    assert done.items.totals == sum(map(totals_of, done.items), Totals())
+    assert ids(evolve(done, said("m4")).items) == ["m1", "grows", "m4"]
+
+
 def test_counts_of_a_message_that_grew_and_left() -> None:
     """Totals that were asked for stay right, whatever comes with them in one fold: pieces, appends, edits."""
     grown = MessageExtended(item=Ref(3), text="x" * 40)

@@ -222,7 +222,7 @@ def test_what_is_left_out_is_said_before_it_follows(database: Path, capsys: pyte
         store.chat("other")
         readable = Readable(store.log)
         readable.left_out.append(DamagedError("event chat:a@2", "it is odd"))
-        events = list_module._followed(store, readable, store.log.read("chat:other"), "chat:other", BEGINNING)
+        events: Any = list_module._followed(store, readable, store.log.read("chat:other"), "chat:other", BEGINNING)
         assert (next(events).reference, capsys.readouterr().err) == ("chat:other@1", "")
         store.chat("air-1").add_message("user", "of another context")
         store.chat("other").add_message("user", "news")

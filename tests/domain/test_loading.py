@@ -12,6 +12,7 @@ from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.fold import ChatState, fold
 from refold.domain.chat.state.loading import complete
 from refold.domain.chat.state.packed import packed
+from refold.domain.chat.state.stored import SCANS_MAX, Hashes
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Event
 from refold.domain.log.memory_log import MemoryLog
@@ -152,3 +153,18 @@ def test_a_fold_in_pages_meets_what_a_fold_at_once_meets() -> None:
         ):
             with pytest.raises(DamagedError, match=r"version does not exist|not in its lineage"):
                 read()
+
+
+@pytest.mark.parametrize("looks", [0, SCANS_MAX])
+def test_where_a_name_may_be(looks: int) -> None:
+    """It is looked for in all hashes, or in an index once it was asked for often: the same places, in order."""
+    names = [str(number % 40) for number in range(100)]
+    hashes = Hashes()
+    for name in names:
+        hashes.append(name)
+    for _ in range(looks):
+        hashes.places("none", 90)
+
+    for name in ("0", "7", "39", "none"):
+        assert list(hashes.places(name, 90)) == [place for place in range(90) if names[place] == name]
+    assert (hashes._places is not None) == bool(looks)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.positions import BEGINNING, Moment, Position
+from refold.domain.positions import BEGINNING, Moment, Partition, Position
 
 from .strategies import MOMENT, NUMBER, POSITION, PROPERTY
 
@@ -76,3 +76,15 @@ def test_a_moment_before_everything(heads: tuple[tuple[int, int], ...]) -> None:
 
     with pytest.raises(InvalidInputError, match="is not a position"):
         Moment.parse("v" + packed)
+
+
+def test_the_share_of_a_partition() -> None:
+    """The slices that leave its number, so that each is in one share; a log with one sequence is not shared."""
+    moment = Moment.of({lane: 1 + lane for lane in range(10)})
+
+    shares = [Partition(number, 3).share(moment) for number in range(3)]
+
+    assert [[lane for lane, _ in share.heads] for share in shares] == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
+    assert all(head == 1 + lane for share in shares for lane, head in share.heads)
+    alone = Moment.of({-1: 5})
+    assert [Partition(number, 3).share(alone) for number in range(3)] == [alone] * 3

@@ -27,7 +27,7 @@ from refold.domain.chat.shown import UNREAD, SeenItems, UnreadCall, UnreadList
 from refold.domain.chat.state.fold import ChatState
 from refold.domain.chat.state.packed import PACKING as CHAT_PACKING
 from refold.domain.chat.state.packed import _Source
-from refold.domain.chat.state.stored import SCANS_MAX, Hashes, ItemNames
+from refold.domain.chat.state.stored import ItemNames
 from refold.domain.context import view
 from refold.domain.context.snapshot import Snapshot
 from refold.domain.errors import DamagedError, DecisionRefusedError, StorageClosedError
@@ -497,18 +497,3 @@ def test_a_list_that_nobody_opened_from_a_snapshot_is_whole(tmp_path: Path) -> N
         chat.add_message("user", "here")
         assert type(chat.items) is not UnreadList
         assert type(store.chat("c").items) is SeenItems
-
-
-@pytest.mark.parametrize("looks", [0, SCANS_MAX])
-def test_where_a_name_may_be(looks: int) -> None:
-    """It is looked for in all hashes, or in an index once it was asked for often: the same places, in order."""
-    names = [str(number % 40) for number in range(100)]
-    hashes = Hashes()
-    for name in names:
-        hashes.append(name)
-    for _ in range(looks):
-        hashes.places("none", 90)
-
-    for name in ("0", "7", "39", "none"):
-        assert list(hashes.places(name, 90)) == [place for place in range(90) if names[place] == name]
-    assert (hashes._places is not None) == bool(looks)

@@ -99,11 +99,13 @@ def patched(plain: Any, patch: Patch) -> Any:
         return [patched(value, inner.get(str(index), {})) for index, value in enumerate(plain)]
     if not isinstance(plain, dict):
         return plain
-    dropped = patch.get("drop", ())
-    kept = {key: value for key, value in plain.items() if key not in dropped}
+    dropped = patch.get("drop")
+    kept = {key: value for key, value in plain.items() if key not in dropped} if dropped else plain.copy()
     for key in inner.keys() & kept.keys() if inner else ():
         kept[key] = patched(kept[key], inner[key])
-    return {**kept, **patch.get("set", {})}
+    if "set" in patch:
+        kept.update(patch["set"])
+    return kept
 
 
 def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEvent]:

@@ -12,7 +12,7 @@ from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.fold import ChatState, fold
 from refold.domain.chat.state.loading import complete
 from refold.domain.chat.state.packed import packed
-from refold.domain.chat.state.stored import SCANS_MAX, Hashes
+from refold.domain.chat.state.stored import SCANS_MAX, Hashes, StoredItems
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Event
 from refold.domain.log.memory_log import MemoryLog
@@ -168,3 +168,15 @@ def test_where_a_name_may_be(looks: int) -> None:
     for name in ("0", "7", "39", "none"):
         assert list(hashes.places(name, 90)) == [place for place in range(90) if names[place] == name]
     assert (hashes._places is not None) == bool(looks)
+
+
+@pytest.mark.parametrize("newer", [[], [2]])
+def test_a_newer_form_of_an_item_is_kept(newer: Sequence[int]) -> None:
+    """Those around it are read from the log, in one step if none of them was there."""
+    stored = StoredItems(4, lambda places: [said(f"m{place}") for place in places])
+    for place in newer:
+        stored[place] = said(f"m{place}", "newer")
+
+    expected = ["newer" if place in newer else "hello" for place in range(4)]
+    assert [getattr(item, "content", None) for item in stored] == expected
+    assert [item.id for item in stored] == ["m0", "m1", "m2", "m3"]

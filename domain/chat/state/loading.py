@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -38,6 +38,7 @@ from .fold import ChatState, Resolved, TakenItem, fold, recorded_event
 from .sequence import Items
 
 NAMING_ITEMS = frozenset({Merged, Forked})
+_ITEM_TYPES = frozenset(ITEM_EVENTS)
 # The number of events of ancestors that are read ahead although they may not be needed. If more events were read
 # already, that number is the limit.
 EVENTS_AHEAD_MAX = 256
@@ -198,14 +199,28 @@ def read_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> list[list[TakenIt
     Raises:
         DamagedError: there is no such item.
     """
+    return [
+        [TakenItem(Ref(version, stream), item) for version, item in zip(run, items, strict=True)]
+        for (stream, run), items in zip(runs, items_of_runs(log, runs), strict=True)
+    ]
+
+
+def items_of_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> Iterator[Sequence[ChatItemEvent]]:
+    """
+    Yield the items of each of these runs without their names, as `read_runs` returns them.
+
+    Raises:
+        DamagedError: there is no such item.
+    """
     found = log.read_ranges([Range(stream, run.start - 1, run.stop - 1) for stream, run in runs]) if runs else []
-    taken: list[list[TakenItem]] = []
     for (stream, run), events in zip(runs, found, strict=True):
         if len(events) != run.stop - run.start:
             raise DamagedError(f"{stream}@{run.stop - 1}", "a merge or fork names it, and it does not exist")
-        items = [_item(log, stream, version, event) for version, event in zip(run, events, strict=True)]
-        taken.append([TakenItem(Ref(version, stream), item) for version, item in zip(run, items, strict=True)])
-    return taken
+        if _ITEM_TYPES.issuperset(map(type, events)):
+            # Nearly all runs: a look at each by itself takes a tenth of the time of their read.
+            yield cast(list[ChatItemEvent], events)
+        else:
+            yield [_item(log, stream, version, event) for version, event in zip(run, events, strict=True)]
 
 
 def _item(log: Seen, stream: str, version: int, event: Any) -> ChatItemEvent:

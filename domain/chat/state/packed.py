@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from ..pairing import Approval
 from .arena import Arena, Birthplace, RunningTotals
 from .edits import Edits, Gone
 from .fold import ChatState, fold
-from .loading import NAMING_ITEMS, read_runs, with_pieces
+from .loading import NAMING_ITEMS, items_of_runs, with_pieces
 from .sequence import Items
 from .stored import ItemNames, PackedNames, StoredItems
 
@@ -227,7 +227,7 @@ class _Source(NamedTuple):
         flat = (ordinals[0], len(ordinals)) if is_range and ordinals else _runs(ordinals)
         stretches = zip(flat[::2], flat[1::2], strict=True)
         runs = [run for start, length in stretches for run in self._runs(start, start + length)]
-        items = [one.item for run in read_runs(self.log, runs) for one in run]
+        items = [*chain.from_iterable(items_of_runs(self.log, runs))]
         for ordinal, until in self.written.items():
             if ordinal in ordinals:
                 at = ordinals.index(ordinal)

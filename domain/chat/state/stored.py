@@ -100,7 +100,14 @@ class StoredItems(list[ChatItemEvent]):
             self._put(missing)
 
     def _put(self, places: Sequence[int]) -> None:
-        for place, item in zip(places, self._read(places), strict=True):
+        items = self._read(places)
+        if isinstance(places, range):
+            reached = slice(places.start, places.stop)
+            if list.__getitem__(self, reached) == [None] * len(items):
+                # Nearly always none of them was read: then they are put there in one step.
+                list.__setitem__(self, reached, items)
+                return
+        for place, item in zip(places, items, strict=True):
             # What is there may be a newer form of a message, and others hold it.
             if list.__getitem__(self, place) is None:
                 list.__setitem__(self, place, item)

@@ -19,7 +19,17 @@ from ..openai.send import RESPONSES_ID_MAX, function_name, unique_call_ids
 from ..openai.source_shape import grouped, rest_of
 from ..send import NO_OUTPUT, Config, place_instructions
 from .receive import KEPT_KINDS
-from .source_shape import ResponsesItem, Spoken, is_sound_item, item_as_came, message_id, plain_item
+from .source_shape import (
+    LEFT_OUT,
+    ResponsesItem,
+    Spoken,
+    is_sound_item,
+    item_as_came,
+    left_out,
+    message_id,
+    plain_item,
+    plain_without,
+)
 
 # The API refuses reasoning that no message or call follows.
 REASONING = "reasoning"
@@ -113,8 +123,13 @@ class _Input:
 
 def entries_of(item: Spoken) -> list[ResponsesItem]:
     """Return the entries of an item as they came from the API, or as they are sent to it if it is from elsewhere."""
-    own = not is_apart(item)
-    beside = rest_of(item).get("responses") if item.origin is not None and item.origin.rest else None
+    origin = item.origin
+    own = origin is None or not origin.apart
+    if origin is None or not origin.rest:
+        return [_made_anew(item)] if own else []
+    if own and origin.rest.startswith(LEFT_OUT) and (names := left_out(origin.rest)):
+        return [plain_without(item, names)]
+    beside = rest_of(item).get("responses")
     if beside:
         # Not by `suppress`, which costs as much as the rest: a session has thousands of entries.
         try:

@@ -8,9 +8,12 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
+from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.openai.send import openai_messages
-from refold.domain.formats.responses.send import openai_responses_input
+from refold.domain.formats.responses.receive import items_from_session
+from refold.domain.formats.responses.send import entries_of, openai_responses_input
+from refold.domain.formats.responses.source_shape import LEFT_OUT, Spoken, left_out
 from refold.domain.formats.send import NO_OUTPUT
 from tests.domain.formats.openai_contexts import (
     ANSWER,
@@ -50,6 +53,44 @@ def test_messages_calls_and_outputs_are_entries() -> None:
     assert (answer.pop("id")[:4], len(answer)) == ("msg_", 4)
     assert answer == {"type": "message", "role": "assistant", "status": "completed", "content": [text]}
     assert exchange == [asking("c1"), answering("c1")]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "yes"},
+        {"role": "system", "content": ""},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": []}]},
+        {"role": "user", "content": "hi", "more": {"id": [1]}},
+        {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_file", "file_id": "f"}]},
+        {"type": "function_call_output", "output": [{"type": "input_text", "text": "a"}], "call_id": "c"},
+    ],
+)
+def test_entries_of_a_session_lack_what_they_lacked(entry: Entry) -> None:
+    """Whether that is all that is kept beside them or not, at each read."""
+    items = items_from_session([entry], system_clock=REAL_SYSTEM)
+    for _ in range(2):
+        (came,) = [one for item in items if isinstance(item, Spoken) for one in entries_of(item)]
+        assert came == entry
+        came["content"] = "changed"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b'{"responses":{"patch":{"drop":["id"],"set":{"x":1}}}}',
+        b'{"responses":{"patch":{"drop":[1]}}}',
+        b'{"responses":{"patch":{"drop":["id"]},"after":[]}}',
+        b'{"responses":{"patch":{"drop":["id"]}},"legacy":true}',
+        b'{"responses":{"patch":{"drop":["id"]}},"responses":1}',
+    ],
+)
+def test_only_the_fields_that_an_entry_lacks_are_said_in_short(rest: bytes) -> None:
+    """What says more is read as a whole."""
+    assert rest.startswith(LEFT_OUT)
+    assert left_out(rest) == ()
+    assert left_out(b'{"responses":{"patch":{"drop":["id","type"]}}}') == ("id", "type")
 
 
 def test_images_are_entries_of_users() -> None:

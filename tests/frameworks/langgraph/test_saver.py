@@ -71,6 +71,21 @@ def test_values_belong_to_those_who_load_them(memory: Store) -> None:
     assert again["messages"] == [HumanMessage(["text", {"type": "x"}], id="1")]
 
 
+def test_messages_share_no_defaults(memory: Store) -> None:
+    """A list or an object that a message has by default is its own, in a saver that has just been opened, too."""
+    put(RefoldSaver(memory), thread(), messages=[AIMessage("a", id="1"), AIMessage("b", id="2")])
+    saver = RefoldSaver(memory)
+    changed, other = values(saver, thread())["messages"]
+    changed.additional_kwargs["x"] = changed.response_metadata["x"] = 1
+    changed.tool_calls.append({"name": "f", "args": {}, "id": "c"})
+    changed.invalid_tool_calls.append({"name": "f", "args": "{", "id": "c", "error": "cut"})
+    changed.unknown = "new"
+
+    assert other == AIMessage("b", id="2")
+    for opened in (saver, RefoldSaver(memory)):
+        assert values(opened, thread())["messages"] == [AIMessage("a", id="1"), AIMessage("b", id="2")]
+
+
 ODD = [
     HumanMessage("", id="1"),
     HumanMessage("without an id"),

@@ -19,9 +19,13 @@ import msgspec
 
 from ..clock import REAL_SYSTEM
 from ..concurrency.locks import synchronized
+from ..errors import LimitExceededError
 from ..log.envelope import Event, encode_payload, require_payload_size
 from ..log.gate import behind_gate
 from ..log.ports import Log, NewEvents, Pending, Receipt
+
+# So many events are sized in one call; their bytes are in memory for that long.
+SIZED_TOGETHER = 64
 
 
 class Settlement(NamedTuple):
@@ -173,9 +177,15 @@ def require_sizes(events: Sequence[Event]) -> None:
     Refuse events that are too large at once: the log would do so later. The log itself reports events that cannot be
     encoded.
     """
-    for event in events:
-        with suppress(ValueError, TypeError, OverflowError):
-            require_payload_size(encode_payload(event))
+    for start in range(0, len(events), SIZED_TOGETHER):
+        some = events[start : start + SIZED_TOGETHER]
+        try:
+            # Where all of them together are small enough, each is: one call instead of one for each.
+            require_payload_size(encode_payload(some))
+        except (LimitExceededError, ValueError, TypeError, OverflowError):
+            for event in some:
+                with suppress(ValueError, TypeError, OverflowError):
+                    require_payload_size(encode_payload(event))
 
 
 def let_go_of_settled(unflushed: set[Any]) -> None:

@@ -22,7 +22,7 @@ from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
 from ...domain.formats.openai.source_shape import grouped, rest_of
 from ...domain.formats.receive import Receiver
-from ...domain.formats.source_json import difference, is_same, patched
+from ...domain.formats.source_json import Patch, difference, is_same, patched
 
 Message = dict[str, Any]
 # What is kept beside the item of a message that is one item, and nothing else.
@@ -84,6 +84,7 @@ class Conversation:
         self._form, self._grouped = form, grouped
         # Most messages are one item without a patch; a long chat has many of them.
         self._simple = _stored(form.name, ONE)
+        self._simple_origin = Origin(rest=self._simple)
 
     def messages(self, chat: ChatView[Any]) -> list[Message]:
         """Return the messages in the view of a chat."""
@@ -191,9 +192,15 @@ class Conversation:
                 # A form may read with a receiver of its own.
                 first = msgspec.structs.replace(first, id=given)
         plain = self._form.write([first, *others])
-        patch = difference(plain, message)
-        if not is_same(patched(plain, patch), message):
-            patch = {"is": message}
+        if is_same(plain, message):
+            patch: Patch = {}
+            if not others and not is_apart(first):
+                # As most messages are: they share what is kept beside them.
+                return [msgspec.structs.replace(first, origin=self._simple_origin)]
+        else:
+            patch = difference(plain, message)
+            if not is_same(patched(plain, patch), message):
+                patch = {"is": message}
         beside: dict[str, Any] = {"items": 1 + len(others)} | ({"patch": patch} if patch else {})
         if others:
             # An item may leave, and what is behind it then may be a later item of another message.

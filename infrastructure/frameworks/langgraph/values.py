@@ -40,9 +40,11 @@ def is_json(value: Any) -> bool:
         return all(map(is_json, value))
     if kind is not dict:
         return False
-    # A loop, since a generator costs as much as the look at a value.
-    for key, inner in value.items():  # noqa: SIM110
-        if type(key) is not str or not is_json(key) or not is_json(inner):
+    # A loop, since a generator costs as much as the look at a value; and no call for a short look at a text.
+    for key, inner in value.items():
+        if type(key) is not str or not (key.isascii() or _is_unicode(key)):
+            return False
+        if not (type(inner) is str and inner.isascii()) and not is_json(inner):
             return False
     return True
 

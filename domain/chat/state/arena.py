@@ -18,7 +18,7 @@ from operator import itemgetter
 
 from ...concurrency.locks import fork_safe_lock, synchronized
 from ...totals import Totals
-from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, is_user
+from ..events import WITH_CALL_ID, ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens
 from .stored import KINDS, ItemNames, PackedNames, StoredItems
 
@@ -319,11 +319,12 @@ class Arena:
 
     @synchronized
     def _index(self) -> None:
-        for new in range(self._indexed, len(self.items)):
-            item = self.items[new]
+        items = self.items
+        for new in range(self._indexed, len(items)):
+            item = items[new]
             self._ids.setdefault(item.id, new)
-            if isinstance(item, FunctionCalled | FunctionReturned):
-                found = self._calls.setdefault(item.call_id, [])
+            if type(item) in WITH_CALL_ID:
+                found = self._calls.setdefault(item.call_id, [])  # type: ignore[union-attr]  # mypy does not narrow by that
                 # If an interrupt came before `_indexed` was set, this item is visited again and is already in the list.
                 if new not in found[-1:]:
                     found.append(new)

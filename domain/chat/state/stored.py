@@ -13,7 +13,15 @@ from hashlib import blake2b
 from typing import Any
 
 from ...concurrency.locks import fork_safe_lock, synchronized
-from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded
+from ..events import (
+    WITH_CALL_ID,
+    ChatItemEvent,
+    ConfigUpdated,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    MessageAdded,
+)
 
 HASH_BYTES = 8
 # A snapshot has the kind of each item as its index here.
@@ -184,9 +192,9 @@ class ItemNames:
     def extend(self, items: Iterable[ChatItemEvent]) -> None:
         """Add the items that come next."""
         for ordinal, item in enumerate(items, len(self)):
-            if isinstance(item, FunctionCalled | FunctionReturned):
+            if type(item) in WITH_CALL_ID:
                 self._calls.append(ordinal)
-                self._call_ids.append(item.call_id)
+                self._call_ids.append(item.call_id)  # type: ignore[union-attr]  # mypy does not narrow by that
             self.kinds.append(KINDS.index(type(item)))
             self._ids.append(item.id)
 

@@ -14,30 +14,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...domain.canonical import require_unicode
 from ...domain.errors import (
     DamagedError,
     InvalidInputError,
-    LogWentBackError,
     NotFoundError,
     StorageClosedError,
     StorageError,
 )
-from ...domain.log.envelope import RecordedEvent, Undecodable
-from ...domain.log.ports import Page, PagedLog
-from ...domain.positions import Moment, Position
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import PagedLog
+from ...domain.positions import BEGINNING, Moment, Position
 from ...projections.contract import (
     Found,
     Projection,
     SearchQuery,
 )
 from .folding import fold_around, fold_page
+from .pages import Groups, Pages, Read
 from .shape import require_projection, require_same_columns
 from .store import Checkpoint, ProjectionStore, Save, SetAside
 
+if TYPE_CHECKING:
+    from .ahead import Ahead
+
 PAGE_EVENTS = 2_048
+# Of fewer events, it is not worth it to start a process that folds ahead.
+AHEAD_EVENTS_MIN = 100_000
+# A helper folds so many pages at once: this halves the commits, each of which waits for the disk.
+PAGES_AT_ONCE = 2
 # At most this many pages that changed no row are read again after a crash. A checkpoint for each would cost more.
 BARE_PAGES_MAX = 64
 MARK, TRACE = "mark/", "trace/"
@@ -49,19 +56,6 @@ EVENTS_MAX = 64
 Failures = dict[str, Exception]
 
 
-class _Groups(NamedTuple):
-    """Some of the groups of slices, by their numbers; None are all of them."""
-
-    numbers: frozenset[int] | None
-    of_all: int
-
-    def of(self, moment: Moment) -> Moment:
-        """Return the part of a moment that belongs to these groups."""
-        if self.numbers is None:
-            return moment
-        return Moment(tuple(head for head in moment.heads if head[0] % self.of_all in self.numbers))
-
-
 class _Due(NamedTuple):
     """
     A projection that is not up to date: the moment that it has reached in some groups of slices, its stored checkpoint,
@@ -71,50 +65,16 @@ class _Due(NamedTuple):
     projection: Projection
     moment: Moment
     stored: Checkpoint
-    groups: _Groups
+    groups: Groups
     bare_pages: int = 0
 
     def at(self, stored: Checkpoint) -> _Due:
         """Return the same projection after a save."""
         return _Due(self.projection, self.groups.of(stored.moment), stored, self.groups)
 
-
-class _Read(NamedTuple):
-    """A page, whether it is the last one, and the reasons why events of it cannot be decoded, by reference."""
-
-    page: Page
-    is_last: bool
-    undecodable: Mapping[str, str]
-
-
-class _Pages:
-    """
-    The pages of a log up to a moment, or up to the log's end now.
-
-    The end is fixed, because writers that never pause may be faster than the runner.
-    """
-
-    def __init__(self, log: PagedLog, until: Moment | None, groups: _Groups) -> None:
-        self._log, self._is_end = log, until is None
-        self.until = groups.of(log.now() if until is None else until)
-
-    def read(self, after: Moment, limit: int) -> _Read:
-        """Return the next page."""
-        if self._is_end and not self.until.includes(after):
-            # Another runner came first, and went further; or the log was cut.
-            now = self._log.now()
-            if not now.includes(after):
-                raise LogWentBackError(
-                    f"the log of {after.events:,} events that projections have seen",
-                    reason=f"it has {now.events:,}",
-                    remedy="look what is gone with verify(), then rebuild the projections",
-                )
-        page = Page([], after)
-        if not after.includes(self.until):
-            page = self._log.read_all(after=after, limit=limit, until=self.until, undecodable=True)
-        is_last = not page.events or page.moment.includes(self.until)
-        marked = [one for one in page.events if type(one.event) is Undecodable]
-        return _Read(page, is_last, {one.reference: one.event.reason for one in marked})
+    def skipping(self, read: Read) -> _Due:
+        """Return the same projection after a page that changed no row, of which nothing is stored."""
+        return self._replace(moment=read.page.moment, bare_pages=self.bare_pages + 1)
 
 
 class ProjectionRunner:
@@ -184,7 +144,7 @@ class ProjectionRunner:
         self.asked.update((projection.name, projection) for projection in projections)
         failed: Failures = {}
         total = 0
-        for moment in self.pages(*projections, failed=failed):
+        for moment in self.pages(*projections, failed=failed, helped=True):
             if self.on_page is not None:
                 total = max(total or self._log.now().events, moment.events)
                 self.on_page(moment.events, total)
@@ -203,37 +163,56 @@ class ProjectionRunner:
         at_once: int = 1,
         failed: Failures | None = None,
         groups: frozenset[int] | None = None,
+        helped: bool = False,
     ) -> Iterator[Moment]:
         """
         Fold events that projections have not seen yet, `at_once` pages at a time; yield the moment reached after each.
 
         It stops at `until`. Without `until`, events that are written meanwhile may be left for the next call. With
         `failed`, an error of a projection is put there, and the others go on. With `groups` only events of these groups
-        of slices are folded, while other runners may fold those of the others.
+        of slices are folded, while other runners may fold those of the others. With `helped` another process may fold
+        pages ahead.
         """
         errors = {} if failed is None else failed
-        own = _Groups(groups, self._store.groups)
+        own = Groups(groups, self._store.groups)
         due: dict[Moment, list[_Due]] = {}
         for one in self._begun(projections, own, errors):
             due.setdefault(one.moment, []).append(one)
         # All of them end at the same moment, and share each page from then on.
-        pages = _Pages(self._log, until, own)
+        pages = Pages(self._log, until, own)
         if failed is None and errors:
             raise next(iter(errors.values()))
+        helper: Ahead | None = None
+        # The loop is a generator of its own: Python has no handler for the line of a `try` within a `try`.
+        try:
+            helper = self._helper(due, pages) if helped else None
+            yield from self._advanced(due, pages, at_once * PAGE_EVENTS, helper, errors, raises=failed is None)
+        finally:
+            if helper is not None:
+                helper.end()
+
+    def _advanced(
+        self,
+        due: dict[Moment, list[_Due]],
+        pages: Pages,
+        limit: int,
+        helper: Ahead | None,
+        errors: Failures,
+        *,
+        raises: bool,
+    ) -> Iterator[Moment]:
+        """Do what `pages` does, from the projections that are due on."""
         while due:
             moment, together = due.popitem()
             try:
-                read = pages.read(moment, at_once * PAGE_EVENTS)
-                # At the end of the log, only a checkpoint that is not stored yet is left to do.
-                is_at_end = not read.page.events and moment.includes(read.page.moment)
-                together = [one for one in together if not (is_at_end and own.of(one.stored.moment) == moment)]
-                moved = self._advance(together, read, errors)
+                folded = self._folded_ahead(helper, together, moment)
+                read, moved = folded or self._folded_here(pages, together, moment, limit, errors)
             except StorageClosedError:
                 raise
             except Exception as error:
                 errors.update((one.projection.name, error) for one in together)
                 moved = []
-            if failed is None and errors:
+            if raises and errors:
                 raise next(iter(errors.values()))
             for one in moved:
                 if not (read.is_last and one.moment.includes(read.page.moment)):
@@ -241,7 +220,7 @@ class ProjectionRunner:
             if moved:
                 yield moved[0].moment
 
-    def _begun(self, projections: Sequence[Projection], groups: _Groups, failed: Failures) -> list[_Due]:
+    def _begun(self, projections: Sequence[Projection], groups: Groups, failed: Failures) -> list[_Due]:
         """Return the projections at their checkpoints, without those whose checkpoints cannot be read."""
         try:
             stored = self._store.checkpoints(*projections) if projections else []
@@ -252,7 +231,60 @@ class ProjectionRunner:
             return []
         return [_Due(one, groups.of(at.moment), at, groups) for one, at in zip(projections, stored, strict=True)]
 
-    def _advance(self, together: Sequence[_Due], read: _Read, failed: Failures) -> list[_Due]:
+    def _folded_here(
+        self, pages: Pages, together: Sequence[_Due], moment: Moment, limit: int, failed: Failures
+    ) -> tuple[Read, list[_Due]]:
+        """Read the next page, fold it and store its rows; return it, and the projections that did not fail."""
+        read = pages.read(moment, limit)
+        # At the end of the log, only a checkpoint that is not stored yet is left to do.
+        is_at_end = not read.page.events and moment.includes(read.page.moment)
+        left = [one for one in together if not (is_at_end and one.groups.of(one.stored.moment) == moment)]
+        return read, self._advance(left, read, failed)
+
+    def _helper(self, due: Mapping[Moment, Sequence[_Due]], pages: Pages) -> Ahead | None:
+        """Return a process that folds the pages ahead; None if there are too few of them, or no process can do it."""
+        moment = next(iter(due), pages.until)
+        if len(due) != 1 or pages.until.events - moment.events < AHEAD_EVENTS_MIN:
+            return None
+        from .ahead import helper_for
+
+        return helper_for(self._log, self._store, [one.projection for one in due[moment]], pages.until)
+
+    def _folded_ahead(
+        self, helper: Ahead | None, together: Sequence[_Due], moment: Moment
+    ) -> tuple[Read, list[_Due]] | None:
+        """Store the next page as a helper folded it, and return it; None if it has to be read and folded here."""
+        # An erasure drops rows, which the checkpoint shows. The first page has none yet, and is read here.
+        if helper is None or any(one.stored.moment == BEGINNING for one in together):
+            return None
+        folded = helper.after(moment, PAGES_AT_ONCE * PAGE_EVENTS)
+        if folded is None:
+            return None
+        read = Read(folded.page, folded.is_last, {})
+        moved: list[_Due] = []
+        left: list[_Due] = []
+        saves: list[Save] = []
+        try:
+            for due in together:
+                rows = folded.rows(due.projection)
+                if _is_bare(due, rows, read):
+                    moved.append(due.skipping(read))
+                else:
+                    left.append(due)
+                    saves.append(self._save_of(due, rows, read.page.events, read.page.moment))
+            stored = self._store.save(*saves, seen=read.page.events) if saves else []
+        except StorageClosedError:
+            raise
+        except Exception:
+            # Done again here, it fails again, and with all events of the page it is known what is to be done.
+            stored = [None]
+        if None in stored:
+            # Another runner may have come first, and rows that the helper read may be others now.
+            helper.end()
+            return None
+        return read, moved + [due.at(one) for due, one in zip(left, stored, strict=True) if one is not None]
+
+    def _advance(self, together: Sequence[_Due], read: Read, failed: Failures) -> list[_Due]:
         """Fold a page into projections, store what they made of it, and return those that did not fail."""
         moved: list[_Due] = []
         saves: list[tuple[_Due, Save]] = []
@@ -261,8 +293,8 @@ class ProjectionRunner:
                 rows = None if read.undecodable else self._folded(due.projection, read.page.events)
                 if rows is None:
                     moved.append(self._gone_around(due, read))
-                elif not rows and not read.is_last and due.bare_pages < BARE_PAGES_MAX:
-                    moved.append(due._replace(moment=read.page.moment, bare_pages=due.bare_pages + 1))
+                elif _is_bare(due, rows, read):
+                    moved.append(due.skipping(read))
                 else:
                     saves.append((due, self._save_of(due, rows, read.page.events, read.page.moment)))
         return moved + self._saved(saves, read, failed)
@@ -277,7 +309,7 @@ class ProjectionRunner:
         except Exception:
             return None
 
-    def _saved(self, saves: Sequence[tuple[_Due, Save]], read: _Read, failed: Failures) -> list[_Due]:
+    def _saved(self, saves: Sequence[tuple[_Due, Save]], read: Read, failed: Failures) -> list[_Due]:
         """Store the rows of a page in one transaction, or each alone if that fails; return those that did not fail."""
         try:
             stored = self._store_at(read.page.events, *(save for _, save in saves)) if saves else []
@@ -328,7 +360,7 @@ class ProjectionRunner:
         if mark is not None and reason is not None and mark == self._store.note(MARK + projection.name):
             keep_trace(self._store, mark.partition(" ")[0], reason)
 
-    def _gone_around(self, due: _Due, read: _Read) -> _Due:
+    def _gone_around(self, due: _Due, read: Read) -> _Due:
         """
         Store the rows of a page without the events that cannot be folded, and return the projection after that.
 
@@ -382,6 +414,11 @@ class ProjectionRunner:
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """Bring a projection up to date, and return its rows that match a query, the best first."""
         return self.caught_up(projection).search(projection, query)
+
+
+def _is_bare(due: _Due, rows: Mapping[str, Any], read: Read) -> bool:
+    """Return whether a page changed no row, so that no checkpoint need be stored yet."""
+    return not rows and not read.is_last and due.bare_pages < BARE_PAGES_MAX
 
 
 @contextmanager

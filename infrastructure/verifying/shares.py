@@ -4,9 +4,7 @@ Comparing projections of a large store in several processes, each of which reads
 A helper only ever says that rows are right. All others are compared again in this process, so the report of a wrong
 store does not depend on the number of processes, nor on a helper that fails.
 
-Helpers are started as `python -c`. `multiprocessing` would import the main module of the user's program again, which
-may do anything when it is imported, and starts nothing in a daemon process. A helper ends when its input is closed, so
-also if this process is killed; its rows are in a temporary file without a name.
+The rows that a helper makes are in a temporary file without a name, so that none are left if it is killed.
 """
 
 from __future__ import annotations
@@ -14,21 +12,20 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, suppress
-from typing import IO, Any
+from contextlib import suppress
+from typing import Any
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import RecordedEvent
-from ...domain.log.ports import LiveLog, PartitionedLog
+from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
 from ...projections.contract import Projection, SearchedRow
-from ..databases import open_database, stored_log
+from ..helper_process import BEGIN as BEGIN_HELPER
+from ..helper_process import HelperProcess, can_start, cores, end_with_input, opened, read_task, task_on
 from ..projecting.builtin import PROJECTIONS
 from ..projecting.comparison import Compared, Comparison
 from ..projecting.shadow import Progress, RebuildProgress, Stop, progress_after
@@ -46,12 +43,7 @@ READING, CHECKING, INDEX = 8, 7, 21
 LOOK_SECONDS = 0.2
 # A program that is not Python after all, and does not end, is not waited for.
 BEGIN_SECONDS = 30
-BEGIN = """
-import json, sys
-sys.path[:] = json.loads(sys.stdin.buffer.readline())
-from refold.infrastructure.verifying.shares import help_out
-help_out()
-"""
+BEGIN = BEGIN_HELPER.format(module="verifying.shares", function="help_out")
 log = logging.getLogger("refold.verify")
 
 
@@ -87,15 +79,9 @@ def processes_for(events: int, wanted: int | None) -> int:
     """
     if wanted is not None and wanted < 1:
         raise InvalidInputError(f"processes is {wanted}: take 1 or more")
-    # In a program that embeds Python, or is frozen, this may be any program.
-    is_python = os.path.basename(sys.executable or "").lower().startswith(("python", "pypy"))
-    if events < SHARED_EVENTS_MIN or not is_python or getattr(sys, "frozen", False):
+    if events < SHARED_EVENTS_MIN or not can_start():
         return 1
-    return min(PROCESSES_MAX, _cores() if wanted is None else wanted)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(PROCESSES_MAX, cores() if wanted is None else wanted)
 
 
 def _is_searched(projection: Projection) -> bool:
@@ -225,7 +211,7 @@ class SharedComparison:
             self._progress(progress_after("events", done, total, done, self._watch.monotonic() - self._began))
 
 
-class Helper:
+class Helper(HelperProcess):
     """A process that compares some projections, as this process sees it."""
 
     def __init__(self, share: Sequence[Projection], task: dict[str, Any]) -> None:
@@ -233,32 +219,11 @@ class Helper:
         # How many events it has read, and the projections whose rows are right, with the events that were set aside.
         self.done, self.right = 0, dict[str, list[SetAside]]()
         self._begun = threading.Event()
-        # A group of its own: Ctrl-C is for this process, which ends it.
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BEGIN],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            process_group=0 if os.name == "posix" else None,
-        )
-        self._reading = threading.Thread(target=self._read, name="refold verify", daemon=True)
-        try:
-            stdin = self._stream(self._process.stdin)
-            stdin.write(f"{json.dumps(sys.path)}\n{json.dumps(task)}\n".encode())
-            stdin.flush()
-            self._reading.start()
-        except BaseException:
-            self.end()
-            raise
+        super().__init__(BEGIN, task)
 
-    @staticmethod
-    def _stream(stream: IO[bytes] | None) -> IO[bytes]:
-        assert stream is not None
-        return stream
-
-    def _read(self) -> None:
+    def _listen(self) -> None:
         try:
-            for line in self._stream(self._process.stdout):
+            for line in self._output:
                 said = json.loads(line)
                 self._begun.set()
                 self.done = said.get("done", self.done)
@@ -280,47 +245,16 @@ class Helper:
         self._reading.join(timeout_seconds)
         return not self._reading.is_alive()
 
-    def end(self) -> None:
-        """End the process, whatever it is doing."""
-        self._process.kill()
-        self._process.wait()
-        if self._reading.ident is not None:
-            self._reading.join()
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                self._stream(stream).close()
-
 
 def _started(events: LiveLog, end: Moment, share: Sequence[Projection]) -> Helper | None:
     """Return a helper for a share of projections; None if no other process can open this log."""
-    location = _location_of(events)
-    if location is None or not share:
-        return None
-    task = {"location": location, "end": str(end), "projections": [one.name for one in share]}
     try:
-        chain_key = stored_log(events).chain.key.hex()
-        return Helper(share, task | {"digest": _last_digest(events, end), "chain_key": chain_key})
+        task = task_on(events, end) if share else None
+        return None if task is None else Helper(share, task | {"projections": [one.name for one in share]})
     except Exception as error:
         # If the log is damaged, the reading says so.
         log.info("no other process helps (%r)", error)
         return None
-
-
-def _location_of(events: LiveLog) -> str | None:
-    if not isinstance(events, PartitionedLog):
-        # Another process could not read it: it may be encrypted, and the keys are here.
-        return None
-    # The path that SQLite opened is absolute: the folder of this process may have changed since.
-    file = next(iter(events.files()), None)
-    location: str = getattr(events, "location", "")
-    return file or (location if location.startswith("postgresql://") else None)
-
-
-def _last_digest(events: LiveLog, end: Moment) -> str:
-    """Return the digest of an event at the end: at the same location there may be another log by now."""
-    (lane, number), heads = end.heads[-1], dict(end.heads)
-    page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=1, until=end)
-    return page.events[-1].digest.hex()
 
 
 # In the process of a helper
@@ -328,18 +262,15 @@ def _last_digest(events: LiveLog, end: Moment) -> str:
 
 def help_out() -> None:
     """Read a task from the input, and say which of its projections have the rows that the events give."""
-    task = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    task = read_task()
+    threading.Thread(target=end_with_input, daemon=True).start()
     _say(done=0)
-    chain_key = bytes.fromhex(task["chain_key"])
-    events, store = open_database(task["location"], create=False, read_only=True, chain_key=chain_key)
     known = {one.name: one for one in PROJECTIONS}
     share = [known[name] for name in task["projections"]]
-    with closing(events):
-        end = Moment.parse(task["end"])
-        if not events.now().includes(end) or _last_digest(events, end) != task["digest"]:
+    with opened(task) as found:
+        if found is None:
             return
-        kept = kept_by(store)
+        events, kept = found[0], kept_by(found[1])
         # Modules and their classes stay: to look through them for garbage again and again takes 3 % of the time.
         gc.freeze()
         with Comparison(events, kept, share, progress=lambda progress: _say(done=progress.done)) as comparison:
@@ -360,9 +291,3 @@ def _right_ones(comparison: Comparison, share: Sequence[Projection]) -> Iterator
 def _say(**said: Any) -> None:
     sys.stdout.buffer.write(json.dumps(said).encode() + b"\n")
     sys.stdout.buffer.flush()
-
-
-def _end_with_parent() -> None:
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(1)

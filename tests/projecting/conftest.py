@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold
-from refold.infrastructure.projecting import comparison, runner
+from refold.infrastructure.projecting import ahead, comparison, runner
 
+from .helped import PAGE, Watched
 from .small_pages import with_small_pages
 
 
@@ -40,3 +43,21 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         # So that they are what they were afterwards.
         monkeypatch.setattr(module, "PAGE_EVENTS", module.PAGE_EVENTS)
     with_small_pages()
+
+
+@pytest.fixture
+def helpers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Watched]]:
+    """The helpers, which each search gets that has something to fold; pages are small."""
+    started: list[Watched] = []
+
+    def start(task: dict[str, Any]) -> Watched:
+        started.append(Watched(task))
+        return started[-1]
+
+    monkeypatch.setattr(ahead, "Ahead", start)
+    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    monkeypatch.setattr(runner, "AHEAD_EVENTS_MIN", 1)
+    monkeypatch.setattr(runner, "PAGE_EVENTS", PAGE)
+    yield started
+    for one in started:
+        os.close(one.handle)

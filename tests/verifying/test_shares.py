@@ -13,6 +13,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
+from refold.infrastructure import helper_process
 from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
 from refold.infrastructure.verifying import Report, shares
@@ -128,7 +129,7 @@ def test_a_helper_that_fails_changes_nothing(
 
         monkeypatch.setattr(Helper, "__init__", killed)
     elif fault == "another log":
-        monkeypatch.setattr(shares, "_last_digest", lambda *_: "00")
+        monkeypatch.setattr(helper_process, "_last_digest", lambda *_: "00")
     elif fault == "no such projection":
         monkeypatch.setattr(shares, "BEGIN", shares.BEGIN.replace("help_out()", "1 / 0"))
     else:

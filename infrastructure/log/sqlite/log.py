@@ -99,6 +99,7 @@ class SqliteLog:
         self._compression = Compression(_no_dictionary)
         self.chain = Chain()
         self._appender = Appender(self.database, "", system, self._compression, chain=self.chain)
+        self.codec = codec
         self._reader = Reader(codec, self._compression, self.chain)
         self._marking_reader = Reader(codec.marking(), self._compression, self.chain)
         self._sealer = Sealer(self._compression, self._reader)

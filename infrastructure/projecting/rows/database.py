@@ -472,7 +472,7 @@ def _require_types(projection: Projection, rows: list[Values]) -> None:
     """
     try:
         # msgspec takes a third of the time of a loop in Python.
-        msgspec.convert(rows, _types_of(projection.row), builtin_types=(bytes,))
+        msgspec.convert(rows, types_of(projection.row), builtin_types=(bytes,))
     except msgspec.ValidationError:
         pairs = ((value, column) for row in rows for value, column in zip(row, columns_of(projection.row), strict=True))
         wrong, column = next(pair for pair in pairs if not _is_of(*pair))
@@ -485,6 +485,7 @@ def _is_of(value: object, column: Column) -> bool:
 
 
 @cache
-def _types_of(row: type[msgspec.Struct]) -> Any:
+def types_of(row: type[msgspec.Struct]) -> Any:
+    """Return the type of a list of the values of rows of a class."""
     types = [field.type for field in msgspec.structs.fields(row)]
     return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here

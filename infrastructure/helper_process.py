@@ -1,0 +1,152 @@
+"""
+Processes that help this one with a long log, which each of them opens for itself.
+
+A helper is started as `python -c`. `multiprocessing` would import the main module of the user's program again, which
+may do anything when it is imported, and starts nothing in a daemon process. A helper ends when its input is closed or
+its parent is gone, so also if this process is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import IO, Any
+
+from ..domain.log.ports import LiveLog, PartitionedLog
+from ..domain.positions import Moment
+from .databases import Database, open_database, stored_log
+
+LOOK_SECONDS = 1.0
+BEGIN = """
+import json, sys
+sys.path[:] = json.loads(sys.stdin.buffer.readline())
+from refold.infrastructure.{module} import {function}
+{function}()
+"""
+log = logging.getLogger("refold.helper")
+
+
+def can_start() -> bool:
+    """Return whether this program can start helpers: one that embeds Python, or is frozen, may be any program."""
+    is_python = os.path.basename(sys.executable or "").lower().startswith(("python", "pypy"))
+    return is_python and not getattr(sys, "frozen", False)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def task_on(events: LiveLog, end: Moment) -> dict[str, Any] | None:
+    """Return how another process opens this log, and knows it by its end; None if no other process can open it."""
+    location = _location_of(events)
+    if location is None:
+        return None
+    chain_key = stored_log(events).chain.key.hex()
+    return {"location": location, "end": str(end), "digest": _last_digest(events, end), "chain_key": chain_key}
+
+
+def _location_of(events: LiveLog) -> str | None:
+    if not isinstance(events, PartitionedLog):
+        # Another process could not read it: it may be encrypted, and the keys are here.
+        return None
+    # The path that SQLite opened is absolute: the folder of this process may have changed since.
+    file = next(iter(events.files()), None)
+    location: str = getattr(events, "location", "")
+    return file or (location if location.startswith("postgresql://") else None)
+
+
+def _last_digest(events: LiveLog, end: Moment) -> str:
+    """Return the digest of an event at the end: at the same location there may be another log by now."""
+    (lane, number), heads = end.heads[-1], dict(end.heads)
+    page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=1, until=end)
+    return page.events[-1].digest.hex()
+
+
+class HelperProcess(ABC):
+    """A helper, as the process that started it sees it; `begin` is its program."""
+
+    def __init__(self, begin: str, task: dict[str, Any]) -> None:
+        # A group of its own: Ctrl-C is for this process, which ends it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", begin],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            process_group=0 if os.name == "posix" else None,
+        )
+        self._reading = threading.Thread(target=self._listen, name="refold helper", daemon=True)
+        try:
+            self._tell(f"{json.dumps(sys.path)}\n{json.dumps(task | {'parent': os.getpid()})}\n")
+            self._reading.start()
+        except BaseException:
+            self.end()
+            raise
+
+    @abstractmethod
+    def _listen(self) -> None:
+        """Take what the helper says, in a thread of its own, until it has said all."""
+
+    @property
+    def _output(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def _tell(self, text: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode())
+        self._process.stdin.flush()
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+        if self._reading.ident is not None:
+            self._reading.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError, AttributeError):
+                stream.close()  # type: ignore[union-attr]  # a process that was not started has none
+
+
+# In the process of a helper
+
+
+def read_task() -> dict[str, Any]:
+    """Return the task of this helper, which ends with its parent from now on."""
+    task: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
+    if os.name == "posix":
+        threading.Thread(target=_end_without_parent, args=(task["parent"],), daemon=True).start()
+    return task
+
+
+def end_with_input() -> None:
+    """End this process, in a thread of it, when its input is closed, of which nothing more is read."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(1)
+
+
+def _end_without_parent(parent: int) -> None:
+    """End this process without its parent: a fork of that one may still hold the other end of the input."""
+    pause = threading.Event()
+    while os.getppid() == parent:
+        pause.wait(LOOK_SECONDS)
+    os._exit(1)
+
+
+@contextmanager
+def opened(task: dict[str, Any]) -> Iterator[Database | None]:
+    """Open the log of a task for reading, with the rows of its projections; it is None where there is another log."""
+    chain_key = bytes.fromhex(task["chain_key"])
+    events, store = open_database(task["location"], create=False, read_only=True, chain_key=chain_key)
+    with closing(events):
+        end = Moment.parse(task["end"])
+        is_same = events.now().includes(end) and _last_digest(events, end) == task["digest"]
+        yield (events, store) if is_same else None

@@ -14,7 +14,7 @@ from refold.infrastructure.log import erasure_watch
 from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from tests.support import citus
 from tests.support.effort import IS_DEEP
-from tests.support.postgres import MissingServerError, Server, running_server
+from tests.support.postgres import Lent, MissingServerError, Server, running_server
 
 # Contracts lie in modules that are no test modules. Pytest explains their assertions only if it is told so before a
 # test imports one of them.
@@ -95,15 +95,20 @@ def _ready_template(pg_server: Server) -> Iterator[str]:
         yield conninfo_to_dict(url)["dbname"]  # type: ignore[misc]  # it is a str
 
 
+@pytest.fixture(scope="session")
+def _lent(pg_server: Server, _ready_template: str) -> Iterator[Lent]:
+    with pg_server.lent(_ready_template) as lent:
+        yield lent
+
+
 @pytest.fixture
 def ready_pg_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a database with Refold's tables and nothing in them: a copy takes less time than making them."""
+    """The URL of a database with Refold's tables and no events: the one of the test before, where it is as it was."""
     if citus.CLUSTER_URL:
         with citus.cluster_database() as url:
             yield url
         return
-    server, template = (request.getfixturevalue(name) for name in ("pg_server", "_ready_template"))
-    with server.database(template) as url, citus.rules_kept():
+    with request.getfixturevalue("_lent").out() as url, citus.rules_kept():
         yield url
 
 

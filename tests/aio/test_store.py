@@ -17,7 +17,7 @@ from refold.domain.errors import InvalidInputError, StorageClosedError, StorageU
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store is opened."""
     locations = {"memory": ":memory:", "sqlite": str(tmp_path / "store.db")}
-    return locations.get(request.param) or str(request.getfixturevalue("pg_url"))
+    return locations.get(request.param) or str(request.getfixturevalue("ready_pg_url"))
 
 
 def said(items: Any) -> list[str]:

@@ -224,10 +224,10 @@ def test_another_importer_at_the_same_time_is_noticed(
     assert kept_words(store) == {SESSION: "one | 1 | two"}
 
 
-def test_a_session_on_a_server(pg_url: str, path: Path) -> None:
+def test_a_session_on_a_server(ready_pg_url: str, path: Path) -> None:
     """The same contexts, forks and parts."""
     session = branched()
-    with refold.open(pg_url) as store:
+    with refold.open(ready_pg_url) as store:
         import_file(store, session.save(path))
         session.talk(session.lines[5], "more")
         session.talk(session.lines[0], "1b")

@@ -27,7 +27,7 @@ from .gates import Gate, spoil
 def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Asked]:
     """A filled store of each sort, served for writing; no projection is made yet."""
     places = {"memory": ":memory:", "sqlite": str(tmp_path / "s.db")}
-    with refold.open(places.get(request.param) or request.getfixturevalue("pg_url")) as store:
+    with refold.open(places.get(request.param) or request.getfixturevalue("ready_pg_url")) as store:
         something_of_everything(store)
         yield Asked(store, write=True)
 
@@ -91,7 +91,7 @@ def test_a_server_that_dies_in_the_middle_has_swapped_nothing(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The rows in use are as they were; another server goes on where it was."""
-    place = str(tmp_path / "s.db") if kind == "sqlite" else request.getfixturevalue("pg_url")
+    place = str(tmp_path / "s.db") if kind == "sqlite" else request.getfixturevalue("ready_pg_url")
     with refold.open(place) as store:
         something_of_everything(store)
         spoil(store, "chat:c0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib.resources import files
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -73,7 +74,10 @@ def test_each_screen_shows_what_the_store_holds(kept: Callable[..., Watched], na
     # Axe is put into the page by the debugger, which no policy of the page hinders.
     page.evaluate(Axe().axe_script)
     # The themes differ in nothing but colours: test_themes_differ_in_colours_alone.
-    for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast", "link-in-text-block"]})):
+    asked: tuple[tuple[Literal["light", "dark"], dict[str, list[str]]], ...] = (
+        ("light", {}), ("dark", {"runOnly": ["color-contrast", "link-in-text-block"]}),
+    )  # fmt: skip
+    for scheme, rules in asked:
         page.emulate_media(color_scheme=scheme)
         found = page.evaluate("(asked) => axe.run(asked)", {"resultTypes": ["violations"], **rules})["violations"]
         serious = [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found

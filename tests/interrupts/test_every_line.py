@@ -51,7 +51,7 @@ LARGE = "a large text, stored beside its event; " * 2_000
 def place(request: Any, tmp_path: Path) -> str:
     """Return where a store is opened."""
     if request.param == "postgres":
-        return str(request.getfixturevalue("pg_url"))
+        return str(request.getfixturevalue("ready_pg_url"))
     return ":memory:" if request.param == "memory" else str(tmp_path / "log.db")
 
 

@@ -35,11 +35,11 @@ def test_sqlite(tmp_path: Path) -> None:
     live(SqliteChatMachine, examples=15)
 
 
-def test_postgres(pg_url: str) -> None:
+def test_postgres(ready_pg_url: str) -> None:
     """Contexts in a database are what was said, version by version."""
 
     class PostgresChatMachine(ChatMachine):
         def open_log(self) -> LiveLog:
-            return log_at(pg_url)
+            return log_at(ready_pg_url)
 
     live(PostgresChatMachine, examples=6)

@@ -46,11 +46,11 @@ def test_sqlite(tmp_path: Path) -> None:
     live(SqliteEditingMachine, examples=20, steps=40)
 
 
-def test_postgres(pg_url: str) -> None:
+def test_postgres(ready_pg_url: str) -> None:
     """Contexts in a database are what plain lists are."""
 
     class PostgresEditingMachine(EditingMachine):
         def open_log(self) -> LiveLog:
-            return log_at(pg_url)
+            return log_at(ready_pg_url)
 
     live(PostgresEditingMachine, examples=8)

@@ -35,11 +35,11 @@ def test_sqlite(tmp_path: Path) -> None:
     live(SqliteLogMachine, examples=20)
 
 
-def test_postgres(pg_url: str) -> None:
+def test_postgres(ready_pg_url: str) -> None:
     """A log in a database is a dict of lists."""
 
     class PostgresLogMachine(LogMachine):
         def open_log(self) -> LiveLog:
-            return log_at(pg_url)
+            return log_at(ready_pg_url)
 
     live(PostgresLogMachine, examples=8)

@@ -35,11 +35,11 @@ def test_sqlite(tmp_path: Path) -> None:
     live(SqliteMemoryMachine, examples=15)
 
 
-def test_postgres(pg_url: str) -> None:
+def test_postgres(ready_pg_url: str) -> None:
     """What is remembered in a database is what must be."""
 
     class PostgresMemoryMachine(MemoryMachine):
         def open_log(self) -> LiveLog:
-            return log_at(pg_url)
+            return log_at(ready_pg_url)
 
     live(PostgresMemoryMachine, examples=6)

@@ -35,11 +35,11 @@ def test_sqlite(tmp_path: Path) -> None:
     live(SqliteRunMachine, examples=12, steps=30)
 
 
-def test_postgres(pg_url: str) -> None:
+def test_postgres(ready_pg_url: str) -> None:
     """Runs in a database are what the model says."""
 
     class PostgresRunMachine(RunMachine):
         def open_log(self) -> LiveLog:
-            return log_at(pg_url)
+            return log_at(ready_pg_url)
 
     live(PostgresRunMachine, examples=6, steps=25)

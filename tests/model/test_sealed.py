@@ -48,6 +48,6 @@ def test_sqlite(machine: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
-def test_postgres(machine: Any, pg_url: str) -> None:
+def test_postgres(machine: Any, ready_pg_url: str) -> None:
     """An encrypted database."""
-    live_at(pg_url, machine, examples=3)
+    live_at(ready_pg_url, machine, examples=3)

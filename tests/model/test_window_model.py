@@ -35,11 +35,11 @@ def test_sqlite(tmp_path: Path) -> None:
     live(SqliteWindowMachine, examples=15)
 
 
-def test_postgres(pg_url: str) -> None:
+def test_postgres(ready_pg_url: str) -> None:
     """Windows in a database are what they must be, version by version."""
 
     class PostgresWindowMachine(WindowMachine):
         def open_log(self) -> LiveLog:
-            return log_at(pg_url)
+            return log_at(ready_pg_url)
 
     live(PostgresWindowMachine, examples=6)

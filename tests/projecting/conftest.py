@@ -20,7 +20,7 @@ from .small_pages import with_small_pages
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store is opened."""
     locations = {"memory": ":memory:", "sqlite": str(tmp_path / "store.db")}
-    return locations.get(request.param) or str(request.getfixturevalue("pg_url"))
+    return locations.get(request.param) or str(request.getfixturevalue("ready_pg_url"))
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def store(location: str) -> Iterator[refold.Store]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store lies that several processes can open."""
-    return str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
+    return str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
 
 
 @pytest.fixture

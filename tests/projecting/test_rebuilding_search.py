@@ -76,9 +76,9 @@ def test_rows_that_change(store: refold.Store) -> None:
     assert store.check("latest").differing == 0
 
 
-def test_names_on_postgres(pg_url: str) -> None:
+def test_names_on_postgres(ready_pg_url: str) -> None:
     """Table, key and index have the names of the live ones, after the third rebuild too, and none is left over."""
-    with refold.open(pg_url) as store, psycopg.connect(pg_url, autocommit=True) as server:
+    with refold.open(ready_pg_url) as store, psycopg.connect(ready_pg_url, autocommit=True) as server:
         told(store, *TEXTS)
         store.search("quick")
         named = "SELECT relname FROM pg_class WHERE relname LIKE 'view\\_search%' ORDER BY relname"
@@ -97,16 +97,16 @@ def test_names_on_postgres(pg_url: str) -> None:
         assert "view_search_2_newest" in str(plan)
 
 
-def test_a_table_of_an_earlier_version_on_postgres(pg_url: str) -> None:
+def test_a_table_of_an_earlier_version_on_postgres(ready_pg_url: str) -> None:
     """Its column of vectors is dropped, and the search goes on in the rows that are there."""
-    with refold.open(pg_url) as store:
+    with refold.open(ready_pg_url) as store:
         told(store, *TEXTS)
         store.search("quick")
-    with psycopg.connect(pg_url, autocommit=True) as server:
+    with psycopg.connect(ready_pg_url, autocommit=True) as server:
         server.execute("ALTER TABLE view_search_2 DROP COLUMN vector")
         server.execute("ALTER TABLE view_search_2 ADD COLUMN vector tsvector NOT NULL DEFAULT ''")
 
-    with refold.open(pg_url) as store:
+    with refold.open(ready_pg_url) as store:
         assert finds(store) == FINDS
         told(store, "later fox")
         assert found(store, "later") == {"later fox"}

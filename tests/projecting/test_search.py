@@ -192,12 +192,12 @@ def test_large_texts(store: refold.Store) -> None:
     assert store.search('"end very"') == []
 
 
-def test_another_process_is_writing(pg_url: str) -> None:
+def test_another_process_is_writing(ready_pg_url: str) -> None:
     """A server is searched meanwhile: neither tables nor index are waited for."""
-    with refold.open(pg_url) as store:
+    with refold.open(ready_pg_url) as store:
         told(store, "plum")
         store.search("plum")
-    with psycopg.connect(pg_url) as writer, refold.open(pg_url) as store:
+    with psycopg.connect(ready_pg_url) as writer, refold.open(ready_pg_url) as store:
         writer.execute("UPDATE view_search_2 SET kind = kind")
 
         assert found(store, "plum") == {"plum"}

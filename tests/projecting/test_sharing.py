@@ -30,9 +30,9 @@ CHATS = 24
 
 
 @pytest.fixture
-def store(pg_url: str) -> Iterator[refold.Store]:
+def store(ready_pg_url: str) -> Iterator[refold.Store]:
     """An empty store with slices."""
-    with refold.open(pg_url) as opened:
+    with refold.open(ready_pg_url) as opened:
         yield opened
 
 
@@ -228,11 +228,13 @@ def test_a_damaged_group(store: refold.Store, damage: str) -> None:
     assert len(store.contexts()) == CHATS
 
 
-def test_killed_between_its_pages(pg_url: str) -> None:
+def test_killed_between_its_pages(ready_pg_url: str) -> None:
     """Two processes share a store while it is written; one is killed with -9, and every event counts once."""
     names = ("catalogue", "growth", "rollup")
-    with refold.open(pg_url) as store:
-        workers = {worker.pid: worker for worker in (start_worker(pg_url, *names), start_worker(pg_url, *names))}
+    with refold.open(ready_pg_url) as store:
+        workers = {
+            worker.pid: worker for worker in (start_worker(ready_pg_url, *names), start_worker(ready_pg_url, *names))
+        }
         try:
             talk_everywhere(store)
             assert wait_until(lambda: all(len((one.worker or "").split(", ")) == 2 for one in chosen(store, names)))

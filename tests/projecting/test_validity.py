@@ -87,12 +87,12 @@ def test_sqlite(tmp_path: Path) -> None:
     live(SqliteValidityMachine, examples=5)
 
 
-def test_postgres(pg_url: str) -> None:
+def test_postgres(ready_pg_url: str) -> None:
     """In a database."""
 
     class PostgresValidityMachine(ValidityMachine):
         def open_store(self) -> refold.Store:
-            return refold.open(pg_url)
+            return refold.open(ready_pg_url)
 
     live(PostgresValidityMachine, examples=3)
 

@@ -46,10 +46,10 @@ def test_graphs_are_the_same(store: refold.Store, other: refold.Store, tmp_path:
     assert copies[1].graph().is_acyclic
 
 
-def test_the_store_may_be_a_server(store: refold.Store, pg_url: str, tmp_path: Path) -> None:
+def test_the_store_may_be_a_server(store: refold.Store, ready_pg_url: str, tmp_path: Path) -> None:
     """On PostgreSQL the same graph comes out, and coming again changes nothing there either."""
     runs = [busy_run(store), next_run(store)]
-    with refold.open(pg_url) as server:
+    with refold.open(ready_pg_url) as server:
         copies = carried_over(runs, tmp_path, server)
         again = import_round_files(server, tmp_path, user_id=USER, session_id=SESSION)
 

@@ -91,7 +91,7 @@ def test_who_gave_it(store: refold.Store) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_two_handles_and_two_processes(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
     """All of them name at once; every name stands for what its giver saw, for everybody."""
-    place = str(tmp_path / "store.db") if kind == "sqlite" else str(request.getfixturevalue("pg_url"))
+    place = str(tmp_path / "store.db") if kind == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
     with refold.open(place) as one, refold.open(place) as other:
         one.name_moment("empty")
         processes = [start_python("tests.times.namer", place, who, "8") for who in ("mia", "leo")]

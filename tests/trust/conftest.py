@@ -16,7 +16,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         case "sqlite":
             return str(tmp_path / "store.db")
         case _:
-            return str(request.getfixturevalue("pg_url"))
+            return str(request.getfixturevalue("ready_pg_url"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -75,7 +75,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Yield the place of a store that is empty yet, of the kind that a fixture asks for."""
     if request.param == "postgres":
         server = request.getfixturevalue("pg_server")
-        yield Place(request.getfixturevalue("pg_url"), tmp_path, server)
+        yield Place(request.getfixturevalue("ready_pg_url"), tmp_path, server)
         return
     folder = tmp_path / "store"
     folder.mkdir()

@@ -60,11 +60,11 @@ def test_the_end_of_the_log_is_gone(place: str) -> None:
     assert f"position {last - 1}" in told(looked_at(place))
 
 
-def test_a_server_that_is_only_read(pg_url: str) -> None:
+def test_a_server_that_is_only_read(ready_pg_url: str) -> None:
     """Its projections cannot be compared without writing: they are named, and all else is looked at."""
-    written(pg_url)
+    written(ready_pg_url)
 
-    with refold.open(f"{pg_url}&options=-cdefault_transaction_read_only%3Don") as store:
+    with refold.open(f"{ready_pg_url}&options=-cdefault_transaction_read_only%3Don") as store:
         report = store.verify()
 
     assert (report.events, report.problems, report.projections) == (10, (), 0)

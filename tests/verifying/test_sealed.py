@@ -154,14 +154,14 @@ def described(look: Callable[[], Report]) -> Report | None:
         return None
 
 
-def test_a_run_on_postgres(pg_url: str) -> None:
+def test_a_run_on_postgres(ready_pg_url: str) -> None:
     """Of 64 events that come together, those that were changed are named."""
-    fill(pg_url)
-    where = rows_of(pg_url, "chat:a")
-    assert verified(pg_url).is_whole
+    fill(ready_pg_url)
+    where = rows_of(ready_pg_url, "chat:a")
+    assert verified(ready_pg_url).is_whole
 
-    sql(pg_url, f"UPDATE event SET payload = ? WHERE {where} AND version IN (10, 100)", b"\x00\xc1")
-    sql(pg_url, f"UPDATE event SET digest = ? WHERE {where} AND version = 200", bytes(32))
+    sql(ready_pg_url, f"UPDATE event SET payload = ? WHERE {where} AND version IN (10, 100)", b"\x00\xc1")
+    sql(ready_pg_url, f"UPDATE event SET digest = ? WHERE {where} AND version = 200", bytes(32))
 
-    found: Any = told(verified(pg_url))
+    found: Any = told(verified(ready_pg_url))
     assert found == ["event chat:a@10", "event chat:a@100", "event chat:a@200..201", "projection all"]

@@ -3,6 +3,7 @@
 import dataclasses
 import multiprocessing
 import os
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ TINY = dataclasses.replace(
     single_appends=70,
     contexts=3,
     context_items=20,
-    runs=4,
+    runs=2,
     blocks=1,
+    logged=1_000,
+    deltas=50,
     writers=2,
     writer_appends=3,
     process_appends=4,
@@ -33,6 +36,8 @@ TINY = dataclasses.replace(
     batch=5,
     tail=10,
 )
+# By its name: in its package the same name is that of its function.
+INSPECTOR = import_module("benchmarks.cases.inspector")
 SPAWNED, LOADED = multiprocessing.get_context("spawn"), loaded_processes("benchmarks.cases")
 FACTS = {"cores": "2"}
 # What nobody but Refold answers has no raw beside it.
@@ -45,6 +50,9 @@ ELSEWHERE = {"frameworks"}
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is measured, nobody needs to wait for the other's housekeeping."""
     monkeypatch.setattr(timing, "IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(INSPECTOR, "LOADS", 1)
+    # As for the tests of the page: the shell takes half of the processor time.
+    monkeypatch.setattr(INSPECTOR, "PROGRAMS", INSPECTOR.PROGRAMS[::-1])
 
 
 @pytest.fixture(autouse=True)

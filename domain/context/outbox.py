@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -19,13 +18,9 @@ import msgspec
 
 from ..clock import REAL_SYSTEM
 from ..concurrency.locks import synchronized
-from ..errors import LimitExceededError
 from ..log.envelope import Event, encode_payload, require_payload_size
 from ..log.gate import behind_gate
 from ..log.ports import Log, NewEvents, Pending, Receipt
-
-# So many events are sized in one call; their bytes are in memory for that long.
-SIZED_TOGETHER = 64
 
 
 class Settlement(NamedTuple):
@@ -177,15 +172,13 @@ def require_sizes(events: Sequence[Event]) -> None:
     Refuse events that are too large at once: the log would do so later. The log itself reports events that cannot be
     encoded.
     """
-    for start in range(0, len(events), SIZED_TOGETHER):
-        some = events[start : start + SIZED_TOGETHER]
+    for event in events:
+        # Not by `suppress`, which takes as long as to encode a short event: a first save may have 10,000 of them.
         try:
-            # Where all of them together are small enough, each is: one call instead of one for each.
-            require_payload_size(encode_payload(some))
-        except (LimitExceededError, ValueError, TypeError, OverflowError):
-            for event in some:
-                with suppress(ValueError, TypeError, OverflowError):
-                    require_payload_size(encode_payload(event))
+            payload = encode_payload(event)
+        except (ValueError, TypeError, OverflowError):
+            continue
+        require_payload_size(payload)
 
 
 def let_go_of_settled(unflushed: set[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What an event is asked before it is queued or goes into a log, where one answer serves several events."""
+"""What an event is asked before it is queued or goes into a log, where it comes with many others."""
 
 import msgspec
 import pytest

@@ -1,6 +1,7 @@
 """How much is done for what is new, and that no change is missed all the same."""
 
 import dataclasses
+import gc
 from collections import Counter
 from typing import Any
 
@@ -9,6 +10,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from pydantic import BaseModel
 
+from refold.domain.concurrency.collector import MANY
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.frameworks.conversation import Conversation
 from refold.infrastructure.frameworks.langgraph import messages as forms
@@ -146,6 +148,27 @@ def test_messages_that_did_not_change_are_not_compared(memory: Store, monkeypatc
     config = saver.put(found.config, checkpoint, {"source": "loop", "step": 1}, {"turns": 2})
 
     assert values(RefoldSaver(memory), config) == {"messages": messages, "turns": 2}
+
+
+def test_the_collector_does_not_go_over_many_messages(memory: Store) -> None:
+    """Neither when they are loaded, nor when they are compared for the first time."""
+    messages = [HumanMessage(f"text {number}", id=str(number)) for number in range(MANY)]
+    put(RefoldSaver(memory), thread(), messages=messages)
+    saver, phases = RefoldSaver(memory), []
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        phases.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        loaded = saver.get_tuple(thread())
+        assert loaded is not None
+        given = loaded.checkpoint["channel_values"]["messages"]
+        put(saver, loaded.config, messages=[*given, HumanMessage("new", id="new")])
+    finally:
+        gc.callbacks.remove(note)
+    # Otherwise it begins for every 700 objects, and each message and each copy has several.
+    assert phases.count("start") <= MANY * 4 // 700
 
 
 def test_a_message_that_was_changed_in_place_is_saved(memory: Store) -> None:

@@ -14,10 +14,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import refold
+from refold.chat import ChatMessage, ChatRole
 from refold.domain.errors import DamagedError, NotFoundError
 from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.log.compression import Compression
 from refold.infrastructure.log.records import Batch
+from refold.infrastructure.log.row_faults import require_digests
 from refold.infrastructure.log.sqlite import blocks
 from refold.infrastructure.log.sqlite import log as log_module
 from refold.infrastructure.log.sqlite.blocks import Block
@@ -26,6 +30,7 @@ from refold.infrastructure.log.sqlite.log import SqliteLog
 
 from ..contract.damage import LARGE
 from ..contract.writing import append, everything, ids, numbers, said
+from ..domain.chat_events import said as chat_said
 from ..domain.strategies import PROPERTY
 
 SEGMENT = 512
@@ -285,6 +290,32 @@ def test_blocks_that_were_opened_last_are_kept(log: SqliteLog, monkeypatch: pyte
 
     assert [read(number) for number in (1, 1, 2, 1, 3, 4, 1)] == [1, 0, 1, 0, 1, 1, 0]
     assert [read(number) for number in (5, 1, 3, 4, 2)] == [1, 0, 0, 0, 1]
+
+
+def test_an_addition_to_an_unread_chat_reads_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its blocks is expanded once, and each event is checked once; the first one also when it is opened."""
+    location = str(tmp_path / "store.db")
+    with refold.open(location) as store:
+        for name in "abcdef":
+            store.chat(name).record_items([chat_said(f"{name}{number}") for number in range(99)])
+    expanded, checked = list[int](), list[int]()
+    body = blocks.checked_body
+
+    def noted_body(compression: Compression, block: Block) -> bytes:
+        expanded.append(block.key)
+        return body(compression, block)
+
+    def noted_digests(computed: Any, stored: Any, *rest: Any) -> None:
+        checked.append(len(stored))
+        require_digests(computed, stored, *rest)
+
+    monkeypatch.setattr(blocks, "checked_body", noted_body)
+    monkeypatch.setattr(blocks, "require_digests", noted_digests)
+    with refold.open(location) as store:
+        chat = store.chat("b", create=False)
+        assert (len(expanded), checked) == (1, [1])
+        chat.add_items([ChatMessage(id="new", role=ChatRole.USER, content="And then?")])
+        assert (len(expanded), len({*expanded}), sum(checked)) == (3, 3, 101)
 
 
 def test_a_reading_that_was_broken_off(log: SqliteLog) -> None:

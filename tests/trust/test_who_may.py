@@ -1,7 +1,8 @@
 """Who may do what: `refold.open(..., acting="required", allow=...)`."""
 
 import asyncio
-from typing import Any
+from inspect import signature
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +11,8 @@ from refold.domain.errors import ActorMissingError, InvalidInputError, NotAllowe
 from refold.domain.kinds import EVERY_KIND
 from refold.domain.log.envelope import NO_META
 from refold.domain.log.gate import ACTIONS, action_of
-from refold.domain.log.ports import NewEvents
+from refold.domain.log.gated_log import GatedLog
+from refold.domain.log.ports import NewEvents, Range
 from refold.domain.moments import MomentNamed
 
 from .policy import Policy, filled, recorder_of
@@ -305,3 +307,47 @@ def test_a_store_closes_whoever_may_read(location: str) -> None:
         policy.allowed = set()
 
     assert len(again) == 1_500
+
+
+# What is asked before a call of a log; before the others nothing is.
+ASKED = {
+    **dict.fromkeys(("read", "read_events", "recorded_under", "snapshot"), ("read", "stream")),
+    "read_ranges": ("read", "chat:a"),
+    **dict.fromkeys(("streams", "streams_with_snapshot", "doubtful_streams"), ("search",)),
+    **dict.fromkeys(("read_all", "idempotency_keys"), ("read",)),
+    **dict.fromkeys(("erase", "scrub"), ("admin",)),
+    "append": (Range("chat:a", 0, 1),),
+}
+
+
+class Called:
+    """In the place of a log, or of a gate: it notes each call, and returns what it noted."""
+
+    is_inside = False
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: object, **options: object) -> Any:
+            self.calls.append((name, given, options))
+            return self.calls[-1]
+
+        return call
+
+
+@pytest.mark.parametrize("name", [name for name, one in vars(GatedLog).items() if name[0] != "_" and callable(one)])
+def test_what_may_be_done_is_done_by_the_log_below(name: str) -> None:
+    """It is asked for, done with all that was given, and the answer is that of the log."""
+    log, gate = Called(), Called()
+    taken = signature(getattr(GatedLog, name))
+    parameters = [*taken.parameters.values()][1:]
+    values = {one.name: [Range("chat:a", 0, 1)] if "Sequence" in one.annotation else one.name for one in parameters}
+    given = tuple(values[one.name] for one in parameters if one.kind != one.KEYWORD_ONLY)
+    options = {one.name: one.name for one in parameters if one.kind == one.KEYWORD_ONLY}
+
+    answer = getattr(GatedLog(cast(Any, log), cast(Any, gate)), name)(*given, **options)
+
+    assert log.calls == [(name, given, options)]
+    assert answer == (None if taken.return_annotation == "None" else log.calls[0])
+    assert [asked for _, asked, _ in gate.calls] == ([ASKED[name]] if name in ASKED else [])

@@ -311,7 +311,6 @@ class Checkpoints:
         self._add(Accepted(lineage=lineage, time=_now(), actor=actor, reason=reason))
         self._connect()
         self._is_behind = True
-        self.write()
 
     def close(self) -> None:
         """Write the last checkpoint, and tell the witness that this process writes no more; may be called twice."""

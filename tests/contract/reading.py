@@ -184,6 +184,9 @@ class ReadingContract:
         for stream in range(3):
             assert [one for one in found if one.startswith(f"chat:{stream}")] == expected[4 * stream : 4 * stream + 4]
         assert log.read_all(after=log.now(), limit=5, until=until) == Page([], log.now())
+        later = log.now()
+        append(log, "chat:0", said(13))
+        assert log.read_all(after=later, limit=5, until=until) == Page([], later)
 
     def test_pages_up_to_a_moment_behind_the_end(self, log: LiveLog) -> None:
         """A moment of a longer copy of the log: the pages end where the log does."""

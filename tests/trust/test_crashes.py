@@ -80,11 +80,12 @@ def opened(place: Place, witness: Unreachable) -> refold.Store:
     return refold.open(place.url, witness=witness)
 
 
-def test_a_witness_out_of_reach_is_said(place: Place) -> None:
+def test_a_witness_out_of_reach_is_said(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """Appends go on without it; a warning and `verify` say so; when it is back, it is told of everything."""
     witness = Unreachable()
     with pytest.warns(RuntimeWarning, match="the witness the test's cannot be reached"):
         store = opened(place, witness)
+    assert ["the witness the test's cannot be reached" in one.getMessage() for one in caplog.records] == [True]
     with store:
         store.chat("a").add_message("user", "without")
         with warnings.catch_warnings():

@@ -131,3 +131,7 @@ def test_cursors_are_kept(path: str, store: refold.Store) -> None:
         notes = connection.execute("SELECT name, value FROM note").fetchall()
     assert [name for name, value in notes if "pos" in value or not value.isascii()] == []
     assert len(notes) == 1
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE note SET value = '!' || value")
+    with refold.open(path, keys=KEYS) as again, pytest.raises(refold.DamagedError, match="it does not open with the key"):
+        again.subscribe(name="mail")

@@ -328,6 +328,26 @@ def test_a_forged_tombstone_is_refused(tmp_path: Path) -> None:
         store.log.read("chat:a", until=2)
 
 
+def test_what_a_user_says_meanwhile_is_erased(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a context that was opened after the erasure had begun, and in memories."""
+    store.chat("a", user="mia").add_message("user", "before")
+    log, later = type(store._whole_log), list[refold.ChatContext]()
+    erase = log.erase
+
+    def erase_while_others_write(self: Any, remnants: Any, new: Any) -> Any:
+        if not later:
+            later.append(store.chat("b", user="mia"))
+            later[0].add_message("user", WORD)
+            store.memory().scope("user:mia").put(MemoryRecord(scope="user:mia", key="k", value=WORD))
+        return erase(self, remnants, new)
+
+    monkeypatch.setattr(log, "erase", erase_while_others_write)
+    done = store.erase(user="mia", why="x", dry_run=False)
+
+    assert {"chat:a", "chat:b", "memory:user:mia"} <= {one.context for one in done.contexts}
+    assert WORD not in repr(events_of(store))
+
+
 STEPS = ("forget", "scrub", "drop_others", "drop", "record")
 
 

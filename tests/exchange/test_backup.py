@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from refold.infrastructure.exchange.backup_file import writing_backup
 from refold.infrastructure.exchange.restore import restore
 from refold.infrastructure.lineage import lineage_of
 from refold.infrastructure.log.postgres import aside
+from refold.infrastructure.log.sqlite import aside as sqlite_aside
 from refold.infrastructure.times import time_of
 
 from .backed_up import events_of, fill_store, filled, rows_of, say
@@ -192,6 +194,22 @@ def test_nobody_appends_to_a_store_that_is_found_empty(pg_url: str) -> None:
         aside._require_empty(guard, schema, "it")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             writer.execute("LOCK TABLE event IN ROW EXCLUSIVE MODE NOWAIT")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_events_that_came_meanwhile_are_left_alone(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """What is made aside takes the place of an empty store, and not of one that somebody has begun to use."""
+    place = str(request.getfixturevalue("pg_url")) if kind == "postgres" else str(tmp_path / "target.db")
+    made = aside.made_aside if kind == "postgres" else sqlite_aside.made_aside
+    refold.open(place).close()
+    for name in ("first", "second"):
+        with made(place, overwrite=False) as (beside, put_in_place):
+            with refold.open(beside) as store:
+                store.chat(name)
+            with pytest.raises(InvalidInputError, match="has events") if name == "second" else nullcontext():
+                put_in_place()
+
+    assert [row.id for row in rows_of(place)] == ["first"]
 
 
 def test_a_store_that_went_back_is_noticed(tmp_path: Path) -> None:

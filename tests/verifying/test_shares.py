@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from refold.domain.errors import InvalidInputError
 from refold.infrastructure import helper_process
 from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
+from refold.infrastructure.projecting.store import SetAside
 from refold.infrastructure.verifying import Report, shares
 from refold.infrastructure.verifying.shares import Helper, processes_for, shares_of
 from refold.projections.contract import Projection
@@ -139,6 +143,21 @@ def test_a_helper_that_fails_changes_nothing(
 
     assert (report.problems, report.projections) == ((), len(PROJECTIONS))
     assert [helper.right for helper in helpers] == ([] if fault == "not started" else [{}])
+
+
+def test_what_nobody_understands_ends_the_reading(caplog: pytest.LogCaptureFixture) -> None:
+    """What a helper said before counts; the rest of its projections are compared here."""
+    helper: Any = Helper.__new__(Helper)
+    helper.done, helper.right, helper._begun = 0, {}, threading.Event()
+    lines = b'{"done": 3, "right": {"rollup": [["chat:a@1", "odd"]]}}\n{"done"\n{"done": 4}\n'
+    helper._process = SimpleNamespace(stdout=io.BytesIO(lines))
+
+    with caplog.at_level("INFO", "refold.verify"):
+        helper._read()
+
+    assert (helper.done, helper.right) == (3, {"rollup": [SetAside("chat:a@1", "odd")]})
+    assert helper._begun.is_set()
+    assert [one.getMessage().partition(":")[0] for one in caplog.records] == ["a helper says what nobody understands"]
 
 
 def test_an_interrupt_ends_the_helpers(tmp_path: Path, helpers: list[Helper]) -> None:

@@ -68,6 +68,7 @@ def changed(number: int, **fields: Any) -> Callable[[Lines], Lines]:
 
 CHAT_EVENT = {"t": "chat.message_added.v1", "id": "x", "created_at": 1.0, "role": "user", "content": "x"}
 NAMING = {"t": "chat.items_evicted.v1", "items": [["chat:nowhere", "BwE="]], "change": [0, 0, 0]}
+NAMING_THE_FIRST = {**NAMING, "items": [["chat:nowhere", "AQE="]]}
 BROKEN: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "cut off at the end": (lambda lines: lines[:-1], "cut off"),
     "cut off in the middle": (lambda lines: lines[:4], "cut off"),
@@ -99,6 +100,7 @@ BROKEN: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "a kind that there is not": (lambda lines: _renamed(lines, "store:moments"), "which is no context"),
     "another root": (changed(1, root="elsewhere"), "as the root of chat:a"),
     "it names what is nowhere": (changed(6, event=NAMING), "names version 7 of chat:nowhere, which is"),
+    "it names the first": (changed(6, event=NAMING_THE_FIRST), "names version 1 of chat:nowhere, which is"),
     "a list that ends too soon": (changed(6, event={**NAMING, "items": [["", "gA=="]]}), "damaged event, version 6"),
     "no parent": (lambda lines: [line for line in lines if line.get("stream") != "chat:a"], "cut off"),
 }  # fmt: skip

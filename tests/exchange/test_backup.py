@@ -248,6 +248,22 @@ def test_every_changed_byte_is_noticed(tmp_path: Path, small: None) -> None:
     assert not (tmp_path / "b.db").exists()
 
 
+def test_chunks_in_another_order_are_noticed(tmp_path: Path, small: None) -> None:
+    """Each is as it was written, and the record behind them has the hash of all."""
+    source, path = filled(str(tmp_path / "a.db")), tmp_path / "a.backup"
+    back_up_from(source, path)
+    whole = path.read_bytes()
+    ends = [backup_file._HEAD]
+    for _ in range(2):
+        length = int.from_bytes(whole[ends[-1] + 1 : ends[-1] + 1 + backup_file.LENGTH_BYTES], "big")
+        ends.append(ends[-1] + backup_file._FRAME + length)
+    start, middle, end = ends
+    path.write_bytes(whole[:start] + whole[middle:end] + whole[start:middle] + whole[end:])
+
+    with pytest.raises(DamagedError, match="its record is of other events"):
+        check_backup(path)
+
+
 def test_a_file_that_was_cut_is_noticed(tmp_path: Path, small: None) -> None:
     """Also where it was cut between two runs, after which it looks like an older backup."""
     source, path = filled(str(tmp_path / "a.db")), tmp_path / "a.backup"

@@ -454,3 +454,19 @@ async def test_news_come_once_and_go_on_after_a_pause() -> None:
         assert 'event: news\nid: 3\ndata: {"heads": {"chat:a": 3}, "events": 1' in news
         store.chat("b").add_message("user", "three")
         assert '"chat:b": 2' in await anext(lines)
+
+
+def test_what_left_comes_a_page_at_a_time() -> None:
+    """The newest departure first, each once, and how many there are."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("x")
+        ids = [chat.add_message("user", str(number)).id for number in range(5)]
+        for item in ids[:3]:
+            chat.evict(item)
+        page = Asked(store)
+
+        assert [one["item"]["id"] for one in page("left", context="x")["items"]] == ids[2::-1]
+        for skip, more in ((0, True), (1, False)):
+            answer = page("left", context="x", limit=2, skip=skip)
+            assert [one["item"]["id"] for one in answer["items"]] == ids[2::-1][skip : skip + 2]
+            assert (answer["count"], answer["more"]) == (3, more)

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.events import Forked
+from refold.domain.chat.events import Forked, Named
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.fold import ChatState, fold
-from refold.domain.chat.state.loading import complete
+from refold.domain.chat.state.loading import TakenItem, _last_taken, complete
 from refold.domain.chat.state.packed import packed
 from refold.domain.chat.state.stored import SCANS_MAX, Hashes, StoredItems
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Event
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import Range
-from refold.domain.spans import Segment
+from refold.domain.spans import Ref, Segment
 
-from .chat_events import OPENED, said
+from .chat_events import OPENED, STREAM, said
 from .fakes import handle_on, record, texts
 
 
@@ -180,3 +180,19 @@ def test_a_newer_form_of_an_item_is_kept(newer: Sequence[int]) -> None:
     expected = ["newer" if place in newer else "hello" for place in range(4)]
     assert [getattr(item, "content", None) for item in stored] == expected
     assert [item.id for item in stored] == ["m0", "m1", "m2", "m3"]
+
+
+def test_the_last_items_behind_many_other_events() -> None:
+    """More events are asked for each time; where none are left, the last items are not known."""
+    events = [OPENED, said("m1"), *(Named(name=f"n{number}", version=2) for number in range(100))]
+    asked: list[int] = []
+
+    def last_events(count: int) -> Sequence[Any]:
+        asked.append(count)
+        return events[-count:]
+
+    log: Any = None
+    place = Ref(len(events), STREAM)
+    assert _last_taken(log, place, last_events, 5) == ([TakenItem(Ref(2, STREAM), events[1])], (1, OPENED))
+    assert asked == [5, 13, 26, 52, 104]
+    assert _last_taken(log, place, lambda count: events[2:], 200) == (None, (0, None))

@@ -55,6 +55,7 @@ EQUIVALENT = {
         "return self.committer.submit(Job(appender, request), wait=False).result()",
     ): "the result is waited for behind it, while another thread commits",
     ("infrastructure/log/postgres/ends.py", "REST_FACTOR = 5"): "a thread rests a little longer from what may wait",
+    ("infrastructure/log/postgres/ends.py", "if (now > known.full_look_at):"): "all slices are asked a moment later",
     ("infrastructure/log/postgres/planning.py", 'chance = int.from_bytes(os.urandom(11), "big")'): (
         "the number of random bits beyond those that are used does not matter"
     ),

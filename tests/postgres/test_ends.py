@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import pairwise
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ from psycopg.pq import TransactionStatus
 
 from refold.domain.ids import SLICES, slice_of
 from refold.domain.positions import Moment
-from refold.infrastructure.log.postgres.ends import ALL, CHANGED, NO_MARKS, POLL_SECONDS, Ends
+from refold.infrastructure.log.postgres.ends import ALL, CHANGED, NO_MARKS, POLL_SECONDS, POLL_SECONDS_MAX, Ends
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call, int8
 from tests.contract.writing import append, at_once, new, said
@@ -250,3 +251,23 @@ def test_appends_of_the_same_process_do_not_wake_at_each(log: PostgresLog, monke
     waiting.join()
 
     assert 1 <= len(looks) <= 2 + (time.monotonic() - began) / POLL_SECONDS
+
+
+def test_a_look_comes_soon_after_something_new() -> None:
+    """Where nothing comes the pauses grow to POLL_SECONDS_MAX; with the next event they are short again."""
+    database: Any = None
+    lasts = iter([1, 1, 1, 2])
+
+    class Read(Ends):
+        """It reads the next end ten seconds later."""
+
+        def read(self) -> Mapping[int, int]:
+            self._known, self._read_at = self._known._replace(ends={3: next(lasts)}), self._read_at + 10.0
+            return self.known
+
+    ends, pauses = Read(database), list[float]()
+    for _ in range(4):
+        ends._look(0)
+        pauses.append(ends._due(0) - ends._read_at)
+
+    assert pauses == pytest.approx([POLL_SECONDS, POLL_SECONDS_MAX, POLL_SECONDS_MAX, POLL_SECONDS])

@@ -342,17 +342,6 @@ def test_a_parent_that_is_not_there(store: refold.Store, path: Path) -> None:
     assert report.notes == (f"{path}: lines that follow one that is not in the file were put behind the one before: 1",)
 
 
-def test_a_parent_that_comes_later(store: refold.Store, path: Path) -> None:
-    """The tree is that of the links, in whatever order the lines are."""
-    session = Writing()
-    session.talk(None, "one", "1", "two", "2")
-    session.lines.insert(0, session.lines.pop())
-    report = brought_in(store, path, session)
-
-    assert kept_words(store) == {SESSION: "one | 1 | two | 2"}
-    assert report.notes == ()
-
-
 def test_lines_in_a_ring(store: refold.Store, path: Path) -> None:
     """Files have been seen in which lines follow each other: one of them begins."""
     session = Writing()

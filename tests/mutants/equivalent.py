@@ -8,6 +8,9 @@ EQUIVALENT = {
         "a plan tells messages, calls and outputs alone, each of which gives a line that is not blank"
     ),
     ("domain/chat/state/sequence.py", "if (at <= self.reach):"): "the total of no items is nothing",
+    ("domain/chat/state/sequence.py", "if isinstance(ordinals, range) and ordinals.step == 2:"): (
+        "the loop behind it finds the same end of a run, one item after the other"
+    ),
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,
     ("domain/window/state.py", "self._put(Held(self._version, added, (self._version, 1)))"): _ONE_BY_ITSELF,

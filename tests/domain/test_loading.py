@@ -9,8 +9,8 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import Forked, Named
 from refold.domain.chat.rules.decide import CHAT
-from refold.domain.chat.state.fold import ChatState, fold
-from refold.domain.chat.state.loading import TakenItem, _last_taken, complete
+from refold.domain.chat.state.fold import ChatState, TakenItem, fold
+from refold.domain.chat.state.loading import _last_taken, complete
 from refold.domain.chat.state.packed import packed
 from refold.domain.chat.state.stored import SCANS_MAX, Hashes, StoredItems
 from refold.domain.errors import DamagedError
@@ -184,7 +184,7 @@ def test_a_newer_form_of_an_item_is_kept(newer: Sequence[int]) -> None:
 
 def test_the_last_items_behind_many_other_events() -> None:
     """More events are asked for each time; where none are left, the last items are not known."""
-    events = [OPENED, said("m1"), *(Named(name=f"n{number}", version=2) for number in range(100))]
+    events: list[Any] = [OPENED, said("m1"), *(Named(name=f"n{number}", version=2) for number in range(100))]
     asked: list[int] = []
 
     def last_events(count: int) -> Sequence[Any]:

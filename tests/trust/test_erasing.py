@@ -232,6 +232,21 @@ def test_every_kind_of_context_can_be_erased(store: refold.Store) -> None:
             assert repr(getattr(store, kind)(name, create=False).at(row.version))
 
 
+def test_one_item_of_a_pool_a_window_or_a_memory() -> None:
+    """The others stay."""
+    with refold.open(":memory:") as store:
+        pool, window = store.pool("p"), store.window("w", max_tokens=900)
+        memory = store.memory().scope("user:mia")
+        for name in ("gone", "kept"):
+            asyncio.run(pool.add(refold.PoolItem(f"a {name} text", f"a {name} description", name)))
+            window.add(refold.BudgetItem(name, f"a {name} text", f"a {name} title", 1))
+            memory.put(MemoryRecord(scope="user:mia", key=name, value=f"a {name} text"))
+        for context in ("pool:p", "window:w", "memory:user:mia"):
+            store.erase(context=context, item="gone", why="x", dry_run=False)
+            seen = repr(store.log.read_events(context))
+            assert ("a gone" in seen, seen.count("a kept text")) == (False, 1)
+
+
 def test_what_must_be_kept_is_not_erased(store: refold.Store) -> None:
     """Nor anything that it shows; once it is released, it can be."""
     fill_with_word(store)

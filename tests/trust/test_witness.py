@@ -12,7 +12,9 @@ import refold
 from refold.domain.errors import DamagedError, TamperedError
 from refold.domain.log.envelope import NO_DIGEST, NO_META, UNKEYED
 from refold.domain.positions import Position
+from refold.infrastructure.log.evidence import SegmentRow
 from refold.infrastructure.trust import checkpoints
+from refold.infrastructure.trust.known_events import _other_events
 from refold.infrastructure.trust.witness import FileWitness, Seen
 from tests.contract.damage import forge_blocks
 
@@ -164,6 +166,9 @@ def test_what_was_changed_is_refused(filled: Place, forgery: str) -> None:
     """Nobody is served what was changed, although all digests are right; each without a witness shows that."""
     FORGERIES[forgery](filled)
 
+    if forgery == "its end is cut off":
+        with pytest.raises(TamperedError, match="the log ends before it"):
+            filled.open()
     with pytest.raises(DamagedError) as refused:
         pytest.fail(f"{read(filled, 'a')[-3:]} and {read(filled, 'b')} were served")
     if forgery == "a stream is gone":
@@ -219,3 +224,13 @@ def test_a_witness_comes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert seen.last is not None
     assert (seen.last.is_behind, seen.last.events) == (False, events)
     assert [one.events for one in seen.checkpoints] == [*range(3, events, 3), events]
+
+
+def test_where_events_differ() -> None:
+    """In the first segment that is another one, else behind all segments; without all of them it is not known."""
+    rows = [SegmentRow(number, bytes([number]) * 32, b"", b"") for number in range(3)]
+    other = rows[1]._replace(root=b"another")
+
+    assert _other_events(4, 1_600, rows, [rows[0], other, rows[2]]).what == "positions 4.513 to 4.1024"
+    assert _other_events(4, 1_600, rows, rows).what == "positions 4.1537 to 4.1600"
+    assert _other_events(-1, 1_600, rows[:2], rows).what == "positions 1 to 1600"

@@ -14,9 +14,10 @@ from refold.domain.positions import BEGINNING
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
 from refold.infrastructure.verifying import event_check
+from refold.projections.catalogue import CATALOGUE
 from tests.contract.writing import append
 
-from .damaging import bytes_of_log, rows_of, sql, told, verified, written
+from .damaging import bytes_of_log, rows_of, sql, told, verified, view_of, written
 
 NOT_COMPARED = "projection all"
 FAR = "position 11 to 99"
@@ -226,16 +227,19 @@ def test_a_subscriber_that_has_seen_more(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("stream", "has"), [("chat:nowhere", "there is no such stream"), ("chat:b", "version 4")])
 def test_a_reference_to_what_is_not_there(place: str, stream: str, has: str) -> None:
-    """The event that names it is told of, with what it names."""
+    """The event that names it is told of, with what it names; it does not keep rows from being repaired."""
     with refold.open(place) as store:
         evicted = ItemsEvicted(items=(Span.of(stream, [7]),), change=Totals())
         append(store.log, "chat:a", evicted)
 
     [problem] = verified(place).problems
+    sql(place, f"UPDATE {view_of(place, CATALOGUE)} SET items = 99 WHERE key = 'chat:b'")
+    repaired, after = verified(place, repair=True), verified(place)
 
     assert (problem.kind, problem.where) == ("reference", "chat:a@5")
     assert f"{stream}@7" in problem.reason
     assert has in problem.reason
+    assert told(repaired) == [*told(after), "projection catalogue"] == ["reference chat:a@5", "projection catalogue"]
 
 
 def test_nothing_is_touched(place: str) -> None:

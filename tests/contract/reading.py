@@ -88,6 +88,7 @@ class ReadingContract:
 
         check_order(events)
         assert sorted(events, key=lambda event: event.position) == events
+        assert {event.position.slice >= 0 for event in events} == {log.has_slices}
         for stream, written in receipts.items():
             assert log.read(stream) == written == [event for event in events if event.stream == stream]
             assert log.read_events(stream) == [event.event for event in written]

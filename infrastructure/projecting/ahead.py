@@ -37,8 +37,8 @@ from .rows.database import types_of
 from .rows.sqlite import SqliteProjectionStore
 from .store import ProjectionStore, kept_by, rows_of
 
-# So many pages wait to be stored. Each takes some megabytes, here and in the helper.
-PAGES_AHEAD = 4
+# So many pages wait to be stored, here and in the helper. Of large texts a page has fewer events, to be about so large.
+PAGES_AHEAD, PAGE_BYTES = 4, 4 << 20
 # A helper that says nothing for so long is not waited for; a page takes it some hundredths of a second.
 PATIENCE_SECONDS = 60
 SIZE_BYTES = 8
@@ -218,9 +218,9 @@ def _fold(
     events: LiveLog, kept: ProjectionStore, projections: Sequence[Projection], begin: Moment, end: Moment, limit: int
 ) -> None:
     pages, before = Pages(events, end, Groups(None, 1)), _RowsAhead(kept, projections)
-    moment, is_last = begin, False
+    moment, is_last, count = begin, False, limit
     while not is_last:
-        (page, is_last, undecodable) = pages.read(moment, limit)
+        page, is_last, undecodable = pages.read(moment, count)
         if undecodable:
             # The other process knows how to go around it.
             return
@@ -231,7 +231,9 @@ def _fold(
             values[projection.name] = [*map(msgspec.structs.astuple, rows.values())]
         last = {one.position.slice: one for one in page.events}.values()
         ends = [(one.stream, one.version, one.position, one.recorded_at, one.digest) for one in last]
-        _say(msgspec.msgpack.encode((moment.heads, is_last, ends, values)))
+        said = msgspec.msgpack.encode((moment.heads, is_last, ends, values))
+        _say(said)
+        count = min(limit, max(1, count * PAGE_BYTES // len(said)))
 
 
 def _say(said: bytes) -> None:

@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import refold
@@ -17,7 +19,7 @@ from refold.domain.errors import DamagedError
 from refold.domain.positions import Moment
 from refold.infrastructure.log.codec import CODEC, Codec
 from refold.infrastructure.projecting import ahead, runner
-from refold.infrastructure.projecting.ahead import helper_for
+from refold.infrastructure.projecting.ahead import FoldedPage, helper_for
 from refold.infrastructure.projecting.folding import fold_page
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.search import SEARCH
@@ -315,3 +317,21 @@ def test_a_row_of_an_earlier_page_is_read_before_it_is_stored(tmp_path: Path) ->
         store.search("one")
         assert rows.load(SEARCH, ["chat:a@2"])["chat:a@2"].words == "one two three"
         assert not rows._pages["search"]
+
+
+def test_pages_of_large_texts_have_fewer_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several pages are held at a time, so that their size is what matters; short texts come many at a time again."""
+    monkeypatch.setattr(ahead, "PAGE_BYTES", 4_000)
+    pages: list[bytes] = []
+    monkeypatch.setattr(ahead, "_say", pages.append)
+    with refold.open(tmp_path / "store.db") as store:
+        told(store, *["word " * 200] * 40, *["short"] * 200)
+        ahead._fold(store.log, store._projections, [SEARCH], Moment(), store.now(), 20)
+
+    folded = [msgspec.msgpack.decode(page, type=FoldedPage) for page in pages]
+    ends = [one.page.moment.events for one in folded]
+    counts = [after - before for before, after in pairwise([0, *ends])]
+    assert (counts[0], max(counts[1:5]), max(counts[8:])) == (20, 4, 20)
+    assert all(len(page) < 2 * ahead.PAGE_BYTES for page in pages[1:])
+    assert [one.is_last for one in folded] == [*[False] * (len(folded) - 1), True]
+    assert sum(len(one.rows(SEARCH)) for one in folded) == 240

@@ -291,6 +291,8 @@ def test_depth_has_a_limit(is_typed: bool) -> None:
     assert stored_content([[]] * 200).json.count(b"[") == 201
     with pytest.raises(LimitExceededError, match="the depth of the content"):
         stored_content(nested(101), "the content")
+    with pytest.raises(LimitExceededError, match="the depth of "):
+        stored_content((nested(101),), "the content")
 
 
 def test_a_class_that_is_not_loaded() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 import refold
 
@@ -103,6 +103,33 @@ def test_an_address_names_the_run_and_the_node(watched: Watched, served: Served)
     page.wait_for_url("**/c/c@4")
     page.keyboard.press("m")
     expect(graph).to_be_visible()
+
+
+def test_a_run_that_comes_late_is_not_drawn_over_the_chosen_one(watched: Watched) -> None:
+    """Who chooses another run while the first is on its way sees the other one, whichever comes last."""
+    page = watched.page
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if "mia%2Fs1%2F1" in route.request.url and not late:
+            late.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/api/graph?*", hold)
+    with page.expect_request("**/api/graph?*"):
+        watched.open("/c/c@4?run=run:mia%2Fs1%2F1%2F0")
+    graph = page.locator(".beside-graph")
+    graph.get_by_label("Run", exact=True).select_option("run:mia/s1/0/0")
+    graph.get_by_role("button", name="Table", exact=True).click()
+    shown = graph.locator(".line.node").count()
+    assert shown > 1
+    with page.expect_response("**/api/graph?*mia%2Fs1%2F1*"):
+        late[0].continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    expect(graph.locator(".line.node")).to_have_count(shown)
+    expect(graph.get_by_label("Run", exact=True)).to_have_value("run:mia/s1/0/0")
+    page.unroute_all()
 
 
 def test_a_narrow_page_has_the_graph_in_a_tab(browser: Browser, served: Served) -> None:

@@ -27,7 +27,9 @@ export class Beside {
       if (stream !== this.stream) return;
       this.index = index;
       // The graph takes its place from here, as it would from the screen of the run.
-      this.graph = await panel(this, "graph", this.view, query);
+      const graph = await panel(this, "graph", this.view, query);
+      if (!graph) return;
+      this.graph = graph;
       this.show(this.screen.version);
     } catch (error) {
       fill(this.view, h("p", { role: "alert", class: "empty" }, error.message));

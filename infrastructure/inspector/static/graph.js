@@ -17,7 +17,11 @@ const ORDERS = { version: (one, other) => one.version - other.version, type: (on
 const ROW = 30;
 
 export async function panel(context, tab, view, query) {
-  const graph = new Graph(context, view, await askGraph(context));
+  const { stream } = context;
+  const found = await askGraph(context);
+  // Meanwhile the reader may have chosen another run, which has the view.
+  if (context.stream !== stream) return null;
+  const graph = new Graph(context, view, found);
   graph.attach();
   graph.move(query);
   return graph;

@@ -9,7 +9,6 @@ its parent is gone, so also if this process is killed.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -30,7 +29,6 @@ sys.path[:] = json.loads(sys.stdin.buffer.readline())
 from refold.infrastructure.{module} import {function}
 {function}()
 """
-log = logging.getLogger("refold.helper")
 
 
 def can_start() -> bool:

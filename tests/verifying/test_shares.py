@@ -153,7 +153,7 @@ def test_what_nobody_understands_ends_the_reading(caplog: pytest.LogCaptureFixtu
     helper._process = SimpleNamespace(stdout=io.BytesIO(lines))
 
     with caplog.at_level("INFO", "refold.verify"):
-        helper._read()
+        helper._listen()
 
     assert (helper.done, helper.right) == (3, {"rollup": [SetAside("chat:a@1", "odd")]})
     assert helper._begun.is_set()

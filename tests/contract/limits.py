@@ -36,6 +36,8 @@ BYTES_MAX = 16_000
 TOO_LARGE = -1
 # Of the contexts that are let go of: the last one, and the last work of some threads of the pool.
 LEFT_MAX = 4
+# How long it is waited for what others let go of: looking at all objects takes longer than most of these.
+PAUSES_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3)
 KINDS = ("chat", "queue", "pool", "window", "memory", "run")
 AGENTS = ("agent's window", "agent's memory")
 Change = Callable[[int], Awaitable[Any]]
@@ -253,13 +255,13 @@ class LimitsContract:
             assert not any(_failure_of(journal) for journal in list(store._unflushed))
             most = max(most, len(store._unflushed))
         store.flush()
-        for _ in range(100):
+        for pause in PAUSES_SECONDS:
             gc.collect()
             journals_left = [one for one in gc.get_objects() if isinstance(one, Journal) and one.log is log]
             if len(journals_left) <= LEFT_MAX:
                 break
             # A thread of the pool lets go of its last piece of work when it gets another.
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(pause)
 
         assert most <= (8 if durability == "enqueue" else 0)
         assert not store._unflushed

@@ -122,7 +122,7 @@ class Watched:
 
     def settle(self) -> None:
         """Make it as new for the next test; fails if there was a fault that this one did not expect."""
-        self.page.emulate_media(color_scheme="null")
+        self.page.emulate_media(color_scheme="null", reduced_motion="null")
         self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
         self.context.clear_cookies()
         faults, allowed = list(self.faults), self.allowed

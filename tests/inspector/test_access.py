@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from .browser import Served, Watched
-from .test_page import SCREENS
+from .test_page import MOVING, SCREENS
 
 STEPS_MAX = 150
 # What has the focus: a number of its own, its name for a screen reader, whether it is seen, and whether a ring is.
@@ -25,10 +25,6 @@ FOCUSED = """() => {
     seen: box.width > 0 && box.height > 0 && style.visibility === "visible",
     ring: style.outlineStyle !== "none" || one.id === "main" };
 }"""
-MOVING = """() => [...document.querySelectorAll("*")].filter((one) => {
-  const style = getComputedStyle(one);
-  return style.animationName !== "none" || style.transitionDuration.split(",").some((time) => parseFloat(time) > 0);
-}).map((one) => one.outerHTML.slice(0, 120))"""
 # The colours of a canvas, each with how often it is there.
 COLOURS = """canvas => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -155,9 +151,3 @@ def test_drawings_have_the_colours_of_the_person(browser: Browser, served: Serve
         assert far or not seen, (name, seen)
     assert page.evaluate(MOVING) == []
     profile.close()
-
-
-@pytest.mark.parametrize("name", SCREENS)
-def test_nothing_moves_where_motion_is_not_wanted(kept: Callable[..., Watched], name: str) -> None:
-    """No transition and no animation, on any screen."""
-    assert kept(reduced_motion="reduce").open(SCREENS[name]).evaluate(MOVING) == []

@@ -44,6 +44,10 @@ SCREENS = {
     "approvals": "/approvals",
     "projections": "/projections",
 }
+MOVING = """() => [...document.querySelectorAll("*")].filter((one) => {
+  const style = getComputedStyle(one);
+  return style.animationName !== "none" || style.transitionDuration.split(",").some((time) => parseFloat(time) > 0);
+}).map((one) => one.outerHTML.slice(0, 120))"""
 
 
 def address_of(page: Page, served: Served) -> str:
@@ -53,7 +57,10 @@ def address_of(page: Page, served: Served) -> str:
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_each_screen_shows_what_the_store_holds(kept: Callable[..., Watched], name: str) -> None:
-    """Its own text is there, without a fault, and axe finds nothing serious in either theme."""
+    """
+    Its own text is there, without a fault; axe finds nothing serious in either theme; and nothing moves where that is
+    not wanted.
+    """
     shown = {
         "home": "many000", "chat": "question 5", "past": 'look({"id": 7})', "tokens": "The largest items",
         "left": "truncate", "left a window": "stale", "replay": "first difference", "found": "6 found",
@@ -83,6 +90,8 @@ def test_each_screen_shows_what_the_store_holds(kept: Callable[..., Watched], na
         serious = [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found
                    if one["impact"] in ("serious", "critical")]  # fmt: skip
         assert serious == [], scheme
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(MOVING) == []
 
 
 def test_themes_differ_in_colours_alone() -> None:

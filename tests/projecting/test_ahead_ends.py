@@ -31,8 +31,8 @@ from tests.support.effort import IS_DEEP
 from .helped import PATIENCE_SECONDS, Watched, copied, filled, stored, stored_alone
 
 # Where the tests may not take long, one in so many lines.
-INTERRUPTS_MIN, SHARE = 60, 4
-ENDS_SECONDS = 10
+INTERRUPTS_MIN, SHARE = 60, 8
+ENDS_SECONDS = 60
 
 
 @pytest.fixture

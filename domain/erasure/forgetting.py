@@ -1,5 +1,5 @@
 """
-The contexts of this process whose state may hold texts that are erased, by log.
+The contexts of this process whose state may hold texts that are erased, by log; and functions that remember texts.
 
 An erasure, or whoever finds that another process erased, has them drop what they remember; it is read again from the
 log at its next use. Objects that a program got from a context are its own: they stay as they are.
@@ -7,7 +7,7 @@ log at its next use. Objects that a program got from a context are its own: they
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 
@@ -18,6 +18,16 @@ class Forgetful(Protocol):
         """Drop what is remembered of events and can be read again."""
 
 
+class Remembering(Protocol):
+    """A function with an `lru_cache`."""
+
+    def cache_clear(self) -> None:
+        """Drop what is remembered."""
+
+
+Function = TypeVar("Function", bound=Remembering)
+# They do not know from which log a text is: an erasure in any log clears them.
+_FUNCTIONS: list[Remembering] = []
 # By log, and by the id of each object: some of them define their own comparison. Each is held weakly.
 _WATCHED: WeakKeyDictionary[object, WeakValueDictionary[int, Forgetful]] = WeakKeyDictionary()
 
@@ -32,8 +42,16 @@ def watch(log: object, remembering: Forgetful) -> None:
     watched[id(remembering)] = remembering
 
 
+def clears_with_erasures(function: Function) -> Function:
+    """Have a function with an `lru_cache` drop what it remembers with each erasure; a decorator."""
+    _FUNCTIONS.append(function)
+    return function
+
+
 def forget(log: object) -> None:
-    """Have all objects that remember events of a log drop them."""
+    """Have all objects that remember events of a log drop them, and all functions what they remember."""
+    for function in _FUNCTIONS:
+        function.cache_clear()
     watched = _WATCHED.get(_below(log))
     for remembering in [] if watched is None else list(watched.values()):
         remembering._forget_erased()

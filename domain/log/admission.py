@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import msgspec
 
+from ..erasure.forgetting import clears_with_erasures
 from ..errors import DamagedError, InvalidInputError, RefoldError
 from ..ids import VERSION_MAX, require_name, split_stream_id, stream_id
 from .envelope import encode_payload
@@ -66,6 +67,7 @@ def _require_object(data: bytes) -> None:
         _require_short_object(data)
 
 
+@clears_with_erasures
 @lru_cache(maxsize=256)
 def _require_short_object(data: bytes) -> None:
     # Most imported items have one of a few short objects beside them: to parse it again for each of 10,000 takes 8 ms.

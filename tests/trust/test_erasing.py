@@ -21,6 +21,8 @@ import refold
 from refold.domain.erasure.events import STREAM, ErasureFinished, StoreErased
 from refold.domain.erasure.skeleton import ERASED, Mask
 from refold.domain.errors import ConcurrencyError, DamagedError, HeldError, InvalidInputError, NotFoundError
+from refold.domain.formats.responses import source_shape
+from refold.domain.log import admission
 from refold.domain.log.ports import Remnant
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
@@ -158,6 +160,19 @@ def restored_from(file: Path, place: Place, folder: Path) -> int:
     ).open() as it:
         found = repr(events_of(it)).count(WORD)
     return found + sum(one.read_bytes().count(WORD.encode()) for one in folder.iterdir())
+
+
+def test_functions_that_remember_texts_forget_them(store: refold.Store) -> None:
+    """What is kept by the bytes beside an item is gone from memory, too."""
+    store.chat("a").add_message("user", WORD)
+    checked, read = admission._require_short_object, source_shape.left_out
+    checked(f'{{"x":"{WORD}"}}'.encode())
+    read(f'{{"responses":{{"patch":{{"drop":["{WORD}"]}}}}}}'.encode())
+    assert min(checked.cache_info().currsize, read.cache_info().currsize) > 0
+
+    store.erase(context="a", why="x", dry_run=False)
+
+    assert (checked.cache_info().currsize, read.cache_info().currsize) == (0, 0)
 
 
 def test_views_show_that_something_was_there(store: refold.Store) -> None:

@@ -21,6 +21,7 @@ from ..send import NO_OUTPUT, Config, place_instructions
 from .receive import KEPT_KINDS
 from .source_shape import (
     LEFT_OUT,
+    SHORT_ORIGIN,
     ResponsesItem,
     Spoken,
     is_sound_item,
@@ -127,7 +128,8 @@ def entries_of(item: Spoken) -> list[ResponsesItem]:
     own = origin is None or not origin.apart
     if origin is None or not origin.rest:
         return [_made_anew(item)] if own else []
-    if own and origin.rest.startswith(LEFT_OUT) and (names := left_out(origin.rest)):
+    is_short = len(origin.rest) <= SHORT_ORIGIN
+    if own and is_short and origin.rest.startswith(LEFT_OUT) and (names := left_out(origin.rest)):
         return [plain_without(item, names)]
     beside = rest_of(item).get("responses")
     if beside:

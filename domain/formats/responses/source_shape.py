@@ -9,6 +9,7 @@ from typing import Any
 
 from ...canonical import parse_json
 from ...chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
+from ...erasure.forgetting import clears_with_erasures
 from ..openai.send import RESPONSES_ID_MAX, is_function_name, is_image_address, left_out_image
 from ..source_json import Check, are_parts, has, is_maybe_text, is_text, patched, where_given
 
@@ -18,6 +19,8 @@ MESSAGE_ID = "msg_"
 # How the origin of an entry begins that lacks some fields: of most messages that programs write, it says nothing else.
 # These are not parsed one by one, and no id is computed that is left out: that halves the time of a session's messages.
 LEFT_OUT = b'{"responses":{"patch":{"drop":['
+# One that is longer says more.
+SHORT_ORIGIN = 256
 
 
 def is_message_id(value: Any) -> bool:
@@ -89,6 +92,7 @@ def item_as_came(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
     return wanted
 
 
+@clears_with_erasures
 @lru_cache(maxsize=64)
 def left_out(rest: bytes) -> tuple[str, ...]:
     """Return the fields of the plain form that the entry did not have, if that is all that is kept beside it."""

@@ -20,7 +20,8 @@ from typing import IO, Any
 
 from ..domain.log.ports import LiveLog, PartitionedLog
 from ..domain.positions import Moment
-from .databases import Database, open_database, stored_log
+from .databases import open_database, stored_log
+from .projecting.store import ProjectionStore, kept_by
 
 LOOK_SECONDS = 1.0
 BEGIN = """
@@ -93,14 +94,18 @@ class HelperProcess(ABC):
         """Take what the helper says, in a thread of its own, until it has said all."""
 
     @property
+    def _input(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
     def _output(self) -> IO[bytes]:
         assert self._process.stdout is not None
         return self._process.stdout
 
     def _tell(self, text: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(text.encode())
-        self._process.stdin.flush()
+        self._input.write(text.encode())
+        self._input.flush()
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
@@ -108,9 +113,9 @@ class HelperProcess(ABC):
         self._process.wait()
         if self._reading.ident is not None:
             self._reading.join()
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(OSError, AttributeError):
-                stream.close()  # type: ignore[union-attr]  # a process that was not started has none
+        for stream in (self._input, self._output):
+            with suppress(OSError):
+                stream.close()
 
 
 # In the process of a helper
@@ -125,7 +130,11 @@ def read_task() -> dict[str, Any]:
 
 
 def end_with_input() -> None:
-    """End this process, in a thread of it, when its input is closed, of which nothing more is read."""
+    """From now on end this process when its input is closed, of which nothing more is read."""
+    threading.Thread(target=_end_with_input, daemon=True).start()
+
+
+def _end_with_input() -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
     os._exit(1)
@@ -140,11 +149,11 @@ def _end_without_parent(parent: int) -> None:
 
 
 @contextmanager
-def opened(task: dict[str, Any]) -> Iterator[Database | None]:
-    """Open the log of a task for reading, with the rows of its projections; it is None where there is another log."""
+def opened(task: dict[str, Any]) -> Iterator[tuple[LiveLog, ProjectionStore] | None]:
+    """Open the log of a task for reading, with the rows that are kept of it; None where there is another log."""
     chain_key = bytes.fromhex(task["chain_key"])
     events, store = open_database(task["location"], create=False, read_only=True, chain_key=chain_key)
     with closing(events):
         end = Moment.parse(task["end"])
         is_same = events.now().includes(end) and _last_digest(events, end) == task["digest"]
-        yield (events, store) if is_same else None
+        yield (events, kept_by(store)) if is_same else None

@@ -150,8 +150,7 @@ class RefoldSession(SessionABC):
         if self._encoded is None:
             # A session that is read once, as by a run that resumes it, is not kept as JSON, too.
             self._encoded = {}
-            spoken = (item for item in _sound(items, start) if isinstance(item, _SPOKEN))
-            entries = [entry for item in spoken for entry in entries_of(item)]
+            entries = [entry for item in _sound(items, start) for entry in _entries_of(item)]
         else:
             encoded = filter(None, map(self._known, _sound(items, start)))
             entries = msgspec.json.decode(b"[" + b",".join(encoded) + b"]", type=list[Entry])

@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from queue import SimpleQueue
@@ -35,7 +34,7 @@ from .folding import fold_page
 from .pages import Groups, Pages
 from .rows.database import types_of
 from .rows.sqlite import SqliteProjectionStore
-from .store import ProjectionStore, kept_by, rows_of
+from .store import ProjectionStore, rows_of
 
 # So many pages wait to be stored, here and in the helper. Of large texts a page has fewer events, to be about so large.
 PAGES_AHEAD, PAGE_BYTES = 4, 4 << 20
@@ -204,11 +203,11 @@ def fold_ahead() -> None:
     with opened(task) as found:
         if found is None:
             return
-        events, kept = found[0], kept_by(found[1])
+        events, kept = found
         _say(b"")
         begin = sys.stdin.buffer.readline().decode().split()
         if begin:
-            threading.Thread(target=end_with_input, daemon=True).start()
+            end_with_input()
             # Modules and their classes stay: they need not be looked through for garbage.
             gc.freeze()
             _fold(events, kept, projections, Moment.parse(begin[0]), Moment.parse(task["end"]), int(begin[1]))

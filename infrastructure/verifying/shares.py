@@ -29,7 +29,7 @@ from ..helper_process import HelperProcess, can_start, cores, end_with_input, op
 from ..projecting.builtin import PROJECTIONS
 from ..projecting.comparison import Compared, Comparison
 from ..projecting.shadow import Progress, RebuildProgress, Stop, progress_after
-from ..projecting.store import ProjectionStore, SetAside, kept_by
+from ..projecting.store import ProjectionStore, SetAside
 
 # Of fewer events, starting a process is not worth it.
 SHARED_EVENTS_MIN = 100_000
@@ -263,14 +263,14 @@ def _started(events: LiveLog, end: Moment, share: Sequence[Projection]) -> Helpe
 def help_out() -> None:
     """Read a task from the input, and say which of its projections have the rows that the events give."""
     task = read_task()
-    threading.Thread(target=end_with_input, daemon=True).start()
+    end_with_input()
     _say(done=0)
     known = {one.name: one for one in PROJECTIONS}
     share = [known[name] for name in task["projections"]]
     with opened(task) as found:
         if found is None:
             return
-        events, kept = found[0], kept_by(found[1])
+        events, kept = found
         # Modules and their classes stay: to look through them for garbage again and again takes 3 % of the time.
         gc.freeze()
         with Comparison(events, kept, share, progress=lambda progress: _say(done=progress.done)) as comparison:

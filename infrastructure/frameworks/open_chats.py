@@ -16,6 +16,7 @@ import msgspec
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent
+from ...domain.erasure.forgetting import watch
 from ...domain.errors import LogWentBackError, NotFoundError
 from .conversation import Conversation, Kept, Message, is_later_part
 
@@ -121,6 +122,12 @@ class OpenChats:
         self._encode, self._shown, self._kept_max = encode, shown, kept_max
         # Its methods are single steps for other threads.
         self._chats: OrderedDict[str, OpenChat] = OrderedDict()
+        self._erasures = 0
+        watch(store.log, self)
+
+    def _forget_erased(self) -> None:
+        self._erasures += 1
+        self._chats.clear()
 
     @contextmanager
     def taken(self, chat_id: str, *, create: bool = False, known: int | None = None) -> Iterator[OpenChat | None]:
@@ -130,13 +137,14 @@ class OpenChats:
         One that is at the version `known` is not read again: for an append there, which is refused if others came
         before it.
         """
-        found = self._refreshed(chat_id, known)
+        erasures, found = self._erasures, self._refreshed(chat_id, known)
         if found is None:
             with suppress(NotFoundError):
                 chat = self._store.chat(chat_id, create=create)
                 found = OpenChat(chat, self._conversation, self._encode, self._shown)
         yield found
-        if found is not None:
+        # One that was out during an erasure may have texts from before it.
+        if found is not None and erasures == self._erasures:
             # A new entry is the last one, and the first one is dropped.
             self._chats.pop(chat_id, None)
             self._chats[chat_id] = found

@@ -18,6 +18,7 @@ from ...domain.chat.rules.commands import EvictItems
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.locks import renew_in_child, synchronized
 from ...domain.concurrency.threads import in_thread
+from ...domain.erasure.forgetting import watch
 from ...domain.errors import ConcurrencyError
 from ...domain.formats.messages import named_outputs
 from ...domain.formats.responses.receive import items_from_session
@@ -64,11 +65,16 @@ class RefoldSession(SessionABC):
         self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._store, self._actor = store, actor
         self._chat = store.chat(session_id, **opening)
-        # For each item that was read its entries as JSON: a long session is decoded in one call. None before the first.
-        self._encoded: dict[str, bytes] | None = None
+        # Of items that were read, by id, their entries as JSON: a long session is decoded in one call. None before the
+        # first reading.
+        self._encoded: dict[str, tuple[ChatItemEvent, bytes]] | None = None
         # Calls of the SDK run in threads, and a transaction of one must not have the changes of another one in it.
         self._lock = threading.RLock()
         renew_in_child(self)
+        watch(store.log, self)
+
+    def _forget_erased(self) -> None:
+        self._encoded = None if self._encoded is None else {}
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
@@ -159,10 +165,11 @@ class RefoldSession(SessionABC):
     def _known(self, item: ChatItemEvent) -> bytes:
         """Return the entries of an item as JSON, without the brackets of a list."""
         assert self._encoded is not None, "the session was read before"
-        encoded = self._encoded.get(item.id)
-        # A message that is written piece by piece is another one with each piece.
-        if encoded is None or getattr(item, "incomplete", None) is not None:
-            encoded = self._encoded[item.id] = msgspec.json.encode(_entries_of(item))[1:-1]
+        of, encoded = self._encoded.get(item.id, (None, b""))
+        # With each piece, a message that is written piece by piece is another item; so is one that was erased.
+        if of is not item:
+            encoded = msgspec.json.encode(_entries_of(item))[1:-1]
+            self._encoded[item.id] = item, encoded
         return encoded
 
     @synchronized

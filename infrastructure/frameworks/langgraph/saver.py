@@ -28,6 +28,7 @@ from ....domain.arguments import require_instance, require_whole
 from ....domain.canonical import ID_BYTES_MAX
 from ....domain.concurrency.locks import synchronized
 from ....domain.concurrency.threads import in_thread
+from ....domain.erasure.forgetting import watch
 from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id
 from ...store import Store
@@ -86,6 +87,12 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         self._prefix = prefix
         self._threads: OrderedDict[tuple[str, str], Thread] = OrderedDict()
         self._lock = threading.Lock()
+        watch(store.log, self)
+
+    @synchronized
+    def _forget_erased(self) -> None:
+        # They have copies of messages and states; a call that uses one of them goes on with it, and drops it then.
+        self._threads.clear()
 
     # Reading
 

@@ -157,6 +157,25 @@ async def test_frameworks_take_turns(store: refold.Store, first: int) -> None:
     assert {"pydantic_ai", "mcp"} <= actors
 
 
+async def test_none_shows_what_was_erased_meanwhile(store: refold.Store) -> None:
+    """Not from its memory either: what was read before the erasure is read again, by the same objects."""
+    await by_langgraph(store)
+    graph, session = chatting(RefoldSaver(store), echo), RefoldSession(store, "t")
+    conversations = RefoldConversations(store)
+
+    async def shown() -> list[str]:
+        loaded = await conversations.load("t")
+        return [repr(one) for one in (graph.get_state(thread("t")).values, await session.get_items(), loaded)]
+
+    for _ in range(3):
+        assert ["Say it by LangGraph." in one for one in await shown()] == [True] * 3
+
+    store.erase(context="t", why="asked for", dry_run=False)
+
+    assert ["Say it" in one for one in await shown()] == [False] * 3
+    assert ["[erased]" in one for one in await shown()] == [True] * 3
+
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)
 CALLS = st.lists(
     st.fixed_dictionaries({"name": st.just("track"), "args": st.just({"order": 7}), "id": st.sampled_from("cd")}),

@@ -17,7 +17,16 @@ from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 import refold
 
@@ -27,7 +36,7 @@ ARGUMENTS = (
 )  # fmt: skip
 # The shell first: it has no window to keep, and takes half of the processor time.
 PROGRAMS = ("chromium-headless-shell", "chromium")
-WIDE = {"width": 1280, "height": 800}
+WIDE: ViewportSize = {"width": 1280, "height": 800}
 # What is awaited comes within milliseconds; a machine under load takes its time.
 PATIENCE_SECONDS = 20
 WRITER = """

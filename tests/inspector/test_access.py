@@ -6,25 +6,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from .browser import Served, Watched
-from .test_page import MOVING, SCREENS
+from .test_screens import MOVING, SCREENS
 
-STEPS_MAX = 150
-# What has the focus: a number of its own, its name for a screen reader, whether it is seen, and whether a ring is.
-FOCUSED = """() => {
-  const one = document.activeElement;
-  window.numbers ??= new Map();
-  if (!one || one === document.body) return null;
-  if (!window.numbers.has(one)) window.numbers.set(one, window.numbers.size);
-  const box = one.getBoundingClientRect(), style = getComputedStyle(one);
-  const name = one.getAttribute("aria-label") || one.getAttribute("title") || one.textContent.trim()
-    || [...(one.labels ?? [])].map((label) => label.textContent).join(" ") || one.placeholder;
-  return { number: window.numbers.get(one), name, tag: one.outerHTML.slice(0, 120),
-    seen: box.width > 0 && box.height > 0 && style.visibility === "visible",
-    ring: style.outlineStyle !== "none" || one.id === "main" };
-}"""
 # The colours of a canvas, each with how often it is there.
 COLOURS = """canvas => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -85,35 +71,6 @@ MAIN = {
     - button "Check the whole store"
 """,
 }
-
-
-@pytest.mark.parametrize("name", SCREENS)
-def test_each_screen_is_walked_with_keys_alone(kept: Callable[..., Watched], name: str) -> None:
-    """Tab begins at the skip link, reaches the end and never stays; each stop is seen, named, and has a ring."""
-    page = kept().open(SCREENS[name])
-    stops = _walk(page)
-
-    assert stops[0]["name"] == "Skip to the content"
-    assert [stop["tag"] for stop in stops if not stop["seen"] or not stop["name"] or not stop["ring"]] == []
-    assert len({stop["number"] for stop in stops}) == len(stops)
-    assert len(stops) >= 10
-    page.keyboard.press("Tab")
-    page.locator(".skip").focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("#main")).to_be_focused()
-
-
-def _walk(page: Page) -> list[dict[str, str | bool | int]]:
-    """Return the stops of the Tab key from the beginning of the page until it leaves it, or STEPS_MAX of them."""
-    stops: list[dict[str, str | bool | int]] = []
-    page.evaluate("() => document.activeElement.blur()")
-    for _ in range(STEPS_MAX):
-        page.keyboard.press("Tab")
-        stop = page.evaluate(FOCUSED)
-        if stop is None or (stops and stop["number"] == 0):
-            break
-        stops.append(stop)
-    return stops
 
 
 @pytest.mark.parametrize("name", MAIN)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .browser import Watched
-from .test_page import SCREENS
+from .test_screens import SCREENS
 
 RUN = "/c/run:mia%2Fs1%2F1%2F0"
 # Whether the page took a key for itself.

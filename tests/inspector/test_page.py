@@ -2,116 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from importlib.resources import files
-from typing import Literal
-
-import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from .browser import Served, Watched, ready
-
-SCREENS = {
-    "home": "/",
-    "chat": "/c/a",
-    "past": "/c/a@12",
-    "tokens": "/c/a?tab=tokens",
-    "left": "/c/a?tab=left",
-    "left a window": "/c/window:w?tab=left",
-    "replay": "/c/a?tab=replay&policy=items:3&call=24",
-    "found": "/c/a?q=question",
-    "beside": "/c/a?run=run:mia%2Fs1%2F1%2F0&node=Table(orders)",
-    "run diff": "/c/run:mia%2Fs1%2F1%2F0@4..",
-    "events": "/c/a?tab=log",
-    "queue": "/c/queue:q",
-    "pool": "/c/pool:p",
-    "window": "/c/window:w",
-    "memory": "/c/memory:user:mia%2540example.org",
-    "run": "/c/run:mia%2Fs1%2F1%2F0",
-    "node": "/n/Table(orders)?user=mia&session=s1",
-    "diff": "/c/a@5..29",
-    "graph": "/graph",
-    "raw": "/c/a@12?tab=raw",
-    "pools": "/pools",
-    "nodes": "/n",
-    "projection": "/projections/catalogue?under=run:",
-    "log": "/log",
-    "event": "/e/chat:a@3",
-    "search": "/search?q=question",
-    "usage": "/usage",
-    "approvals": "/approvals",
-    "projections": "/projections",
-}
-MOVING = """() => [...document.querySelectorAll("*")].filter((one) => {
-  const style = getComputedStyle(one);
-  return style.animationName !== "none" || style.transitionDuration.split(",").some((time) => parseFloat(time) > 0);
-}).map((one) => one.outerHTML.slice(0, 120))"""
 
 
 def address_of(page: Page, served: Served) -> str:
     """Return the address without the server's name."""
     return page.url.removeprefix(served.url)
-
-
-@pytest.mark.parametrize("name", SCREENS)
-def test_each_screen_shows_what_the_store_holds(kept: Callable[..., Watched], name: str) -> None:
-    """
-    Its own text is there, without a fault; axe finds nothing serious in either theme; and nothing moves where that is
-    not wanted.
-    """
-    shown = {
-        "home": "many000", "chat": "question 5", "past": 'look({"id": 7})', "tokens": "The largest items",
-        "left": "truncate", "left a window": "stale", "replay": "first difference", "found": "6 found",
-        "beside": "History of its attributes",
-        "run diff": "description", "events": "message_added", "queue": "about 4", "pool": "i9", "window": "value c",
-        "memory": "lang", "run": "Table", "node": "the orders of 0", "diff": "unchanged", "graph": "forked from a@27",
-        "raw": '"version": 12', "pools": "q2", "nodes": "round 1?", "projection": "run:mia/s1/1/0",
-        "log": "user=mia session=s1", "event": "trace-1", "search": "question 5", "usage": "planner",
-        "approvals": "much money", "projections": "catalogue",
-    }  # fmt: skip
-    page = kept().open(SCREENS[name])
-
-    expect(page.locator("main")).to_contain_text(shown[name])
-    expect(page.locator(".state")).to_have_text("Live")
-    assert page.title().endswith("· Refold")
-    # Rows of a list are alike, and axe takes a time for each: those on the first screen stand for all.
-    page.evaluate("document.querySelectorAll('tbody tr:nth-child(n + 25)').forEach((row) => row.remove())")
-    # Axe is put into the page by the debugger, which no policy of the page hinders.
-    page.evaluate(Axe().axe_script)
-    # The themes differ in nothing but colours: test_themes_differ_in_colours_alone.
-    asked: tuple[tuple[Literal["light", "dark"], dict[str, list[str]]], ...] = (
-        ("light", {}), ("dark", {"runOnly": ["color-contrast", "link-in-text-block"]}),
-    )  # fmt: skip
-    for scheme, rules in asked:
-        page.emulate_media(color_scheme=scheme)
-        found = page.evaluate("(asked) => axe.run(asked)", {"resultTypes": ["violations"], **rules})["violations"]
-        serious = [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found
-                   if one["impact"] in ("serious", "critical")]  # fmt: skip
-        assert serious == [], scheme
-    page.emulate_media(reduced_motion="reduce")
-    assert page.evaluate(MOVING) == []
-
-
-def test_themes_differ_in_colours_alone() -> None:
-    """What is so on a light page but for its colours is so on a dark one: the rules of a theme give colours."""
-    css = (files("refold.infrastructure.inspector") / "static/page.css").read_text()
-    themes = re.findall(r"data-theme[^{}]*\{([^{}]*)\}", css)
-    assert len(themes) == css.count("data-theme") - 1  # One rule is for two.
-    for theme in themes:
-        assert re.sub(r"(color-scheme: dark|--[a-z-]+: (#[0-9a-f]{6}|[A-Z][A-Za-z]+));", "", theme).split() == []
-
-
-@pytest.mark.parametrize("name", SCREENS)
-def test_each_screen_fits_a_narrow_page(kept: Callable[..., Watched], name: str) -> None:
-    """At 320 pixels, which is 640 at 200 % zoom, nothing makes the whole page scroll sideways."""
-    page = kept(viewport={"width": 320, "height": 600}, device_scale_factor=2).open(SCREENS[name])
-    assert page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth]") == [320, 320]
-    assert page.locator("main").evaluate("main => main.scrollWidth") <= 320
-    # Nor is what the screen is about left out.
-    tables = page.locator("main .scroll:not([hidden]) > table")
-    assert tables.evaluate_all("all => all.filter((one) => !one.clientHeight).map((one) => one.outerHTML)") == []
 
 
 def test_contexts_are_filtered_and_paged(watched: Watched, served: Served) -> None:

@@ -13,7 +13,7 @@ from refold.infrastructure.inspector.app import FOR_EVER, NEVER
 from tests.support.every_kind import fill
 
 from .asking import Asked
-from .test_page import SCREENS
+from .test_screens import SCREENS
 
 # For each screen the question that its twin answers, with the parameters.
 RUN = {"context": "run:mia/s1/1/0"}

@@ -3,15 +3,19 @@
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import closing
+from typing import cast
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict
 
-import refold
+from refold.infrastructure.databases import open_database
 from refold.infrastructure.log import erasure_watch
 from refold.infrastructure.log.sqlite.connection import SqliteDatabase
+from refold.infrastructure.projecting.builtin import PROJECTIONS
+from refold.infrastructure.projecting.rows.postgres import PostgresProjectionStore
 from tests.support import citus
 from tests.support.effort import IS_DEEP
 from tests.support.postgres import Lent, MissingServerError, Server, running_server
@@ -90,7 +94,9 @@ def _server(*, durable: bool) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def _ready_template(pg_server: Server) -> Iterator[str]:
     with pg_server.database() as url:
-        refold.open(url).close()
+        log, rows = open_database(url)
+        with closing(log):
+            cast(PostgresProjectionStore, rows).prepare(PROJECTIONS)
         yield conninfo_to_dict(url)["dbname"]  # type: ignore[misc]  # it is a str
 
 
@@ -102,7 +108,9 @@ def _lent(pg_server: Server, _ready_template: str) -> Iterator[Lent]:
 
 @pytest.fixture
 def ready_pg_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a database with Refold's tables and no events: the one of the test before, where it is as it was."""
+    """
+    The URL of a database as `refold init` leaves it: the one of the test before, where that changed no more than rows.
+    """
     if citus.CLUSTER_URL:
         with citus.cluster_database() as url:
             yield url

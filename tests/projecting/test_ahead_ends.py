@@ -31,7 +31,7 @@ from tests.support.effort import IS_DEEP
 from .helped import PATIENCE_SECONDS, Watched, copied, filled, stored, stored_alone
 
 # Where the tests may not take long, one in so many lines.
-INTERRUPTS_MIN, SHARE = 60, 8
+INTERRUPTS_MIN, SHARE = 60, 16
 ENDS_SECONDS = 60
 
 

@@ -79,6 +79,19 @@ def test_changes_of_a_window(stocked: Path) -> None:
     assert replaced == "replaced ~ rules @4: Be brief. -> Be kind."
 
 
+@pytest.mark.parametrize(
+    ("policy", "names"),
+    [("first_come", "max_tokens user policy"), ("evict_lower_priority", "max_tokens policy user")],
+)
+def test_how_a_window_was_opened_in_json(tmp_path: Path, policy: Any, names: str) -> None:
+    """The policy comes last if it is the usual one: readers of lines compare them."""
+    with package.open(tmp_path / "store.db") as store:
+        store.window("prompt", max_tokens=40, policy=policy, user="mia")
+        [entry] = store.audit("window:prompt")
+
+    assert " ".join(entry.new) == names
+
+
 def test_changes_of_a_memory(stocked: Path) -> None:
     """From what to what, key by key."""
     assert told(stocked, "mia") == [

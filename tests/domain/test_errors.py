@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from refold.domain.errors import (
     DamagedError,
     DuplicateItemError,
     HeldError,
+    IdempotencyError,
     InvalidInputError,
     LimitExceededError,
     LogWentBackError,
@@ -26,9 +28,11 @@ from refold.domain.errors import (
     RefoldError,
     StorageError,
 )
+from refold.domain.window.events import WindowOpened
 
 LONG = "x" * 1_000_000
 LOST = tuple(Lost(f"chat:a@{version}") for version in range(2, 9))
+ADDED = [SimpleNamespace(event=WindowOpened(max_tokens=1), version=version) for version in range(1, 6)]
 CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, RefoldError)]
 
 
@@ -80,6 +84,16 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
             "has another event there now; cleanup() the context",
         ),
         (LimitExceededError("BATCH_MAX", allowed=1_000, actual=1_001), {"allowed": 1_000, "actual": 1_001}, "1,001"),
+        (
+            IdempotencyError("chat:a", "k1", ADDED[:3]),
+            {"stream": "chat:a", "key": "k1"},
+            "at version 3: take",
+        ),
+        (
+            IdempotencyError("chat:a", "k1", ADDED),
+            {"recorded": tuple(ADDED)},
+            "at version 3 and 2 more: take",
+        ),
         (StorageError("no room", refused=[1]), {"refused": (1,)}, "no room"),
         (DamagedError("event chat:a@1", "it is missing"), {"what": "event chat:a@1"}, "event chat:a@1 is damaged"),
         (HeldError(["chat:a", "chat:b"]), {"contexts": ("chat:a", "chat:b")}, "chat:a, chat:b must be kept"),

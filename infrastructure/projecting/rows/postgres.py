@@ -426,8 +426,7 @@ def _carried_out(work: Work, transaction: _Transaction, before: Sequence[Stateme
     except MADE_BY_ANOTHER:
         # Both processes added the first row, such as a first checkpoint; a missing row cannot be locked.
         pass
-    if transaction.is_begun:
-        transaction.ask(Statement(ROLLBACK.sql))
+    # Who lends the connection rolls back what is left open on it.
     return None
 
 

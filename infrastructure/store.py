@@ -1082,7 +1082,6 @@ class Store:
         """
         from .space import give_back
 
-        self.flush()
         return give_back(self._whole_log)
 
     def rotate_keys(self, *, renew: bool = False) -> int:

@@ -1,13 +1,16 @@
 """The program around the commands: help, versions, which database, exit codes."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import refold as package
+from refold.infrastructure.cli import program
 from tests.cli.running import environment, refold, spawned
 
 COMMANDS = ["import", "contexts", "show", "log", "diff", "stats"]
@@ -40,6 +43,20 @@ def test_reading_commands_can_print_json(command: str) -> None:
 
     assert ("--json " in said) == (command != "import")
     assert ("--jsonl " in said) == (command != "import")
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("no such table: x"), psycopg.DataError("no such table: x")])
+def test_what_a_driver_raises_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Should an error of a database ever not be one of Refold's; any other is a fault, and its place is shown."""
+
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(program, "_invoke", failing)
+    assert refold("contexts").fault == "the database failed: no such table: x; was it made by this version of Refold?"
+    error = KeyError("x")
+    with pytest.raises(KeyError):
+        refold("contexts")
 
 
 def test_the_version_is_the_packages() -> None:

@@ -62,6 +62,12 @@ def test_events_that_no_recorder_takes(factory: NewFactory, wrong: StoredEvent) 
     assert recorder.max_notification_id() is None
 
 
+def test_the_highest_version_is_one(factory: NewFactory) -> None:
+    """It is refused for the hole before it, and not for its number."""
+    with pytest.raises(IntegrityError):
+        factory().application_recorder().insert_events([event("a", VERSION_MAX)])
+
+
 def test_no_hole_behind_what_is_recorded(factory: NewFactory) -> None:
     """A version must follow the stream's last one, whoever recorded that."""
     factory().application_recorder().insert_events(events("a", 1, 2))

@@ -26,8 +26,9 @@ TRUE = ast.Constant(True)
 LOCK = re.compile("(?<!b)lock")
 
 # The lengths that `zip(strict=)` compares agree by construction: where they may not, the code looks first. The second
-# and third change how much memory an object takes, and the last what a type checker says.
-WITHOUT_EFFECT = {"strict", "gc", "slots", "covariant"}
+# and third change how much memory an object takes, the fourth how many answers are remembered, and the last what a type
+# checker says.
+WITHOUT_EFFECT = {"strict", "gc", "slots", "maxsize", "covariant"}
 
 
 class Mutant(NamedTuple):

@@ -11,6 +11,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError, TamperedError
+from refold.infrastructure.trust.checkpoints import Checkpoints
 from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash
 
 from .forging import Place
@@ -69,6 +70,16 @@ def test_what_cannot_be_proved(place: Place) -> None:
             store.prove("chat:a@602")
     with refold.open(place.url) as store, pytest.raises(InvalidInputError, match="without its witness"):
         store.prove("chat:a@1")
+
+
+def test_an_event_that_the_witness_has_not_seen(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing proves what no checkpoint has; the error says why."""
+    filled(place)
+    monkeypatch.setattr(Checkpoints, "write", lambda _: None)
+    with place.open() as store:
+        store.chat("new").add_message("user", "hello")
+        with pytest.raises(InvalidInputError, match=r"nothing proves chat:new@2 yet.*: it has no checkpoint with this"):
+            store.prove("chat:new@2")
 
 
 def test_a_checkpoint_continues_an_earlier_one(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -219,14 +220,32 @@ def test_who_does_not_wait_is_served_by_the_thread() -> None:
     committer.close()
 
 
-def test_the_first_in_the_queue_is_woken() -> None:
+@pytest.mark.parametrize("is_block", [True, False])
+def test_the_first_in_the_queue_is_woken(is_block: bool) -> None:
     """By whoever gives the turn back."""
     committer = GroupCommitter(Writer().commit)
     tickets = [ticket("first"), ticket("second")]
     committer._queue.extend(tickets)
 
-    with committer.turn():
-        pass
+    with committer.turn() if is_block else nullcontext():
+        assert is_block or committer.exclusively(lambda: "done") == "done"
 
     assert [one.future._sleep.locked() for one in tickets] == [False, True]
+    committer.close()
+
+
+def test_who_came_meanwhile_is_woken() -> None:
+    """By the caller whose group is done, and who leaves."""
+    later = ticket("later")
+
+    def commit(group: list[Ticket[str, str]]) -> None:
+        committer._queue.append(later)
+        group[0].future.set_result("done")
+
+    committer = GroupCommitter(commit)
+
+    assert committer.submit("first", wait=True).result() == "done"
+
+    assert not later.future._sleep.locked()
+    committer._queue.clear()
     committer.close()

@@ -17,7 +17,7 @@ def asking(tmp_path: Path) -> Path:
         chat.add_message("user", "Refund my orders.")
         for number in (1, 2, 3):
             chat.add_function_call("refund", f'{{"order": {number}}}', f"c{number}")
-            chat.approvals.request(f"c{number}", by="clerk", because="it costs\nmoney")
+            chat.approvals.request(f"c{number}", by="clerk", because="it costs\nmoney" if number == 1 else None)
     return path
 
 
@@ -28,6 +28,7 @@ def test_what_waits_is_listed(asking: Path) -> None:
 
     assert listed[0].split() == ["CONTEXT", "CALL", "REQUESTED", "BY", "WHAT"]
     assert listed[1].endswith('clerk  refund({"order": 1}) (because: it costs money)')
+    assert listed[2].endswith('clerk  refund({"order": 2})')
     assert [shape["call_id"] for shape in shapes] == ["c1", "c2", "c3"]
     assert shapes[0]["approval"] == {"state": "requested", "by": "clerk", "because": "it costs\nmoney", "version": 4}
     assert (shapes[0]["context"], shapes[0]["name"], shapes[0]["arguments"]) == ("support-42", "refund", '{"order": 1}')

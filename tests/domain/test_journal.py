@@ -10,6 +10,7 @@ from refold.domain.chat.items import ChatItem, ChatMessage, ChatRole
 from refold.domain.chat.rules.commands import AddItems, EvictItems
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.context.journal import QUIET_APPENDS, Journal
+from refold.domain.context.transaction import transaction
 from refold.domain.context.view import Place
 from refold.domain.errors import (
     ConcurrencyError,
@@ -26,6 +27,22 @@ from refold.domain.log.ports import ANY_VERSION, NewEvents, Pending, Receipt
 from ..support.effort import CountedLock
 from .chat_events import OPENED, STREAM, said
 from .fakes import CountingSystem, DisturbedLog, handle_on, kept, record, texts
+
+
+@pytest.mark.parametrize(
+    ("after", "until", "found"), [(1, 3, ["one", "two"]), (2, 4, ["two", "three"]), (3, 9, ["three", "four"])]
+)
+def test_events_are_cut_at_a_version(after: int, until: int, found: list[str]) -> None:
+    """Also among those that were decided, and are not in the log yet."""
+    log = MemoryLog()
+    chat = handle_on_new(log)
+    with transaction(log):
+        for text in ("two", "three", "four"):
+            chat.add_message("user", text)
+        events: list[Any] = chat._journal.events(after=after, until=until)
+
+    assert [event.content if event.id == "m1" else event.content[0] for event in events] == found
+
 
 # Somebody else came first
 

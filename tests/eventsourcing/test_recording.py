@@ -18,6 +18,7 @@ from eventsourcing.persistence import (
 )
 
 from refold.domain.ids import VERSION_MAX
+from refold.infrastructure.recorders.stored_events import NAME_LENGTH_MAX, safe_name
 from tests.eventsourcing.opening import NewFactory, event, events
 
 LONG = "L" * 300
@@ -332,3 +333,10 @@ def test_a_position_that_no_database_stores_is_refused_alone(factory: NewFactory
         recorder.insert_events(events("a", 1), tracking=tracking)
 
     assert recorder.insert_events(events("a", 1), tracking=Tracking("up", 1)) == [1]
+
+
+@pytest.mark.parametrize("text", ["shop", "S" * 500, "a  shop", "a__b", ""])
+def test_names_of_tables_are_short(text: str) -> None:
+    """Whatever an application is called: a database cuts long names off, and two of them would be one."""
+    assert 0 < len(safe_name(text)) <= NAME_LENGTH_MAX
+    assert "__" not in safe_name(text)

@@ -76,6 +76,22 @@ def test_an_earlier_moment_does_not_bring_it_back(places: tuple[str, str, Path])
         assert SECRET not in str(list(store.chat("gone").items))
 
 
+def test_a_moment_before_what_was_erased_has_no_erasure(places: tuple[str, str, Path]) -> None:
+    """Of an erasure of what was not there yet, nothing comes along."""
+    source, target, path = places
+    with refold.open(source) as store:
+        moment = store.now()
+        store.chat("later").add_message("user", SECRET)
+        store.erase(why="asked for", context="later", dry_run=False)
+    back_up_from(source, path)
+
+    restore(path, target, at=f"pos:{moment}")
+
+    with refold.open(target) as store:
+        assert store.verify().is_whole
+        assert store.now() == moment
+
+
 def test_a_check_knows_what_was_erased(places: tuple[str, str, Path]) -> None:
     """A remnant does not match its digest, and the backup is whole."""
     source, _, path = places

@@ -17,6 +17,8 @@ import uvicorn
 from starlette.testclient import TestClient
 
 import refold
+from refold.domain.errors import InvalidInputError
+from refold.infrastructure.cli.ui import bound
 from refold.infrastructure.inspector.app import HEADERS
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from refold.infrastructure.inspector.wish import Question
@@ -126,6 +128,14 @@ def test_who_may_reach_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for one in SERVED:
         config = one.config
         assert (config.timeout_graceful_shutdown, config.server_header, config.log_level) == (1, False, "warning")
+
+
+@pytest.mark.parametrize("port", [None, 8124])
+def test_an_address_of_another_machine(port: int | None) -> None:
+    """Nothing can listen there, which is said with the port that was meant."""
+    # An address that stands in documents alone.
+    with pytest.raises(InvalidInputError, match=f"nothing can listen at 192.0.2.1:{port or 8123}: "):
+        bound("192.0.2.1", port, 8123)
 
 
 def test_it_ends_with_an_open_page(tmp_path: Path) -> None:

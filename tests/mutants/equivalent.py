@@ -73,4 +73,14 @@ EQUIVALENT = {
         "nothing assigns to its fields, and it is compared by identity"
     ),
     ("projections/catalogue.py", "version: int = 1"): "a row gets the version of its last event as soon as it is made",
+    ("infrastructure/log/postgres/planning.py", "if slice_end is not None and (len(slice_end.blobs) >= BLOBS_MAX):"): (
+        "texts are forgotten one text earlier, and read again"
+    ),
+    ("infrastructure/log/background.py", "while (monotonic() <= self._deadline):"): (
+        "the deadline would have to come to the nanosecond"
+    ),
+    (
+        "infrastructure/frameworks/langgraph/saver.py",
+        'saved = self.store.chat(row.context.partition(":")[2], create=True).saved_states.at(row.version)',
+    ): "a row of a saved state is of a context that is there",
 }

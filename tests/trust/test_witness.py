@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from refold.domain.positions import Position
 from refold.infrastructure.log.evidence import SegmentRow
 from refold.infrastructure.trust import checkpoints
 from refold.infrastructure.trust.known_events import _other_events
+from refold.infrastructure.trust.slices import SEGMENT, SliceEvidence
 from refold.infrastructure.trust.witness import FileWitness, Seen
 from tests.contract.damage import forge_blocks
 
@@ -234,3 +236,13 @@ def test_where_events_differ() -> None:
     assert _other_events(4, 1_600, rows, [rows[0], other, rows[2]]).what == "positions 4.513 to 4.1024"
     assert _other_events(4, 1_600, rows, rows).what == "positions 4.1537 to 4.1600"
     assert _other_events(-1, 1_600, rows[:2], rows).what == "positions 1 to 1600"
+
+
+def test_a_version_that_was_looked_up_stays_right() -> None:
+    """While events are added, in the segment that is not full and in those that are."""
+    slices = SliceEvidence()
+    for number in range(1, SEGMENT + 3):
+        stream = "chat:a" if number % 2 else "chat:b"
+        slices.add(SimpleNamespace(stream=stream, version=(number + 1) // 2, digest=bytes([number % 7]) * 32))  # type: ignore[arg-type]
+        assert slices.last_version(stream) == (number + 1) // 2
+    assert slices.last_version("chat:c") == 0

@@ -273,7 +273,8 @@ def _postgres(location: str, serde: JsonPlusSerializer) -> Iterator[Source]:
         return rows
 
     try:
-        connection.read_only = True
+        # Not `connection.read_only`, which says nothing of statements outside a transaction.
+        connection.execute("SET default_transaction_read_only = on")
         yield Source(saver(connection, serde=serde), query, psycopg.Error, "%s", "checkpoint_writes")
     finally:
         connection.close()

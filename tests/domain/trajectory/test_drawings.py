@@ -187,6 +187,17 @@ def test_descriptions_are_tooltips() -> None:
     assert [one.get("tooltip") for one in graph.get_nodes()] == ['"User query No.00000"', '"d"', r'"the \"orders\""']
 
 
+@pytest.mark.parametrize(("characters", "shown"), [(26, "x" * 26), (27, "x" * 25 + "…")])
+def test_a_long_name_on_a_page_is_cut(characters: int, shown: str) -> None:
+    """To what its box has room for."""
+    run = RunFactory().run("mia", "s")
+    query = run.register_query("How many?")
+    name = "x" * characters
+    run.register_node("Knowledge", "", [query], "leads", name, knowledge_type="fact", knowledge_content=name)
+
+    assert f">{shown}</text>" in to_html(run.graph(), "a graph")
+
+
 def test_the_places_on_a_page() -> None:
     """Each node is in the row below those that lead to it, in the next column; the drawing has room for all."""
     run = RunFactory().run("mia", "s")

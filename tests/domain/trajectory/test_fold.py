@@ -5,6 +5,7 @@ import pytest
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.run import Run
 from refold.domain.trajectory.state import EMPTY, RunState, complete, fold
+from refold.domain.trajectory.stored import StoredEvents
 from tests.support.effort import calls_of
 
 from .runs import add, asked, busy
@@ -86,3 +87,18 @@ def test_a_node_costs_the_same(node_type: str) -> None:
     young = calls_of(lambda: register(20))
     register(860)
     assert calls_of(lambda: register(20)) <= young * 1.1
+
+
+def test_a_stored_event_is_read_with_its_neighbours() -> None:
+    """By windows, of which whoever goes on gets a larger one."""
+    asked: list[tuple[int, int]] = []
+
+    class Log:
+        def read_events(self, _: str, *, after: int, until: int) -> list[int]:
+            asked.append((after, until))
+            return [*range(after + 1, until + 1)]
+
+    stored = StoredEvents(Log(), "run:a", 200)  # type: ignore[arg-type]  # each event is its version
+
+    assert [stored.event(version) for version in (129, 130, 1, 65, 200)] == [129, 130, 1, 65, 200]
+    assert asked == [(128, 192), (0, 64), (64, 192), (199, 200)]

@@ -41,6 +41,22 @@ async def test_pauses_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pauses == [0.5, 1.0, 2.0]
 
 
+def test_a_model_that_fails_is_given_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a pause before each further attempt."""
+    attempts: list[int] = []
+
+    async def pause(attempt: int) -> None:
+        attempts.append(attempt)
+
+    monkeypatch.setattr(run_module, "_pause", pause)
+    run = run_with_finds(1)
+    describe(run, lambda prompt: " ", attempts_max=3)
+
+    # Each failure is recorded at the first attempt.
+    assert [attempt for attempt in attempts if attempt] == [1, 2]
+    assert len(attempts) == 3 + 3
+
+
 def test_undescribed_data_are_described() -> None:
     """Those with a description, queries, states and actions never; nothing is done twice."""
     run, action = run_that_acted()

@@ -134,6 +134,14 @@ async def test_a_repeated_batch_counts_once(store: refold.Store) -> None:
     assert await sessions.load(KEY) == LINES[:2]
 
 
+async def test_a_first_line_whose_parent_is_lost(store: refold.Store) -> None:
+    """A session of one line begins with it."""
+    sessions = RefoldSessions(store)
+    await sessions.append(KEY, [ANSWER])
+
+    assert await sessions.load(KEY) == [{**ANSWER, "parentUuid": None}]
+
+
 async def test_a_lost_parent_is_repaired(store: refold.Store) -> None:
     """A line that follows one that is not there is loaded behind the line before it, and so is what others added."""
     sessions = RefoldSessions(store)

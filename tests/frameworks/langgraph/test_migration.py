@@ -13,6 +13,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
@@ -63,6 +64,16 @@ def work(saver: BaseCheckpointSaver[Any], name: str) -> None:
     states = list(graph.get_state_history(config))
     graph.update_state(states[-3].config, {"notes": ["branch"]}, as_node="tools")
     graph.invoke(said("again", "h2"), config)
+
+
+def test_their_database_is_only_read(theirs: str) -> None:
+    """Whatever is asked of it."""
+    with saver_at(theirs) as saver:
+        work(saver, "t1")
+    with migration._opened(theirs, JsonPlusSerializer()) as source:
+        assert list(source.threads()) == ["t1"]
+        with pytest.raises(source.fault, match=r"read-?only"):
+            source.query("DELETE FROM checkpoints", ())
 
 
 def history(saver: BaseCheckpointSaver[Any], name: str) -> list[Any]:

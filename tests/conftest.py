@@ -35,7 +35,7 @@ for part in (*LOGS, *CHAT, *CONTAINERS, "windows", "limits", "memories", "agents
 # How much is drawn where the test does not say: what every change waits for, and what scripts/soak takes its time for.
 settings.register_profile(
     "ci",
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     database=None,
     derandomize=os.environ.get("CI") == "true",

@@ -53,7 +53,20 @@ def test_a_new_span_where_the_order_falls() -> None:
     assert [(span.stream, list(span.versions())) for span in spans] == [(OWN, [2, 3]), (OWN, [1]), ("chat:a", [4])]
 
 
-@pytest.mark.parametrize(("runs", "why"), [(b"\x80", "ends within a number"), (b"\x01\x02\x03", "no run behind it")])
+@pytest.mark.parametrize("start", [1, 1 << 56, (1 << 63) - 1])
+def test_a_number_of_nine_bytes(start: int) -> None:
+    """It is read as it was written."""
+    assert Span.of_ranges("chat:a", [range(start, start + 2)]).ranges() == [range(start, start + 2)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        (b"\x80", "ends within a number"),
+        (b"\x01\x02\x03", "no run behind it"),
+        (b"\x80" * 9 + b"\x01\x01", "a number in it is too long"),
+    ],
+)
 def test_damaged_names(runs: bytes, why: str) -> None:
     """What cannot have been written is told, with the stream that is meant."""
     for stream, said in (("chat:a", "chat:a"), (OWN, "the own stream")):

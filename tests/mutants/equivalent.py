@@ -83,4 +83,8 @@ EQUIVALENT = {
         "infrastructure/frameworks/langgraph/saver.py",
         'saved = self.store.chat(row.context.partition(":")[2], create=True).saved_states.at(row.version)',
     ): "a row of a saved state is of a context that is there",
+    (
+        "domain/chat/state/packed.py",
+        "edits.pinned[ordinal] = False",
+    ): "only the ordinals of what is pinned count",
 }

@@ -83,7 +83,7 @@ class Records:
         inside = set(chain.from_iterable(map(_lines, _functions(source))))
         at_import = place.mutant.line not in inside
         # The record of a line that runs while its module is loaded names only the test that happened to load it.
-        tests = set() if at_import else set(lines.get(place.mutant.line, ()))
+        tests = self._using(place, source) if at_import else set(lines.get(place.mutant.line, ()))
         is_elsewhere = not (tests or at_import)
         tests = tests or set(chain.from_iterable(lines.get(line, ()) for line in inside))
         tests = self._known(place, tests or set(chain.from_iterable(lines.values())))
@@ -107,6 +107,17 @@ class Records:
         # A server takes seconds to start: where its own code is not meant, tests that need none come first.
         chosen.sort(key=lambda test: "postgres" in test and "postgres" not in place.file)
         return [*_unrecorded(place, at_import=at_import), *chosen]
+
+    def _using(self, place: Place, source: str) -> set[str]:
+        """Return the tests that run a line with the name that a line defines: of a constant, a field or a function."""
+        name = _defined_at(place.mutant.line, source)
+        tests = set[str]()
+        for file, lines in self._lines.items() if name else ():
+            texts = (ROOT / file).read_text().splitlines()
+            for number in lines if name in " ".join(texts) else ():
+                if number != place.mutant.line and re.search(rf"\b{name}\b", texts[number - 1]):
+                    tests |= lines[number]
+        return tests
 
     def _known(self, place: Place, tests: Iterable[str]) -> set[str]:
         is_adapter = place.file.startswith(FRAMEWORKS)
@@ -153,6 +164,20 @@ def _unrecorded(place: Place, *, at_import: bool) -> list[str]:
     renewed = [RENEWED] if "renew_in_child" in ast.unparse(place.mutant.node) else []
     commands = [DOCUMENTED_COMMANDS] if place.file.startswith(COMMANDS) else []
     return [*guarding, *ending, *renewed, *([DOCUMENTED, NUMBERS, *commands] if at_import else [])]
+
+
+def _defined_at(line: int, source: str) -> str:
+    """Return the name of the innermost constant, field, function or class around a line."""
+    found = ""
+    # The outer nodes come first.
+    for node in ast.walk(ast.parse(source)):
+        if line in range(getattr(node, "lineno", 0), (getattr(node, "end_lineno", None) or 0) + 1):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name), *_]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    found = name
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    found = name
+    return found
 
 
 def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

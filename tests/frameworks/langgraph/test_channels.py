@@ -61,6 +61,21 @@ def test_a_channel_that_did_not_change_names_what_the_parent_has(store: Store) -
     assert values(RefoldSaver(store), config)["notes"] == NOTES[:2]
 
 
+def test_messages_that_a_checkpoint_does_not_name(store: Store) -> None:
+    """They are those of its parent, with what others added since."""
+    saver = RefoldSaver(store)
+    found = saver.get_tuple(put(saver, thread(), messages=ASKED, count=1))
+    assert found is not None
+    store.chat("t").add_message("user", "And my money?")
+    checkpoint = found.checkpoint | {"id": empty_checkpoint()["id"], "channel_values": {"count": 2}}
+    checkpoint["channel_versions"]["count"] = 2
+    config = saver.put(found.config, checkpoint, {"source": "loop", "step": 1}, {"count": 2})
+
+    for reader in (saver, RefoldSaver(store)):
+        shown = values(reader, config)
+        assert ([one.text for one in shown["messages"]], shown["count"]) == (["Where is my order?", "And my money?"], 2)
+
+
 def test_a_deleted_thread_takes_its_channels_along(store: Store) -> None:
     """They leave the view; a new thread of this name begins without them, and a copy keeps them."""
     saver = RefoldSaver(store)

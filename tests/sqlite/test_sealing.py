@@ -14,6 +14,7 @@ import pytest
 from refold.infrastructure.log import background
 from refold.infrastructure.log.background import BackgroundWork
 from refold.infrastructure.log.block_body import BLOCK_EVENTS
+from refold.infrastructure.log.sqlite import connection as connection_module
 from refold.infrastructure.log.sqlite import log as sqlite_log
 from refold.infrastructure.log.sqlite.blocks import OvertakenError
 from refold.infrastructure.log.sqlite.log import SqliteLog
@@ -213,6 +214,36 @@ def test_a_closed_file_is_as_short_as_its_content(tmp_path: Path) -> None:
     check_chain(again.read("chat:a"))
     assert len(again.read("chat:a")) == 4 * SEGMENT
     again.close()
+
+
+def test_a_closed_file_of_an_earlier_refold_gives_back_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written anew, so that it can."""
+    path = tmp_path / "log.db"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(connection_module, "SHORTENED_LATER", "PRAGMA auto_vacuum = NONE")
+        log = SqliteLog(path)
+    append(log, "chat:a", *[said(number, "x" * 500) for number in range(4 * SEGMENT)])
+    with log.database.reading() as reader:
+        before = pragma(reader, "auto_vacuum")
+    log.close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert (before, pragma(connection, "auto_vacuum")) == (0, 2)
+
+
+def test_opened_blocks_are_forgotten(tmp_path: Path) -> None:
+    """Once texts were erased, none of them is held."""
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        write(log, 0, 2 * SEGMENT)
+        assert soon(lambda: rows(log) <= SEGMENT)
+        log.read("chat:a")
+        assert log._reader._blocks._opened
+
+        log.forget()
+
+        assert log._reader._blocks._opened == ()
 
 
 def test_a_file_in_use_stays_as_it_is(tmp_path: Path) -> None:

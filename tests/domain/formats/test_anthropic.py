@@ -8,8 +8,10 @@ from anthropic.types import MessageParam
 from hypothesis import given
 from pydantic import TypeAdapter, ValidationError
 
-from refold.domain.chat.events import ChatItemEvent
+from refold.domain.chat.events import ChatItemEvent, Origin
+from refold.domain.formats.anthropic import source_shape as anthropic_shape
 from refold.domain.formats.anthropic.send import anthropic_messages
+from refold.domain.formats.openai import source_shape as openai_shape
 from refold.domain.formats.send import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
 from tests.domain.chat_events import configured, handed, said
 from tests.support.provider_rules.anthropic import blocks_of, faults
@@ -25,6 +27,14 @@ def sent(*items: ChatItemEvent, **options: Any) -> list[dict[str, Any]]:
     messages, system = anthropic_messages(items, **options)
     assert faults(messages, system, prefill=options.get("allow_prefill", False)) == []
     return messages
+
+
+@pytest.mark.parametrize("shape", [anthropic_shape, openai_shape])
+def test_an_origin_that_no_import_makes(shape: Any) -> None:
+    """An event that got in all the same is told without it."""
+    rest = json.dumps({"anthropic": {"whole": {}}, "message": 7}).encode()
+
+    assert shape.message_of([said("u1", "w?", origin=Origin(rest=rest))]) == {"role": "user", "content": "w?"}
 
 
 def use(call_id: str = "c1", name: str = "f", **arguments: Any) -> dict[str, Any]:

@@ -317,6 +317,21 @@ def test_writes_may_come_before_their_checkpoint(memory: Store) -> None:
         assert found.pending_writes == [("task", "n", 5)]
 
 
+def test_writes_on_a_checkpoint_of_another_branch(memory: Store) -> None:
+    """They are kept where it is, and not with the newest one."""
+    saver = RefoldSaver(memory)
+    first = put(saver, thread(), n=1)
+    second = put(saver, first, n=2)
+    # Who looked at a checkpoint of the past may branch off.
+    looked_at = next(found for found in saver.list(thread()) if found.parent_config is None)
+    newest = put(saver, looked_at.config, n=3)
+    saver.put_writes(second, [("n", 9)], "late")
+
+    for one in (saver, RefoldSaver(memory)):
+        written = [one.get_tuple(config).pending_writes for config in (first, second, newest)]  # type: ignore[union-attr]  # they are there
+        assert written == [[], [("late", "n", 9)], []]
+
+
 def test_ids_of_threads_and_namespaces(memory: Store) -> None:
     """A slash in one is not that of the other; a namespace may be long; an id that is none is refused."""
     saver = RefoldSaver(memory)

@@ -61,6 +61,17 @@ def test_older_shapes(file: Path) -> None:
         assert take_in_events(store.log, file).unchanged == 1
 
 
+def test_a_byte_that_is_no_base64(file: Path) -> None:
+    """A line that was changed is refused, also where a generous reader would skip what does not belong there."""
+    *lines, last, end = file.read_text().splitlines()
+    said = json.loads(last)
+    said["event"] = "!" + said["event"]
+    file.write_text("".join(f"{line}\n" for line in (*lines, json.dumps(said), end)))
+
+    with refold.open(":memory:") as store, pytest.raises(InvalidInputError, match="line 5"):
+        take_in_events(store.log, file)
+
+
 def test_an_old_event_that_is_none(file: Path) -> None:
     """Where a field is missing that its upcaster needs, the file is refused, and nothing is written."""
     file.write_text(file.read_text().replace('"said"', '"told"'))

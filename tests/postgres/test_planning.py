@@ -160,6 +160,18 @@ def test_what_memory_does_not_tell(unknown: Part) -> None:
     assert (memory.slice_ends[3].position, memory.opened) == (10, [])
 
 
+def test_a_stream_that_comes_twice_in_a_request() -> None:
+    """Its second part goes on behind the first one, or the whole is refused."""
+    plan = plan_of(remembering(a=4))
+
+    taken, refused = plan.answers(
+        [Order(Request([part("a", 5, 2), part("a", last)]), number) for number, last in ((100, 7), (200, 8))]
+    )
+
+    assert placed(taken) == [[(5, 11), (6, 12)], [(7, 13)]]
+    assert isinstance(refused, ConcurrencyError)
+
+
 def test_a_key_and_a_conflict() -> None:
     """It may have been recorded before, so memory alone does not refuse it."""
     with pytest.raises(NotKnownError):

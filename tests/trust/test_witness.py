@@ -1,6 +1,7 @@
 """A store and its witness: what was changed behind the store's back is refused when it is read."""
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -246,3 +247,12 @@ def test_a_version_that_was_looked_up_stays_right() -> None:
         slices.add(SimpleNamespace(stream=stream, version=(number + 1) // 2, digest=bytes([number % 7]) * 32))  # type: ignore[arg-type]
         assert slices.last_version(stream) == (number + 1) // 2
     assert slices.last_version("chat:c") == 0
+
+
+def test_no_thread_is_left(place: Place) -> None:
+    """A store that is closed has nobody who writes checkpoints."""
+    before = threading.active_count()
+    with place.open() as store:
+        store.chat("a").add_message("user", "hello")
+        assert store._witnessed_by()._work._thread is not None
+    assert threading.active_count() == before

@@ -217,6 +217,22 @@ async def test_a_session_is_a_chat(store: refold.Store) -> None:
     assert [one for one in earlier if one is not None] == [{}, {"city": "Lyon"}]
 
 
+async def test_what_others_added_has_the_roles_of_the_kit(store: refold.Store) -> None:
+    """Of a person and a tool `user`, of a model `model`."""
+    service = RefoldSessionService(store)
+    await filled(service, said("Where is my order?"))
+    chat = store.chat(service.chat_id(**KEY))
+    chat.add_message("user", "by hand")
+    chat.add_message("assistant", "I look.")
+    chat.add_function_call("track", "{}", "c1")
+    chat.add_function_output("track", "Lyon", "c1")
+    session = await service.get_session(**KEY)
+
+    assert session is not None
+    contents = [event.content for event in session.events[1:]]
+    assert [content and content.role for content in contents] == ["user", "model", "model", "user"]
+
+
 async def test_the_last_events_are_read_alone(store: refold.Store) -> None:
     """By a service that has read nothing yet, whoever added what: as many as there are, and the same as of all."""
     call = types.Part(function_call=types.FunctionCall(id="c1", name="track", args={}))

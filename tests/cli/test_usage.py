@@ -31,6 +31,8 @@ def test_table(spent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = refold("usage", db=spent).out.splitlines()
     assert max(map(len, narrow)) <= 60
     assert narrow[1].split()[:3][1:] == ["tria…", "a-mo…"]
+    monkeypatch.setenv("COLUMNS", "70")
+    assert refold("usage", db=spent).out.splitlines()[1].split()[:3][1:] == ["triage", "a-model-w…"]
 
 
 def test_json(spent: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 from starlette.testclient import TestClient
 
 import refold
+from refold.domain.errors import InvalidInputError
 from refold.infrastructure.inspector import answers
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
+from refold.infrastructure.inspector.wish import Wish
 from refold.infrastructure.log.codec import tag_of
 from tests.support.every_kind import fill
 
@@ -470,3 +472,21 @@ def test_what_left_comes_a_page_at_a_time() -> None:
             answer = page("left", context="x", limit=2, skip=skip)
             assert [one["item"]["id"] for one in answer["items"]] == ids[2::-1][skip : skip + 2]
             assert (answer["count"], answer["more"]) == (3, more)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "the parameter items is missing"),
+        ({"items": "m1"}, "give a list with one value at least"),
+        ({"items": []}, "give a list with one value at least"),
+        ({"items": ["a", "b", "c"]}, "items has 3 values: give 2 at most"),
+        ({"items": ["a", ""]}, "give texts that are not empty"),
+        ({"items": ["a", 7]}, "items has '7': give texts that are not empty"),
+    ],
+)
+def test_what_is_no_list_of_texts(given: dict[str, Any], says: str) -> None:
+    """It is refused with its name; a list of some texts is not."""
+    assert Wish({"items": ["a", "b"]}, ()).texts("items", 2) == ["a", "b"]
+    with pytest.raises(InvalidInputError, match=says):
+        Wish(given, ()).texts("items", 2)

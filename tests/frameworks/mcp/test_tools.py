@@ -261,6 +261,34 @@ async def test_errors_say_what_to_do(store: refold.Store) -> None:
         assert "(fn)" not in text
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "says"),
+    [
+        (
+            "context_fork",
+            {"context": "support", "new": "n", "turns": 1, "brief": "short"},
+            "turns and brief exclude each other",
+        ),
+        ("context_fork", {"context": "support", "new": "n", "task": "count"}, "task goes with brief"),
+        ("context_merge", {"source": "support@2", "into": "support"}, "cannot be merged into itself"),
+        ("context_merge", {"source": "support", "into": "other", "how": "half"}, "how is 'half': give full or result"),
+        ("context_merge", {"source": "support", "into": "other", "on_conflict": "mine"}, "on_conflict is 'mine': give"),
+        ("context_diff", {"context": "support"}, "give a range as context, as support@3..5; or two contexts"),
+        ("context_view", {"context": "support@1..2"}, "names a range, and one moment is wanted here"),
+    ],
+)
+async def test_arguments_that_do_not_go_together(
+    store: refold.Store, tool: str, arguments: dict[str, Any], says: str
+) -> None:
+    """Nothing is done, and the error says what would be."""
+    support(store)
+    store.chat("other").add_message("user", "hello")
+    before = store.now()
+    async with asking(store) as client:
+        assert says in await fault(client, tool, **arguments)
+    assert store.now() == before
+
+
 async def test_contexts_are_resources(store: refold.Store) -> None:
     """They are listed page by page, and read at any moment; an address is written in any way that means it."""
     chat = support(store)

@@ -87,4 +87,15 @@ EQUIVALENT = {
         "domain/chat/state/packed.py",
         "edits.pinned[ordinal] = False",
     ): "only the ordinals of what is pinned count",
+    (
+        "infrastructure/log/sqlite/aside.py",
+        "with closing(sqlite3.connect(target, isolation_level=None, timeout=2)) as connection:",
+    ): "who has a file open keeps it for longer than either",
+    ("domain/chat/state/arena.py", "if (ordinal is None or self._indexed < len(self.items)):"): (
+        "the index is brought up to date earlier than it must be"
+    ),
+    (
+        "infrastructure/frameworks/mcp/server.py",
+        'answer = offered(write=True)["context_view"].call(store, {"context": address, "limit": PAGE_ITEMS_MAX})',
+    ): "a tool that reads is the same one among those that change",
 }

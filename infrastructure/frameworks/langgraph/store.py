@@ -341,8 +341,6 @@ class RefoldStore(BaseStore):
                         change.make(opened[change.namespace])
                 return
             except ConcurrencyError:
-                # Scopes whose first records were not taken cannot go on.
-                self._memory = self.store.memory(durability="commit")
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
 

@@ -1,6 +1,7 @@
 """The long-term memory of LangGraph: the same answers as from its own store in memory, and a past."""
 
 import asyncio
+import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from langgraph.store.memory import InMemoryStore
 
 import refold
 from refold.domain.errors import InvalidInputError, ReadOnlyError
+from refold.infrastructure.frameworks.langgraph.store import Collection
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldStore
 
@@ -242,3 +244,25 @@ def test_a_graph_remembers(memory: Store) -> None:
     record = memory.memory().scope("langgraph/users/mia").get("last")
     assert record is not None
     assert record.value == {"text": "my color is red"}
+
+
+def test_two_begin_one_namespace(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes second looks again, and both values are there."""
+    ours, theirs = RefoldStore(store), RefoldStore(store)
+    others = [theirs]
+    put = Collection.put
+
+    def put_and_be_overtaken(self: Collection, *given: Any) -> None:
+        put(self, *given)
+        if others:
+            # In a thread of its own, because this one is in a transaction.
+            thread = threading.Thread(target=others.pop().put, args=(("u",), "theirs", {"n": 1}), kwargs={"ttl": 60})
+            thread.start()
+            thread.join()
+
+    monkeypatch.setattr(Collection, "put", put_and_be_overtaken)
+    ours.put(("u",), "ours", {"n": 2}, ttl=60)
+    ours.put(("u",), "later", {"n": 3})
+
+    for one in (ours, theirs, RefoldStore(store)):
+        assert {found.key: found.value["n"] for found in one.search(("u",))} == {"theirs": 1, "ours": 2, "later": 3}

@@ -39,7 +39,7 @@ class ErasureWatch:
         # The last version of the stream of erasures that was seen of each log; -1: none was.
         self._seen: WeakKeyDictionary[Watched, int] = WeakKeyDictionary()
         self._thread: threading.Thread | None = None
-        self._ending = threading.Event()
+        self._ending: threading.Event
         pause_for_forks(self)
 
     def add(self, log: Watched) -> None:
@@ -81,8 +81,8 @@ class ErasureWatch:
             self.look()
 
     def _before_fork(self, seconds: float) -> None:
-        self._ending.set()
         if self._thread is not None and self._thread.is_alive():
+            self._ending.set()
             self._thread.join(seconds)
 
     def _fork_is_over(self) -> None:

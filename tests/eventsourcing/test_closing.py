@@ -1,13 +1,17 @@
 """Letting go of a database that is in use: no crash, no wait without end, nothing half done."""
 
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from eventsourcing.persistence import InterfaceError, Tracking
 
+from refold.infrastructure.recorders.datastore import Engine
 from tests.eventsourcing.opening import NewFactory, events
 
 # A crash would take the test runner along, so these run in a process of their own.
@@ -154,3 +158,28 @@ def test_closing_twice(factory: NewFactory) -> None:
     opened = factory()
     opened.close()
     opened.close()
+
+
+class Refusing(Engine[Any]):
+    """Appends to a database that refuses a group with a bad request, as a whole."""
+
+    driver_error = sqlite3.Error
+
+    def _appender_of(self, prefix: str) -> Any: ...
+
+    def _close_connections(self) -> None: ...
+
+    def _append(self, appender: Any, requests: Sequence[Any]) -> list[Any]:
+        if "bad" in requests:
+            raise sqlite3.DataError("no such value")
+        return [f"{request} is there" for request in requests]
+
+
+def test_what_the_database_refuses_takes_nobody_along() -> None:
+    """The others of its group are appended one by one, each with its own answer."""
+    requests: Any = ["first", "bad", "last"]
+    answers: Any = Refusing("here")._answers(None, requests)
+    first, refused, last = answers
+
+    assert (first, last) == ("first is there", "last is there")
+    assert isinstance(refused, sqlite3.DataError)

@@ -98,4 +98,5 @@ EQUIVALENT = {
         "infrastructure/frameworks/mcp/server.py",
         'answer = offered(write=True)["context_view"].call(store, {"context": address, "limit": PAGE_ITEMS_MAX})',
     ): "a tool that reads is the same one among those that change",
+    ("domain/formats/anthropic/receive.py", "self._part = 1"): "each message begins with going to its place",
 }

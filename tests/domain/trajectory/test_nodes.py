@@ -73,6 +73,7 @@ def test_attributes_of_a_graph_stay() -> None:
     run.remove_node(name)
 
     assert dict(graph.nodes[name].attributes) == {"description": "", "path": "/t.csv"}
+    assert repr(graph.nodes[name].attributes) == repr({"description": "", "path": "/t.csv"})
     assert len(run.graph()) == 1
 
 

@@ -343,6 +343,8 @@ def test_ids_of_threads_and_namespaces(memory: Store) -> None:
         config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
         assert values(saver, config) == {"n": f"{thread_id} {namespace}"}
     assert saver.threads() == ["50%@..", "a", "a/b"]
+    # The name of what is stored must stay.
+    assert memory.chat("a/07c35dbaeca34229bd0191d011a0faf6", create=False).version
     saver.delete_thread("a")
     assert saver.threads() == ["50%@..", "a/b"]
     with pytest.raises(InvalidInputError, match="thread_id"):

@@ -242,6 +242,25 @@ class SnapshotsContract:
             with pytest.raises(LogWentBackError):
                 _ = lost.state
 
+    @pytest.mark.parametrize("kind", ["queue", "chat"])
+    async def test_what_is_not_recorded_yet_comes_behind_it(
+        self, log: LiveLog, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A state that is read for the first time within a transaction has its decisions."""
+        stream = next(key for key in await fill(log) if key.startswith(f"{kind}:"))
+        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        keep(log, stream, 5)
+        store = Store(log, MemoryProjectionStore())
+        opened: Any = store.queue("s") if kind == "queue" else store.chat(stream.removeprefix("chat:"))
+        with store.transaction():
+            if kind == "queue":
+                await opened.append(ContextItem("decided", "about"))
+            else:
+                opened.add_message("user", "decided")
+            shown = opened.items[-1].content
+
+        assert shown in ("decided", ["decided"])
+
     async def test_whoever_folds_much_keeps_one(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
         """At the first look at a long queue; then at an append behind many others; a short queue needs none."""
         monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)

@@ -99,4 +99,8 @@ EQUIVALENT = {
         'answer = offered(write=True)["context_view"].call(store, {"context": address, "limit": PAGE_ITEMS_MAX})',
     ): "a tool that reads is the same one among those that change",
     ("domain/formats/anthropic/receive.py", "self._part = 1"): "each message begins with going to its place",
+    (
+        "domain/context/view.py",
+        "known = None if (self.is_ahead and self._is_unsettled) else StreamEnd(self._version, self._known_digest())",
+    ): "no snapshot is found of a version that the log does not reach yet",
 }

@@ -328,6 +328,16 @@ def test_reformed_items_are_found_under_what_was_not_looked_for_before() -> None
     assert copy.with_call_id("f1", 3) == arena.with_call_id("f1", 3) == [1, 2]
 
 
+def test_a_reformed_copy_does_not_grow() -> None:
+    """It shares where items are from; whoever goes on behind it takes a copy of its own."""
+    items = fold(EMPTY, [OPENED, said("m1"), said("m2")]).items
+    count = len(items.arena.items)
+    reformed = Items(items.arena.reformed({0: said("m1", "new")}, count), count)
+
+    assert reformed.own_arena() is not reformed.arena
+    assert items.own_arena() is items.arena
+
+
 class CountedOrder(list[int]):
     """An order that counts how many of its ordinals are looked at one by one, and is never gone through."""
 

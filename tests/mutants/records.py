@@ -40,6 +40,8 @@ NUMBERS = "tests/golden/test_numbers.py"
 GUARDED = "tests/house/test_guarded_fields.py::test_guarded_fields_are_used_under_the_lock"
 ENDING = "tests/house/test_guarded_fields.py::test_no_thread_keeps_a_program_alive"
 RENEWED = "tests/house/test_guarded_fields.py::test_what_is_renewed_in_a_child_says_so"
+# Quick, and about every call of every class.
+ASKING = "tests/trust/test_every_call_asks.py"
 STARTS_PROCESSES = re.compile("(Forks|Exits)::")
 TESTS_SECONDS_MAX = 60.0
 PYTEST = ("pytest", "-q", "-p", "no:cacheprovider")
@@ -163,7 +165,7 @@ def _unrecorded(place: Place, *, at_import: bool) -> list[str]:
     ending = [ENDING] if isinstance(getattr(place.mutant.instead, "value", None), bool) else []
     renewed = [RENEWED] if "renew_in_child" in ast.unparse(place.mutant.node) else []
     commands = [DOCUMENTED_COMMANDS] if place.file.startswith(COMMANDS) else []
-    return [*guarding, *ending, *renewed, *([DOCUMENTED, NUMBERS, *commands] if at_import else [])]
+    return [ASKING, *guarding, *ending, *renewed, *([DOCUMENTED, NUMBERS, *commands] if at_import else [])]
 
 
 def _defined_at(line: int, source: str) -> str:

@@ -11,7 +11,7 @@ from tests.support.project import ROOT
 
 from .equivalent import EQUIVALENT
 from .mutations import mutants_of
-from .records import Records
+from .records import ASKING, Records
 from .sample import changed, places
 
 KINDS = [
@@ -90,10 +90,34 @@ def test_records_follow_lines_that_moved(tmp_path: Path) -> None:
     recorded.parent.mkdir(parents=True)
     recorded.write_text("".join(before))
     (tmp_path / "0000" / "times.json").write_text(json.dumps({test: 0.5, other: 0.1}))
-    data = CoverageData(str(tmp_path / "0000" / "lines"))
-    for context, line in ((test, place.mutant.line - 3), (other, 1)):
-        data.set_context(context)
+    _note(tmp_path, file, {test: place.mutant.line - 3, other: 1})
+
+    assert Records(tmp_path).tests_of(place, source) == [ASKING, test]
+
+
+def _note(folder: Path, file: str, ran: dict[str, int]) -> None:
+    data = CoverageData(str(folder / "0000" / "lines"))
+    for test, line in ran.items():
+        data.set_context(test)
         data.add_lines({file: [line]})
     data.write()
 
-    assert Records(tmp_path).tests_of(place, source) == [test]
+
+def test_a_constant_is_tried_by_those_who_use_it(tmp_path: Path) -> None:
+    """The line itself runs when its module is loaded, for whichever test comes first."""
+    file, using, other = "domain/spans.py", "tests/domain/test_a.py::test_b", "tests/domain/test_a.py::test_c"
+    source = (ROOT / file).read_text()
+    lines = source.splitlines()
+    defined, used = (
+        next(n for n, line in enumerate(lines, 1) if text in line) for text in ("_MAX = ", "> NUMBER_BITS")
+    )
+    recorded = tmp_path / "0000" / "sources" / file
+    recorded.parent.mkdir(parents=True)
+    recorded.write_text(source)
+    (tmp_path / "0000" / "times.json").write_text(json.dumps({using: 0.5, other: 0.1}))
+    _note(tmp_path, file, {using: used, other: used - 3})
+
+    place = next(one for one in places(file) if one.mutant.line == defined)
+    assert [test for test in Records(tmp_path).tests_of(place, source) if "::test_" in test and "domain" in test] == [
+        using
+    ]

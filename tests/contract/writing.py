@@ -90,12 +90,12 @@ def check_order(events: Sequence[RecordedEvent]) -> None:
         versions[one.stream] = one.version
 
 
-def at_once(*works: Callable[[], None]) -> list[BaseException]:
+def at_once(*works: Callable[[], object]) -> list[BaseException]:
     """Run each work in a thread of its own, all started together, and return what they raised."""
     raised: list[BaseException] = []
     barrier = threading.Barrier(len(works))
 
-    def run(work: Callable[[], None]) -> None:
+    def run(work: Callable[[], object]) -> None:
         barrier.wait()
         try:
             work()

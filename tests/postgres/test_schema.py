@@ -39,6 +39,17 @@ def test_processes_that_come_first_together(pg_url: str, open_log: OpenLog) -> N
     ]
 
 
+def test_first_questions_together(pg_url: str) -> None:
+    """Whoever asks first makes the tables of a projection; several at once find them, and each row is there once."""
+    with refold.open(pg_url) as one, refold.open(pg_url) as other:
+        one.chat("a").add_message("user", "plum")
+        raised = at_once(one.contexts, lambda: one.search("plum"), other.contexts, lambda: other.search("plum"))
+
+        assert raised == []
+        assert [len(store.contexts()) for store in (one, other)] == [1, 1]
+        assert [len(store.search("plum")) for store in (one, other)] == [1, 1]
+
+
 def test_a_newer_schema_is_refused(log: PostgresLog, pg_url: str) -> None:
     """What a newer Refold wrote is not guessed at."""
     spoil(pg_url, "update refold_meta set value = '999' where name = 'schema_version'")

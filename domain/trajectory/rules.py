@@ -216,7 +216,6 @@ def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
 
 def _import_node(command: ImportNode, graph: RunGraph) -> QueryRegistered | NodeRegistered:
     """Register a node as it was in another store. It changes no pointers, and no attribute is filled in."""
-    require_fields(command.type, command.fields)
     shared = _node_fields(command.type, command.label, command.description, command.fields, graph)
     if command.type == QUERY:
         _require_no_query(graph)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 import refold
+from refold.domain.errors import InvalidInputError
 from refold.infrastructure.inspector import live
 from refold.infrastructure.inspector.jobs import PROBLEMS_MAX, STORE, Jobs
 from refold.infrastructure.inspector.live import _lines
 from refold.projections.rollup import ROLLUP
 from tests.contract.stores import start_python
+from tests.contract.writing import at_once
 from tests.projecting.histories import folded_rows, something_of_everything, stored_rows
 
 from .asking import Asked
@@ -236,3 +240,24 @@ def test_the_end_of_the_server_stops_its_jobs(monkeypatch: pytest.MonkeyPatch) -
             gate.wait()
             gate.open()
         assert not [one for one in threading.enumerate() if one.name == "refold rebuild"]
+
+
+def test_of_two_that_start_at_once_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody comes between the look at the job before and the new one."""
+    look, goes_on = Jobs._require_ended, threading.Event()
+
+    def look_and_wait(self: Jobs, *given: Any) -> None:
+        look(self, *given)
+        time.sleep(0.05)
+
+    def work(tell: object, is_stopped: object) -> tuple[bool, dict[str, Any]]:
+        goes_on.wait()
+        return True, {}
+
+    monkeypatch.setattr(Jobs, "_require_ended", look_and_wait)
+    with refold.open(":memory:") as store:
+        jobs = Jobs(store)
+        raised = at_once(*[lambda: jobs.start("catalogue", "rebuild", work)] * 2)
+        goes_on.set()
+
+    assert [type(error) for error in raised] == [InvalidInputError]

@@ -1,5 +1,6 @@
 """A store and its witness: what was changed behind the store's back is refused when it is read."""
 
+import json
 import shutil
 import threading
 from collections.abc import Callable
@@ -256,3 +257,19 @@ def test_no_thread_is_left(place: Place) -> None:
         store.chat("a").add_message("user", "hello")
         assert store._witnessed_by()._work._thread is not None
     assert threading.active_count() == before
+
+
+def test_a_checkpoint_names_the_slices_that_grew(place: Place) -> None:
+    """The first one names all."""
+    with place.open() as store:
+        for name in ("a", "b", "c", "d"):
+            store.chat(name).add_message("user", "hello")
+        store._witnessed_by().write()
+        store.chat("a").add_message("user", "more")
+        store._witnessed_by().write()
+    lines = [json.loads(line) for line in place.witness.read_text().splitlines()]
+    first, *_, last = [line for line in lines if line["kind"] == "checkpoint"]
+
+    assert first["full"]
+    assert sum(events for events, *_ in first["slices"].values()) == first["events"]
+    assert (last.get("full"), len(last["slices"])) == (None, 1)

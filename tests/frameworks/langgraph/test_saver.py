@@ -332,6 +332,21 @@ def test_writes_on_a_checkpoint_of_another_branch(memory: Store) -> None:
         assert written == [[], [("late", "n", 9)], []]
 
 
+def test_a_checkpoint_that_is_saved_again(memory: Store) -> None:
+    """With other metadata, as by a run whose answer was lost: it is there once, and so are those before it."""
+    saver = RefoldSaver(memory)
+    first = put(saver, thread(), n=1)
+    second = put(saver, first, n=2)
+    found = saver.get_tuple(second)
+    assert found is not None
+    versions = found.checkpoint["channel_versions"]
+    saver.put(first, found.checkpoint, {"source": "loop", "step": 7}, versions)
+
+    for one in (saver, RefoldSaver(memory)):
+        listed = [(each.checkpoint["channel_values"]["n"], each.metadata.get("step")) for each in one.list(thread())]
+        assert listed == [(2, 7), (1, 0)]
+
+
 def test_ids_of_threads_and_namespaces(memory: Store) -> None:
     """A slash in one is not that of the other; a namespace may be long; an id that is none is refused."""
     saver = RefoldSaver(memory)

@@ -262,6 +262,26 @@ def test_one_item_of_a_pool_a_window_or_a_memory() -> None:
             assert ("a gone" in seen, seen.count("a kept text")) == (False, 1)
 
 
+def test_a_name_leaves_the_contexts_of_others(store: refold.Store) -> None:
+    """Who asked for a call of somebody else's and decided on it has a pseudonym there; the rest stays as it was."""
+    store.chat("a", user="mia").add_message("user", "mine")
+    other = store.chat("b", user="ben", agent="triage")
+    for number, clerk in enumerate(("mia", "eve")):
+        other.add_function_call("pay", "{}", call_id=f"c{number}")
+        other.approvals.request(f"c{number}", by=clerk, because="it is much")
+        other.approvals.approve(f"c{number}", by=clerk)
+    before = [event.event for event in store.log.read("chat:b")]
+    store.erase(user="mia", why="ticket 7", dry_run=False)
+
+    after = [event.event for event in store.log.read("chat:b")]
+    assert "mia" not in str(after)
+    assert [new == old for new, old in zip(after, before, strict=True)] == [True, True, False, False, True, True, True]
+    asked, approved = after[2:4]
+    assert asked.by == approved.by
+    assert asked.reason == "it is much"
+    assert store.verify().is_whole
+
+
 def test_what_must_be_kept_is_not_erased(store: refold.Store) -> None:
     """Nor anything that it shows; once it is released, it can be."""
     fill_with_word(store)

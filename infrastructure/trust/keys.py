@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ...domain.errors import InvalidInputError, KeyMissingError, WrongKeyError
+from ..files import sync_folder
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -130,6 +131,8 @@ class KeyFile:
         finally:
             with suppress(FileNotFoundError):
                 aside.unlink()
+        # Without its key nothing can be read that is written from now on, so its name must be on disk as well.
+        sync_folder(self._path.parent)
 
 
 class KeyEnvironment:

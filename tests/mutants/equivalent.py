@@ -103,4 +103,7 @@ EQUIVALENT = {
         "domain/context/view.py",
         "known = None if (self.is_ahead and self._is_unsettled) else StreamEnd(self._version, self._known_digest())",
     ): "no snapshot is found of a version that the log does not reach yet",
+    ("infrastructure/frameworks/openai_agents.py", "pass  # not self._encoded = {}"): (
+        "entries are encoded each time instead of being kept"
+    ),
 }

@@ -26,6 +26,25 @@ def test_a_file_is_made_when_it_is_needed(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]
 
 
+def test_a_key_is_on_disk_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is synced before it gets its name, and the folder afterwards; so is a file with a new master."""
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(handle: int) -> None:
+        names = sorted(one.name for one in tmp_path.iterdir())
+        synced.append(f"{'folder' if stat.S_ISDIR(os.fstat(handle).st_mode) else 'file'} {len(names)} {names[0]}")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    file = KeyFile(tmp_path / "keys.json")
+    file.wrap(KEY)
+    file.add_master()
+
+    new = f"keys.json.{os.getpid()}.new"
+    assert synced == [f"file 1 {new}", "folder 1 keys.json", "file 2 keys.json", "folder 1 keys.json"]
+
+
 def test_a_new_master_wraps_from_then_on(tmp_path: Path) -> None:
     """What older masters wrapped can still be opened."""
     file = KeyFile(tmp_path / "keys.json")

@@ -131,8 +131,9 @@ class KeyFile:
         finally:
             with suppress(FileNotFoundError):
                 aside.unlink()
-        # Without its key nothing can be read that is written from now on, so its name must be on disk as well.
-        sync_folder(self._path.parent)
+            # Whoever made the file: without its key nothing can be read that is written from now on, so its name must
+            # be on disk as well.
+            sync_folder(self._path.parent)
 
 
 class KeyEnvironment:

@@ -45,16 +45,27 @@ def test_reading_commands_can_print_json(command: str) -> None:
     assert ("--jsonl " in said) == (command != "import")
 
 
-@pytest.mark.parametrize("error", [sqlite3.OperationalError("no such table: x"), psycopg.DataError("no such table: x")])
-def test_what_a_driver_raises_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """Should an error of a database ever not be one of Refold's; any other is a fault, and its place is shown."""
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Have each command raise an error."""
 
-    def failing(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(program, "_invoke", failing)
+    monkeypatch.setattr(program, "_invoke", fail)
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("no such table: x"), psycopg.DataError("no such table: x")])
+def test_what_a_driver_raises_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Should an error of a database ever not be one of Refold's."""
+    failing(monkeypatch, error)
+
     assert refold("contexts").fault == "the database failed: no such table: x; was it made by this version of Refold?"
-    error = KeyError("x")
+
+
+def test_a_fault_is_shown_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no database and no file raises is an error of ours."""
+    failing(monkeypatch, KeyError("x"))
+
     with pytest.raises(KeyError):
         refold("contexts")
 

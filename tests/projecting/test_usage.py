@@ -115,9 +115,16 @@ def test_usage_of_clients(usage: Any, counts: tuple[int, ...]) -> None:
     assert (call.metadata or {})["own"] == 1
 
 
+def test_a_count_may_be_0() -> None:
+    """It is kept as it was given."""
+    said = refold.open(":memory:").chat("a").add_message("assistant", "It is.", input_tokens=9, cached_tokens=0)
+
+    assert said.metrics == {"usage": {"input_tokens": 9, "cached_tokens": 0}}
+
+
 def test_given_by_name(store: refold.Store) -> None:
     """The arguments of a message are in its metrics, in the sums by context, and exact."""
-    numbers: dict[str, Any] = {"input_tokens": 100, "output_tokens": 7, "cached_tokens": 0}
+    numbers: dict[str, Any] = {"input_tokens": 100, "output_tokens": 7, "cached_tokens": 90}
     for chat in (store.chat("a"), store.chat("b")):
         said = chat.add_message("assistant", "It is.", model="m1", cost=0.1, **numbers)
     spent = {"model": "m2", "cost": 7, "input_tokens": 3}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.infrastructure.trust import keys
 from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
 
 KEY = bytes(range(KEY_BYTES))
@@ -139,8 +140,11 @@ def test_two_that_make_a_file_at_once_share_one_key(tmp_path: Path, monkeypatch:
         path.write_text(made)
         raise FileExistsError
 
+    synced: list[Path] = []
+    monkeypatch.setattr(keys, "sync_folder", synced.append)
     monkeypatch.setattr(os, "link", overtaken)
     master, wrapped = KeyFile(path).wrap(KEY[::-1])
 
     assert MasterKeys({"m1": KEY}).unwrap(master, wrapped) == KEY[::-1]
     assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]
+    assert synced == [tmp_path]

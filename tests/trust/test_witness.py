@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -252,11 +251,12 @@ def test_a_version_that_was_looked_up_stays_right() -> None:
 
 def test_no_thread_is_left(place: Place) -> None:
     """A store that is closed has nobody who writes checkpoints."""
-    before = threading.active_count()
     with place.open() as store:
         store.chat("a").add_message("user", "hello")
-        assert store._witnessed_by()._work._thread is not None
-    assert threading.active_count() == before
+        thread = store._witnessed_by()._work._thread
+        assert thread is not None
+
+    assert not thread.is_alive()
 
 
 def test_a_checkpoint_names_the_slices_that_grew(place: Place) -> None:

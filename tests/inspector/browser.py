@@ -131,6 +131,7 @@ class Watched:
 
     def settle(self) -> None:
         """Make it as new for the next test; fails if there was a fault that this one did not expect."""
+        self.page.unroute_all()
         self.page.emulate_media(color_scheme="null", reduced_motion="null")
         self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
         self.context.clear_cookies()

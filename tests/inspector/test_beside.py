@@ -129,7 +129,6 @@ def test_a_run_that_comes_late_is_not_drawn_over_the_chosen_one(watched: Watched
     page.evaluate("new Promise(requestAnimationFrame)")
     expect(graph.locator(".line.node")).to_have_count(shown)
     expect(graph.get_by_label("Run", exact=True)).to_have_value("run:mia/s1/0/0")
-    page.unroute_all()
 
 
 def test_a_narrow_page_has_the_graph_in_a_tab(browser: Browser, served: Served) -> None:

@@ -342,3 +342,22 @@ def test_back_before_a_screen_is_there_shows_the_one_before(watched: Watched, se
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".item.added")).to_contain_text("scrubbed 27")
     assert address_of(page, served).startswith("/c/scrubbed")
+
+
+def test_back_at_once_does_not_say_that_it_loads(watched: Watched) -> None:
+    """A screen that was left before it said that it loads does not say so over the one that is shown again."""
+    page = watched.open("/c/scrubbed@30")
+    held: list[Route] = []
+    page.route("**/api/lineage*", lambda route: held.append(route))
+    with page.expect_request("**/api/lineage*"):
+        page.evaluate(
+            """new Promise((done) => {
+                document.querySelector('nav a[data-path="/graph"]').click();
+                history.back();
+                setTimeout(done, 300);
+            })"""
+        )
+    page.wait_for_url("**/c/scrubbed@30")
+    expect(ready(page).locator(".item.added")).to_contain_text("scrubbed 28", timeout=1000)
+    for route in held:
+        route.continue_()

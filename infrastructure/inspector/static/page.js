@@ -85,7 +85,8 @@ async function show() {
   document.documentElement.removeAttribute("data-ready");
   missed = [];
   fill(loading, "Loading");
-  const waiting = setTimeout(() => fill(main, loading), 150);
+  // Who went back before it came sees the screen before, not this.
+  const waiting = setTimeout(() => { if (mine === turn) fill(main, loading); }, 150);
   try {
     const load = SCREENS[place.screen];
     if (!load) throw new Refused("NotFoundError", `there is no page ${location.pathname}`, 404);

@@ -68,11 +68,17 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write piece by piece; at the end it replaces `path`, or nothing changes."""
+    """
+    Yield a file to write piece by piece; at the end it replaces `path`, or nothing changes.
+
+    Once it has replaced it, it stays: a failing machine does not bring the file from before back, nor what was erased
+    from it.
+    """
     with file_beside(path) as file:
         yield file
         _sync(file)
         Path(file.name).replace(path)
+        sync_folder(path.parent)
 
 
 @contextmanager

@@ -44,7 +44,6 @@ from ...domain.log.envelope import NO_DIGEST, Chain, Event, Meta, RecordedEvent,
 from ...domain.log.ports import LiveLog, PartitionedLog, Remnant
 from ...projections.catalogue import CATALOGUE
 from ..databases import stored_log
-from ..files import sync_folder
 from ..log.codec import CODEC
 from ..opening import context_named
 from ..projecting.runner import ProjectionRunner
@@ -171,9 +170,7 @@ class Archivist:
             collection = _StoredEvents(self._log, stored, lines)
             collection.take(heads)
             collection.write(file)
-            hashed = _hash_of(file)
-        sync_folder(path.parent)
-        return hashed
+            return _hash_of(file)
 
     def _replace(self, remnants: Sequence[Remnant], events: Sequence[Any], version: int) -> None:
         """Replace events, and record what says so, unless the store's own events went on since a version."""

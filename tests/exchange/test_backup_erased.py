@@ -1,5 +1,7 @@
 """What was erased is in no backup that is made afterwards, also not in an older file, and stays erased."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,26 @@ def test_what_was_erased_leaves_a_backup_that_has_it(places: tuple[str, str, Pat
     with refold.open(target) as store:
         assert store.verify().is_whole
         assert len(store.chat("gone").items) == 2
+
+
+def test_a_failing_machine_does_not_bring_it_back(
+    places: tuple[str, str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is synced to disk when the file without it has replaced the other one."""
+    source, _, path = places
+    back_up_from(source, path)
+    erase(source)
+    before, synced = path.stat().st_ino, list[int]()
+
+    def note(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            synced.append(path.stat().st_ino)
+
+    monkeypatch.setattr(os, "fsync", note)
+    back_up_from(source, path)
+
+    assert synced == [before, path.stat().st_ino]
+    assert path.stat().st_ino != before
 
 
 def test_an_earlier_moment_does_not_bring_it_back(places: tuple[str, str, Path]) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import refold
-from refold.infrastructure.exchange import archiving
+from refold.infrastructure import files
 from refold.infrastructure.exchange.archiving import Archivist
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.trust import sealed_log
@@ -121,7 +121,7 @@ def watch_moving(store: refold.Store, countdown: Countdown) -> None:
     countdown.watch(SqliteLog, "erase", "scrub")
     countdown.watch(Eraser, "finish", "record")
     countdown.watch(Archivist, "_write")
-    countdown.watch(archiving, "sync_folder")
+    countdown.watch(files, "sync_folder")
     countdown.watch(os, "open", "fchmod", "fsync", "rename", "replace")
     countdown.watch(type(store._projections), "drop_others")
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from io import StringIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -133,10 +134,15 @@ def test_surrogates_can_be_replaced() -> None:
 
 def test_a_bar_is_drawn_where_it_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """On stderr, if that is a terminal; it is gone when the work is done."""
-    monkeypatch.setattr(sys, "stderr", _Terminal(sys.stderr))
+    screen = StringIO()
+    monkeypatch.setattr(sys, "stderr", _Terminal(screen))
+    monkeypatch.setenv("TERM", "xterm")
     with progress_bar("importing") as told:
         assert told is not None
         told(1, 3)
+
+    assert "importing" in screen.getvalue()
+    assert "33%" in screen.getvalue()
 
 
 class _Terminal:

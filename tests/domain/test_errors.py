@@ -97,6 +97,7 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
         (StorageError("no room", refused=[1]), {"refused": (1,)}, "no room"),
         (DamagedError("event chat:a@1", "it is missing"), {"what": "event chat:a@1"}, "event chat:a@1 is damaged"),
         (HeldError(["chat:a", "chat:b"]), {"contexts": ("chat:a", "chat:b")}, "chat:a, chat:b must be kept"),
+        (HeldError([f"c{number}" for number in range(CALLS_NAMED)]), {}, f"c{CALLS_NAMED - 1} must be kept"),
         (HeldError([f"c{number}" for number in range(CALLS_NAMED + 2)]), {}, f"c{CALLS_NAMED - 1} and 2 more must be"),
         (CallSettledError("chat:a", "c1", "has one"), {"stream": "chat:a", "call_id": "c1"}, "'c1' of chat:a has one"),
         (

@@ -98,6 +98,8 @@ def test_without_rows_there_are_names(tmp_path: Path) -> None:
         assert [(one["kind"], one["id"], one["version"]) for one in found["contexts"]] == [("chat", "a", END)]
         assert "is damaged" in found["damage"]
         assert [one["id"] for one in asked("contexts", cursor=found["cursor"])["contexts"]] == ["b"]
+        assert [one["id"] for one in asked("contexts", kind="chat")["contexts"]] == ["a", "b"]
+        assert asked("contexts", kind="run")["contexts"] == []
         context = asked("context", context="a")
         assert (context["head"], context["damage"]["has_items"], context["items"]["item"]) == (bad - 1, False, [])
         assert len(asked("view", context="a", version=str(bad - 1))["items"]) == bad - 2

@@ -162,3 +162,4 @@ def test_json_is_read_without_its_escapes(text: str, is_ascii: bool, has_slashes
 def test_half_a_character_in_json() -> None:
     """It cannot be encoded, and takes nothing else with it."""
     assert _readable(r'"one \ud83d two \uD83D\uDE00"') == '"one \N{REPLACEMENT CHARACTER} two \N{GRINNING FACE}"'
+    assert _readable(r'"two \uD83D\uDE00"') == '"two \N{GRINNING FACE}"'

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import psycopg
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 import refold
 from refold.domain.erasure.events import STREAM, ErasureFinished, StoreErased
@@ -30,6 +32,7 @@ from refold.infrastructure.exchange.export import export_events
 from refold.infrastructure.exchange.import_events import take_in_events
 from refold.infrastructure.log import erasure_watch
 from refold.infrastructure.trust.erasing import Eraser, saying
+from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.trust.selection import Selection
 from tests.contract.chat_checking import Teller
 from tests.support.every_kind import fill
@@ -208,11 +211,12 @@ def test_one_item_leaves_with_what_was_made_of_it(store: refold.Store) -> None:
     chat.saved_states.save("graph", {"k": {"messages": [f"please forget {WORD}, which is a longer text"]}})
     other = store.chat("other")
     other.add_message("user", f"please forget {WORD}, which is a longer text")
+    other.saved_states.save("graph", {"k": {"messages": [f"please forget {WORD}, which is a longer text"]}})
 
     told = store.erase(context="a", item=gone.id, why="ticket 9", dry_run=False)
 
     assert {one.context for one in told.contexts} == {"chat:a"}
-    assert told.copies == (f"chat:other@{other.version}",)
+    assert told.copies == (f"chat:other@{other.version - 1}", f"chat:other@{other.version}")
     texts = repr([one.event for one in chat.recorded_events()])
     assert WORD not in texts
     assert "this may stay" in texts
@@ -316,6 +320,9 @@ def test_the_event_and_the_receipt_name_nobody(store: refold.Store) -> None:
     assert "mia" not in receipt.covered().decode()
     assert (receipt.is_of_user("mia"), receipt.is_of_user("ben")) == (True, False)
     assert receipt.is_sound(store.log, key.public_key())
+    forged = replace(receipt, digest="00" * 32)
+    forged = replace(forged, digest_of_receipt=blake2b(forged.covered(), digest_size=HASH_BYTES).hexdigest())
+    assert not forged.is_sound(store.log)
     with pytest.raises(InvalidSignature):
         receipt.is_sound(store.log, Ed25519PrivateKey.generate().public_key())
 

@@ -182,6 +182,17 @@ def test_what_was_changed_is_refused(filled: Place, forgery: str) -> None:
         assert len(texts_of(store, "a")) >= len(TEXTS)
 
 
+def test_when_a_version_was_written(filled: Place) -> None:
+    """Its time is looked for in a column of its row: another time there than the event has is refused."""
+    last = filled.rows("chat:b")[-1]
+    with filled.open() as store:
+        assert store.log.version_at("chat:b", last.recorded_at) == last.version
+        filled.put(last._replace(recorded_at=last.recorded_at + 60_000_000))
+
+        with pytest.raises(DamagedError, match=f"chat:b@{last.version}"):
+            store.log.version_at("chat:b", last.recorded_at)
+
+
 def test_a_row_of_the_catalogue(place: Place) -> None:
     """A list of contexts is compared with the events of one of them; a row that they do not give is refused."""
     with place.open() as store:

@@ -64,7 +64,7 @@ def describe(event: RunEvent) -> Change:
             return Change(lambda _: because(reason), facts=(Fact("closed", False, True, reason=reason),))
         case MessageRecorded(record=record):
             message = parse_json(record)
-            return Change(lambda write: f"{kind_of(message)}: {message_text(message, write)}", adds_item=True)
+            return Change(lambda write: f"{kind_of(message)}: {message_text(message, write)}")
         case StepQueued() | StepTaken() | StepReturned() | StepRefused() | StepsCleared():
             return _step(event)
         case PortraitRequested() | PortraitWritten() | PortraitFailed() | PortraitDiscarded():
@@ -111,12 +111,11 @@ def _graph(event: RunEvent) -> Change:
         case NodeRegistered():
             edges = (Fact("edge from", None, event.edge, ITSELF, other=source) for source in event.sources)
             pointers = _pointers(event.left, (ITSELF,) if event.is_pointer else ())
-            return Change(lambda write: _registered(event, write), facts=(*edges, *pointers), adds_item=True)
+            return Change(lambda write: _registered(event, write), facts=(*edges, *pointers))
         case NodeEvent(fields=fields):
             return Change(
                 lambda write: f"{name_of(event)}: {value_text(parse_json(fields).get('query'), write)}",
                 facts=_pointers((), (ITSELF,)),
-                adds_item=True,
             )
         case NodeChanged(node=node, changes=changes):
             facts = tuple(Fact(one.name, parse_json(one.old), parse_json(one.new), node) for one in changes)
@@ -177,7 +176,7 @@ def _portrait(event: PortraitRequested | PortraitWritten | PortraitFailed | Port
 def _step(event: StepQueued | StepTaken | StepReturned | StepRefused | StepsCleared) -> Change:
     match event:
         case StepQueued(queue=queue, name=name, params=params):
-            return Change(lambda write: f"{queue}: {_with_params(name, params, write)}", adds_item=True)
+            return Change(lambda write: f"{queue}: {_with_params(name, params, write)}")
         case StepRefused(queue=queue, name=name, params=params, capacity=capacity):
             held = counted(capacity, "step")
             refused = Fact("refused", new=step_shape(event), name=name, reason=f"the queue held {held} already")

@@ -16,7 +16,7 @@ import pytest
 import refold as package
 from refold.domain.words import words_of
 from refold.infrastructure.cli import progress
-from refold.infrastructure.cli.progress import projection_progress
+from refold.infrastructure.cli.progress import ASKING, asked_to_stop, projection_progress
 from refold.infrastructure.cli.projections import SHOWN_MAX, _notes, is_fine, print_report
 from refold.infrastructure.cli.render import duration
 from refold.infrastructure.projecting.comparison import Difference
@@ -218,6 +218,21 @@ def test_ctrl_c_stops_a_rebuild(tmp_path: Path) -> None:
     assert f"  a rebuild was left behind {done:,} events: " in refold("projections", db=path).out
     [report] = refold("rebuild", "search", "--json", db=path).json
     assert (report["is_done"], report["events"]) == (True, 40_001 - done)
+
+
+def test_a_signal_asks_once_and_ends_the_next_time() -> None:
+    """The first one is noted, and its next one means what it did before; behind the block all do."""
+    before = [signal.getsignal(number) for number in ASKING]
+    with asked_to_stop() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+        meant = [signal.getsignal(number) for number in ASKING]
+        assert [one == other for one, other in zip(meant, before, strict=True)] == [
+            number == signal.SIGTERM for number in ASKING
+        ]
+
+    assert [signal.getsignal(number) for number in ASKING] == before
 
 
 def test_far_away_from_a_terminal_lines_are_said(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ EQUIVALENT = {
     ("domain/chat/state/sequence.py", "if isinstance(ordinals, range) and ordinals.step == 2:"): (
         "the loop behind it finds the same end of a run, one item after the other"
     ),
+    ("infrastructure/trust/selection.py", "after = start - 2 if start == first and (start >= 1) else start - 1"): (
+        "whatever is asked for before the first event, a stream is read from its beginning"
+    ),
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,
     ("domain/window/state.py", "self._put(Held(self._version, added, (self._version, 1)))"): _ONE_BY_ITSELF,

@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 import refold
+from refold.infrastructure.frameworks.langgraph.values import copied
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
 
@@ -155,3 +156,15 @@ def test_any_lists_in_any_branches_come_back(steps: list[tuple[list[int], bool, 
             named: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
             for one in (ours, RefoldSaver(store)):
                 assert values(one, named)["notes"] == notes
+
+
+def test_a_copy_shares_nothing_that_changes() -> None:
+    """Also of what JSON does not have."""
+    value = {"pair": ([1], {2}), "list": [[3], "four"]}
+
+    copy = copied(value)
+    assert copy == value
+    copy["pair"][0].append(5)
+    copy["list"][0].append(6)
+
+    assert value == {"pair": ([1], {2}), "list": [[3], "four"]}

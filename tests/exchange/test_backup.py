@@ -84,6 +84,21 @@ def test_a_store_in_memory_is_backed_up(tmp_path: Path) -> None:
     with refold.open(tmp_path / "now.db") as store:
         assert (store.contexts(), store.chat("later").version) == (rows, version)
         assert store.verify().is_whole
+    with pytest.raises(InvalidInputError, match=r"in memory has no location: call its backup\(\)"):
+        back_up_from(":memory:", tmp_path / "another.backup")
+
+
+def test_progress_is_told(tmp_path: Path, small: None) -> None:
+    """Of a backup in events, of a restore in pieces; the last step says that all is done."""
+    source, path = filled(str(tmp_path / "a.db")), tmp_path / "a.backup"
+    taken, put = list[tuple[int, int]](), list[tuple[int, int]]()
+
+    report = back_up_from(source, path, progress=lambda *step: taken.append(step))
+    restore(path, tmp_path / "b.db", progress=lambda *step: put.append(step))
+
+    assert taken == sorted({*taken})
+    assert taken[-1] == (report.events, report.events) != taken[0]
+    assert put == [(done + 1, len(put)) for done in range(len(put))] != []
 
 
 def test_the_next_run_adds_what_is_new(places: Places, small: None) -> None:

@@ -1,15 +1,21 @@
-"""Backups and restores beside writers, and where they are killed at any of their steps."""
+"""Backups and restores beside writers, on disks that fail, and where they are killed at any of their steps."""
 
 from __future__ import annotations
 
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import refold
+from refold.domain.errors import DamagedError
+from refold.infrastructure.exchange import backup_file
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
+from refold.infrastructure.exchange.backup_file import BackupFile, reading_backup, writing_backup
+from refold.infrastructure.exchange.copying import Incoming
 from refold.infrastructure.exchange.restore import restore
 from tests.contract.stores import start_python
 from tests.support.effort import IS_DEEP
@@ -138,3 +144,78 @@ def test_a_broken_store_is_replaced(tmp_path: Path) -> None:
     restore(path, source, overwrite=True)
 
     assert events_of(source) == whole
+
+
+def test_a_record_that_says_more_than_there_is_is_noticed(tmp_path: Path) -> None:
+    """All events are there and whole, but the record says that they go on."""
+    path, forged = tmp_path / "a.backup", tmp_path / "forged.backup"
+    back_up_from(filled(str(tmp_path / "a.db")), path)
+    with reading_backup(path) as old, writing_backup(forged) as new:
+        for frame in old.chunks:
+            new.add(old.open(frame))
+        longer = msgspec.structs.replace(old.record, moment=str(old.record.events + 1))
+        new.finish(lambda root, chunks: msgspec.structs.replace(longer, root=root, chunks=chunks))
+
+    with pytest.raises(DamagedError, match="it has other events than its record says"):
+        check_backup(forged)
+
+
+NO_COLUMNS = msgspec.msgpack.encode([[], [0], [], [], [], [], [], [], b""])
+FRAMES = {
+    "no record": (backup_file.RECORD, b"\xc1", "it cannot be read"),
+    "no chunk": (backup_file.CHUNK, b"\0\xc1", "it cannot be read"),
+    "columns": (backup_file.CHUNK, b"\0" + NO_COLUMNS, "its columns are not of one length"),
+    "a dictionary": (backup_file.CHUNK, b"\2\0\7" + bytes(9), "dictionary 7 is damaged: there are none in a backup"),
+}
+
+
+@pytest.mark.parametrize(("kind", "body", "said"), FRAMES.values(), ids=FRAMES)
+def test_what_has_its_hash_and_cannot_be_read(kind: bytes, body: bytes, said: str, tmp_path: Path) -> None:
+    """The backup is not gone on with, and the error says where and why."""
+    source, path = filled(str(tmp_path / "a.db")), tmp_path / "a.backup"
+    back_up_from(source, path)
+    with writing_backup(path) as file:
+        file._append(kind, body)
+    before = path.read_bytes()
+
+    with pytest.raises(DamagedError, match=said):
+        back_up_from(source, path)
+
+    assert path.read_bytes() == before
+
+
+def test_what_a_disk_keeps_otherwise_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a run counts, what it wrote is read back; the backup before stays whole."""
+    source, path, add = filled(str(tmp_path / "a.db")), tmp_path / "a.backup", BackupFile.add
+    events = back_up_from(source, path).events
+    with refold.open(source) as store:
+        store.chat("later").add_message("user", "one more")
+
+    def add_badly(file: BackupFile, chunk: backup_file.Chunk) -> None:
+        add(file, chunk)
+        file._file.flush()
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BackupFile, "add", add_badly)
+        with pytest.raises(DamagedError, match="the bytes there do not match their hash"):
+            back_up_from(source, path)
+
+    assert check_backup(path).events == events
+    assert back_up_from(source, path).events == events + 1
+
+
+def test_a_restored_store_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written otherwise than the backup has it is not put in place."""
+    path, add = tmp_path / "a.backup", Incoming.add
+    back_up_from(filled(str(tmp_path / "a.db")), path)
+
+    def add_later(incoming: Incoming, one: refold.RecordedEvent, *rest: Any, **options: Any) -> None:
+        add(incoming, msgspec.structs.replace(one, recorded_at=one.recorded_at + 1), *rest, **options)
+
+    monkeypatch.setattr(Incoming, "add", add_later)
+    with pytest.raises(DamagedError, match="the events that were restored are not those of the backup"):
+        restore(path, tmp_path / "b.db")
+
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith("b.db")] == []

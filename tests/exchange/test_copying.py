@@ -126,10 +126,12 @@ def test_a_store_that_was_moved_is_copied(places: tuple[str, str], pg_url: str, 
         assert again.verify().is_whole
 
 
+@pytest.mark.parametrize("at_once", [copying.ORDER_EVENTS_MAX, 8], ids=["one record", "many records"])
 @pytest.mark.parametrize("places", [("sqlite", "postgres")], indirect=True, ids="-".join)
-def test_old_positions_are_understood(places: tuple[str, str]) -> None:
+def test_old_positions_are_understood(places: tuple[str, str], at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A position that somebody wrote down when the store was a file names the same moment on the server."""
     source, target = places
+    monkeypatch.setattr(copying, "ORDER_EVENTS_MAX", at_once)
     copy_store(source, target, move=True)
 
     with refold.open(source, create=False, read_only=True) as old, refold.open(target, create=False) as new:
@@ -182,6 +184,42 @@ def test_what_is_written_meanwhile_comes_with_the_next_call(places: tuple[str, s
     assert copy_store(source, target).copied == 0
     assert contents(target) == contents(source)
     assert first.is_moved is False
+
+
+def test_progress_is_told(places: tuple[str, str]) -> None:
+    """With the events that are copied so far, of all."""
+    steps = list[tuple[int, int]]()
+
+    report = copy_store(*places, progress=lambda *step: steps.append(step))
+
+    assert steps[-1] == (report.events, report.events)
+
+
+def test_what_was_written_otherwise_is_noticed(places: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy is compared with the source before it counts, and the source goes on."""
+    source, target = places
+    add = copying.Incoming.add
+
+    def add_later(incoming: Any, one: refold.RecordedEvent, *rest: Any) -> None:
+        add(incoming, msgspec.structs.replace(one, recorded_at=one.recorded_at + 1), *rest)
+
+    monkeypatch.setattr(copying.Incoming, "add", add_later)
+    with pytest.raises(DamagedError, match="it is not equal to the source's: copy again"):
+        copy_store(source, target, move=True)
+
+    with refold.open(source) as store:
+        store.chat("later").add_message("user", "still open")
+
+
+def test_few_slices_are_kept_in_memory(places: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many streams are copied."""
+    monkeypatch.setattr(copying, "SLICES_KEPT_MAX", 1)
+    side = copying._side_at(places[0], None, create=False)
+    with closing(side.log):
+        side.read_on()
+
+        assert side.tally.events == side.log.now().events > 40
+        assert len(side._slices) == 1
 
 
 def test_a_copy_that_was_written_to_is_left_alone(places: tuple[str, str]) -> None:

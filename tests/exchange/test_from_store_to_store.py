@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +333,33 @@ def test_what_a_killed_export_leaves(tmp_path: Path) -> None:
         slow.write(b"still written")
         export_events(store.log, folder / "file")
     assert sorted(path.name for path in folder.iterdir()) == ["file", "mine.tmp", "slow"]
+
+
+@pytest.mark.parametrize("way", ["export", "archive"])
+def test_a_full_disk(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file; what it was before stays, a new one is not there, and the store has all texts."""
+    file = tmp_path / "file"
+    with refold.open(tmp_path / "store.db") as store:
+        store.chat("a").add_message("user", "hello")
+        before = recorded(store)
+        if way == "export":
+            file.write_bytes(b"as it was")
+        ways: dict[str, Callable[[], object]] = {
+            "export": lambda: export_events(store.log, file),
+            "archive": lambda: store.archive(file, "a", why="cold"),
+        }
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(InvalidInputError, match=f"{file} cannot be written: No space left"):
+            ways[way]()
+
+        assert (store.archives(), recorded(store)) == ({}, before)
+    assert [one.read_bytes() for one in (file,) if one.exists()] == ([b"as it was"] if way == "export" else [])
+    assert [one.name for one in tmp_path.iterdir() if "refold.tmp" in one.name] == []
+
+
+def full(_: int) -> None:
+    """Fail as a sync to a full disk does."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_what_is_named_comes_first(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import InvalidInputError
-from refold.infrastructure.exchange import export_events, take_in_events
+from refold.domain.errors import InvalidInputError, StorageError
+from refold.infrastructure.exchange import export_events, rehearsal, take_in_events
 from tests.contract.chat_checking import message
 
 Lines = list[Any]
@@ -174,6 +174,19 @@ def test_without_the_parent(file: Path) -> None:
     with refold.open(":memory:") as store:
         take_in_events(store.log, file)
         assert take_in_events(store.log, alone).unchanged == 2
+
+
+def test_a_store_that_fails_is_no_fault_of_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the database says is told as it is, and nothing is written."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise StorageError("the disk does not answer")
+
+    with refold.open(":memory:") as store:
+        monkeypatch.setattr(rehearsal, "require_projectable", failing)
+        with pytest.raises(StorageError, match=r"^the disk does not answer$"):
+            take_in_events(store.log, file)
+        assert store.now().heads == ()
 
 
 def test_every_cut(file: Path) -> None:

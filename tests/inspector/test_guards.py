@@ -22,6 +22,7 @@ from refold.infrastructure.cli.ui import bound
 from refold.infrastructure.inspector.app import HEADERS
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from refold.infrastructure.inspector.wish import Question
+from refold.infrastructure.request_guard import RequestGuard
 from tests.cli.running import refold as run
 
 from .asking import LOCAL, Asked
@@ -56,6 +57,28 @@ def test_every_answer_has_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (failed.status_code, failed.json()["error"]) == (500, "InternalError")
         assert "secret" not in failed.text
         assert {answer.status_code for answer in answers} >= {200, 400, 403, 404, 405, 500}
+
+
+async def test_an_answer_that_breaks_off() -> None:
+    """What fails in the middle of an answer is raised, and no second answer is begun."""
+    sent = list[Any]()
+
+    async def breaking(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError("in the middle")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    guard = RequestGuard(breaking, name="page", hosts=["localhost"], headers={})
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+    with pytest.raises(RuntimeError, match="in the middle"):
+        await guard(scope, receive, send)
+
+    assert [message["status"] for message in sent] == [200]
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -1,5 +1,6 @@
 """What is written, and writes that fail or are killed."""
 
+import fcntl
 import json
 import os
 import signal
@@ -7,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 import refold
-from refold.infrastructure.files import replace_files
+from refold.infrastructure.files import ENDING, replace_files, replacing
 from refold.infrastructure.round_files import read_round_files, write_round_files
 
 from .rounds import busy_run
@@ -86,6 +88,37 @@ def test_a_full_disk_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     assert [path.read_bytes() for path in paths] == [b"old", b"old"]
     assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_a_file_that_was_taken_for_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may remove a new file before it is locked: then another one is written."""
+    lock, locked = fcntl.flock, list[IO[bytes]]()
+
+    def locking(file: IO[bytes], how: int) -> None:
+        locked.append(file)
+        if len(locked) == 1:
+            Path(file.name).unlink()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", locking)
+    replace_files({tmp_path / "a": b"new"})
+
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"new")]
+    assert [file.closed for file in locked] == [True, True]
+
+
+def test_what_a_killed_writer_of_a_store_left(tmp_path: Path) -> None:
+    """The files beside a new store that is gone are removed; those beside one that is being written stay."""
+    left = [tmp_path / f"a.db.{'0' * 32}{ENDING}{end}" for end in ("", "-wal", "-shm")]
+    for path in left:
+        path.touch()
+    with replacing(tmp_path / "b.db") as slow:
+        beside = Path(f"{slow.name}-wal")
+        beside.touch()
+
+        replace_files({tmp_path / "c": b"new"})
+
+        assert sorted(tmp_path.iterdir()) == sorted([Path(slow.name), beside, tmp_path / "c"])
 
 
 KILLED = """

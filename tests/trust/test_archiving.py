@@ -118,6 +118,9 @@ def test_a_context_goes_on_while_it_is_archived(store: refold.Store, tmp_path: P
     assert said.erased == ()
     assert texts_of(second) == {ARCHIVED}
     assert list(store.archives()) == ["chat:second"]
+    store.archive(tmp_path / "more", "first", why="cold")
+    with pytest.raises(InvalidInputError, match="name contexts of one file at a time"):
+        store.unarchive("first", "second")
     assert store.verify().problems == ()
 
 
@@ -309,8 +312,10 @@ def test_the_file_stays_if_it_is_not_known_whether_it_counts(
 
 
 def test_others_that_never_pause(store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After some attempts it is given up, and no file is left."""
+    """After some attempts it is given up, and no file is left; what is archived stays so."""
     store.chat("a").add_message("user", "a question")
+    store.chat("b").add_message("user", "a question")
+    store.archive(tmp_path / "before", "b", why="cold")
 
     def overtaken(self: Any, remnants: Any, new: Any) -> Any:
         raise ConcurrencyError(STREAM, expected=0, actual=1)
@@ -318,7 +323,10 @@ def test_others_that_never_pause(store: refold.Store, tmp_path: Path, monkeypatc
     monkeypatch.setattr(type(store._whole_log), "erase", overtaken)
     with pytest.raises(StorageBusyError, match="try again when they pause"):
         store.archive(tmp_path / "cold", "a", why="cold")
+    with pytest.raises(StorageBusyError, match="try again when they pause"):
+        store.unarchive("b")
     assert not (tmp_path / "cold").exists()
+    assert list(store.archives()) == ["chat:b"]
 
 
 def test_two_at_once_write_two_files(store: refold.Store, tmp_path: Path) -> None:

@@ -276,6 +276,10 @@ def test_an_old_file_is_no_memory_yet(tmp_path: Path) -> None:
         SqliteMemoryStore(path=old)
     with pytest.raises(StorageUnavailableError, match="another program"):
         SqliteMemoryStore(path=other)
+    other.write_text("no database at all\n" * 100)
+    with pytest.raises(StorageUnavailableError) as refused:
+        SqliteMemoryStore(path=other)
+    assert "import_agent_memory" not in str(refused.value)
     assert old.read_bytes() == before
 
 

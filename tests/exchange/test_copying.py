@@ -22,7 +22,7 @@ from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import ConcurrencyError, DamagedError, InvalidInputError, StorageReadOnlyError
 from refold.domain.log.envelope import NO_META
 from refold.domain.log.ports import NewEvents
-from refold.domain.moments import STREAM, StoreCopied, order_of, slices_in
+from refold.domain.moments import ORDER_EVENTS_MAX, STREAM, StoreCopied, order_of, slices_in
 from refold.infrastructure.exchange import copying
 from refold.infrastructure.exchange.copying import BYTES, copy_store
 from refold.infrastructure.log.records import Part
@@ -126,7 +126,7 @@ def test_a_store_that_was_moved_is_copied(places: tuple[str, str], pg_url: str, 
         assert again.verify().is_whole
 
 
-@pytest.mark.parametrize("at_once", [copying.ORDER_EVENTS_MAX, 8], ids=["one record", "many records"])
+@pytest.mark.parametrize("at_once", [ORDER_EVENTS_MAX, 8], ids=["one record", "many records"])
 @pytest.mark.parametrize("places", [("sqlite", "postgres")], indirect=True, ids="-".join)
 def test_old_positions_are_understood(places: tuple[str, str], at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A position that somebody wrote down when the store was a file names the same moment on the server."""

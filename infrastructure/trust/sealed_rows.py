@@ -118,11 +118,8 @@ class SealedProjectionStore(MemoryProjectionStore):
         while found := self._pages.ask(PAGES, self._number):
             for number, body in found:
                 page = self._opened(number, bytes(body))
+                # Pages are only deleted behind a whole one, with which everybody goes on.
                 if number != self._number + 1 and not page.is_whole:
-                    if self._number:
-                        # Another process wrote a whole page, and deleted those before: begin with that.
-                        self._number = 0
-                        break
                     raise DamagedError(WHAT, f"page {self._number + 1} is missing", remedy=REBUILD)
                 self._apply(number, page, len(body))
 

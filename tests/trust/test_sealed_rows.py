@@ -5,12 +5,20 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import refold
+from refold.domain.errors import InvalidInputError
+from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.projecting.store import Checkpoint, Save
 from refold.infrastructure.trust import sealed_rows
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
+from refold.infrastructure.trust.sealed_rows import Page, SealedProjectionStore
+from refold.projections.catalogue import CATALOGUE
+from tests.projecting.counts import Count, Counts
 
+FIRST, SECOND = Moment(((-1, 1),)), Moment(((-1, 2),))
 KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
 
 
@@ -89,21 +97,29 @@ def test_a_rebuild_takes_their_place(path: str, store: refold.Store) -> None:
         assert store.verify().problems == ()
 
 
-@pytest.mark.parametrize("sql", ["UPDATE sealed_page SET body = x'00'", "DELETE FROM sealed_page WHERE number = 1"])
+DAMAGES = (
+    "UPDATE sealed_page SET body = x'00'",
+    "DELETE FROM sealed_page WHERE number = 1",
+    "DELETE FROM sealed_page WHERE number = 2",
+)
+
+
+@pytest.mark.parametrize("sql", DAMAGES)
 def test_damaged_pages_are_named(path: str, sql: str) -> None:
     """They are not taken for rows; events are not concerned."""
     with refold.open(path, keys=KEYS) as store:
         store.chat("c").add_message("user", "first")
         assert len(store.search("first")) == 1
-        store.chat("c").add_message("user", "second")
-        assert len(store.search("second")) == 1
+        for word in ("second", "third"):
+            store.chat("c").add_message("user", word)
+            assert len(store.search(word)) == 1
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(sql)
 
     with refold.open(path, keys=KEYS) as store:
         with pytest.raises(refold.DamagedError, match="sealed rows"):
             store.search("first")
-        assert len(store.chat("c").items) == 2
+        assert len(store.chat("c").items) == 3
 
 
 def test_a_reader_adds_no_page(path: str, store: refold.Store) -> None:
@@ -135,3 +151,109 @@ def test_cursors_are_kept(path: str, store: refold.Store) -> None:
         connection.execute("UPDATE note SET value = '!' || value")
     with refold.open(path, keys=KEYS) as again, pytest.raises(refold.DamagedError, match="it does not open"):
         again.subscribe(name="mail")
+
+
+class Shadow(Counts):
+    """The same, made beside it."""
+
+    name = "shadow"
+
+
+class Part(Counts):
+    """A part of it."""
+
+    name = "part"
+
+
+class Other(Counts):
+    """Another part of it."""
+
+    name = "other"
+
+
+def rows_in(store: refold.Store) -> SealedProjectionStore:
+    """Return the rows of an encrypted store."""
+    assert isinstance(store._projections, SealedProjectionStore)
+    return store._projections
+
+
+def counted(key: str, events: int) -> dict[str, Count]:
+    """Return the count of one context."""
+    return {key: Count(key, events)}
+
+
+def test_rows_of_a_page_are_those_of_all_processes(path: str, store: refold.Store) -> None:
+    """What another one has added since is among them."""
+    assert [row.key for row in store.contexts()] == ["chat:c"]
+    with refold.open(path, keys=KEYS) as other:
+        other.chat("d")
+        other.contexts()
+
+    assert [row.key for row in rows_in(store).page(CATALOGUE, after="chat:c", limit=9)] == ["chat:d"]
+
+
+def test_who_comes_too_late_changes_nothing(path: str, store: refold.Store) -> None:
+    """Rows that are based on other rows than there are, or on events that the log does not have, are not stored."""
+    rows, (event, _) = rows_in(store), store.log.read("chat:c")
+    first = Save(Counts(), counted("a", 1), Checkpoint(), FIRST)
+    (saved,) = rows.save(first, seen=[event])
+    count = len(pages(path))
+    assert saved is not None
+
+    assert rows.save(first._replace(rows=counted("a", 7))) == [None]
+    later = Save(Counts(), counted("a", 2), saved, SECOND)
+    assert rows.save(later, seen=[msgspec.structs.replace(event, digest=bytes(32))]) == [None]
+    assert not rows.replace(Counts(), Shadow(), before=FIRST)
+    assert not rows.set_note("a", before="something else", after="new")
+
+    assert (rows.rows(Counts()), rows.checkpoint(Counts()), rows.note("a")) == ([Count("a", 1)], FIRST, None)
+    assert len(pages(path)) == count
+    assert rows.save(later, seen=[event]) != [None]
+
+
+def test_parts_are_put_together(path: str, store: refold.Store) -> None:
+    """In all processes; parts that made the same row are refused, and stay."""
+    rows = rows_in(store)
+    rows.save(Save(Part(), counted("a", 1), Checkpoint(), FIRST), Save(Other(), counted("a", 2), Checkpoint(), FIRST))
+    with pytest.raises(InvalidInputError, match="let `stays_in_slice` be False"):
+        rows.gather(Shadow(), [Part(), Other()], moment=SECOND)
+    assert (rows.rows(Part()), rows.rows(Shadow())) == ([Count("a", 1)], [])
+    rows.drop(Other())
+    rows.save(Save(Other(), counted("b", 2), Checkpoint(), FIRST))
+
+    rows.gather(Shadow(), [Part(), Other()], moment=SECOND)
+
+    with refold.open(path, keys=KEYS) as again:
+        for each in (rows, rows_in(again)):
+            assert each.rows(Shadow()) == [Count("a", 1), Count("b", 2)]
+            assert [each.checkpoint(one) for one in (Shadow(), Part(), Other())] == [SECOND, BEGINNING, BEGINNING]
+
+
+def test_a_note_that_a_page_takes_away(path: str, store: refold.Store) -> None:
+    """Nobody finds it afterwards."""
+    rows = rows_in(store)
+    rows.save(Save(Counts(), {}, Checkpoint(), FIRST, notes={"a": "one", "b": "two"}))
+    rows._changed(lambda: (Page(notes={"a": None}), None))
+
+    with refold.open(path, keys=KEYS) as again:
+        for each in (rows, rows_in(again)):
+            assert (each.note("a"), each.note("b")) == (None, "two")
+
+
+def test_what_fits_into_no_page_stays_in_many(path: str, store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is deleted then, and it is not tried at every change."""
+    stored, tried = SealedProjectionStore._stored, list[object]()
+
+    def trying(rows: SealedProjectionStore) -> object:
+        tried.append(rows)
+        return stored(rows)
+
+    monkeypatch.setattr(sealed_rows, "PAGES_MIN", 4)
+    monkeypatch.setattr(sealed_rows, "PAGE_BYTES_MAX", 1)
+    monkeypatch.setattr(SealedProjectionStore, "_stored", trying)
+    for number in range(8):
+        store.chat("c").add_message("user", f"word{number}")
+        assert len(store.search(f"word{number}")) == 1
+
+    assert pages(path) == [*range(1, 9)]
+    assert len(tried) == 2

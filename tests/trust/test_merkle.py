@@ -71,6 +71,7 @@ def test_consistency() -> None:
             assert is_consistent((earlier, part(0, earlier)), (size, part(0, size)), path)
             assert not is_consistent((earlier, part(1, earlier + 1)), (size, part(0, size)), path)
             assert not is_consistent((earlier, part(0, earlier)), (size, part(1, size + 1)), path)
+            assert not is_consistent((earlier, part(0, earlier)), (size, part(0, size)), [*path, b"more"])
     assert is_consistent((0, b""), (5, part(0, 5)), [])
     assert not is_consistent((0, b""), (5, part(0, 5)), [b"more"])
     assert not is_consistent((6, part(0, 6)), (5, part(0, 5)), [b"more"])

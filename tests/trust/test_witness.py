@@ -1,7 +1,9 @@
 """A store and its witness: what was changed behind the store's back is refused when it is read."""
 
 import json
+import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +17,11 @@ from refold.domain.errors import DamagedError, TamperedError
 from refold.domain.log.envelope import NO_DIGEST, NO_META, UNKEYED
 from refold.domain.positions import Position
 from refold.infrastructure.log.evidence import SegmentRow
-from refold.infrastructure.trust import checkpoints
+from refold.infrastructure.times import time_of
+from refold.infrastructure.trust import checkpoints, known_events
 from refold.infrastructure.trust.known_events import _other_events
-from refold.infrastructure.trust.slices import SEGMENT, SliceEvidence
-from refold.infrastructure.trust.witness import FileWitness, Seen
+from refold.infrastructure.trust.slices import END_BYTES, KEY_BYTES, SEGMENT, VERSION_BYTES, SliceEvidence, stream_key
+from refold.infrastructure.trust.witness import FileWitness, Seen, WriterClosed, WriterOpened, is_over, text_of
 from tests.contract.damage import forge_blocks
 
 from .forging import EventRow, Place, rechained, rewrite, with_text
@@ -284,3 +287,166 @@ def test_a_checkpoint_names_the_slices_that_grew(place: Place) -> None:
     assert first["full"]
     assert sum(events for events, *_ in first["slices"].values()) == first["events"]
     assert (last.get("full"), len(last["slices"])) == (None, 1)
+
+
+def test_a_slice_that_is_looked_up_for_many_streams() -> None:
+    """Few versions are kept in memory, and they are right."""
+    slices = SliceEvidence()
+    for number in range(1, 9):
+        slices.add(SimpleNamespace(stream=f"chat:{number}", version=number, digest=bytes(32)))  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("refold.infrastructure.trust.slices.VERSIONS_KEPT_MAX", 3)
+        assert [slices.last_version(f"chat:{number}") for number in range(1, 9)] == [*range(1, 9)]
+
+    assert len(slices._versions) <= 3
+
+
+def test_the_short_form_of_a_stream_across_two_entries() -> None:
+    """It is no entry: the version is that of the entry before it, or none."""
+    key, other = stream_key("chat:a"), bytes(KEY_BYTES)
+    # The key stands here only by chance, behind what is an entry.
+    across = other + b"\0\0" + key + bytes(2 * END_BYTES - KEY_BYTES - 2 - KEY_BYTES)
+    before = key + (7).to_bytes(VERSION_BYTES)
+    for ends, version in ((across, 0), (before + across, 7), (across + before, 7)):
+        slices = SliceEvidence()
+        slices.add_row(SegmentRow(0, bytes(32), bytes(32), ends))
+        assert slices.last_version("chat:a") == version
+
+
+def test_few_segments_are_kept_in_memory(filled: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many that are read, the ones that were read first are let go."""
+    monkeypatch.setattr(known_events, "SEGMENTS_KEPT_MAX", 4)
+    with filled.open() as store:
+        known = store._witnessed_by().known
+        known._segments.update({(99, number): frozenset() for number in range(4)})
+        assert texts_of(store, "a") == TEXTS
+
+        assert len(known._segments) == 4
+        assert (99, 0) not in known._segments
+
+
+def change_one_text(place: Place) -> None:
+    """Change a text in a complete segment, with the digests as far as it is read."""
+    if place.is_file:
+        change_a_sealed_text(place)
+        return
+    rows = place.rows("chat:a")[6:8]
+    place.put(next(rechained("chat:a", [with_text(rows[1], "text 006", "text 999")], rows[0].digest)))
+
+
+@pytest.mark.parametrize(
+    ("change", "stream", "said"),
+    [
+        (change_a_late_text, "chat:b", "another event is known at it"),
+        (change_one_text, "chat:a", "an event among them is missing, or is another one"),
+    ],
+)
+def test_what_is_changed_while_it_is_open(
+    filled: Place, change: Callable[[Place], None], stream: str, said: str
+) -> None:
+    """An event that this process has seen before is refused, in a segment that is complete or not."""
+    with filled.open() as store:
+        store.log.read(stream)
+        change(filled)
+
+        with pytest.raises(TamperedError, match=said):
+            store.log.read(stream, until=8)
+
+
+def test_a_snapshot_without_keys(place: Place) -> None:
+    """Only that which this process stored itself is used, and only as it was."""
+    with place.open() as store:
+        store.chat("b").add_message("user", "one")
+        store.log.keep_snapshot("chat:b", lambda: b"what the events give")
+        log: Any = store.log
+        log._waiting.close()
+        assert log.snapshot("chat:b") == b"what the events give"
+        with place.open() as other:
+            assert other.log.snapshot("chat:b") is None
+
+        place.sql("UPDATE snapshot SET packed = ?", b"what somebody would like them to give")
+
+        assert log.snapshot("chat:b") is None
+
+
+def test_what_else_a_witness_has(place: Place) -> None:
+    """Lines that are no entries, and those of other stores, are named when the store is compared with it."""
+    with place.open() as store:
+        store.chat("b").add_message("user", "one")
+    other = text_of(WriterClosed(lineage="another", time="2026-01-01T00:00:00+00:00", writer="w"))
+    with place.witness.open("a") as file:
+        file.write(f"no entry\n{other}\nneither\n")
+
+    with place.open() as store:
+        assert store.compare_with_witness() == [
+            ("the witness", "2 of its lines are no entries"),
+            ("the witness", "it has entries of other stores, another"),
+        ]
+
+
+def test_an_earlier_checkpoint_of_other_events(place: Place) -> None:
+    """The events lead to the last checkpoint and not to one before: it is said where, and when it was written."""
+    with place.open() as store:
+        for number in range(3):
+            store.chat("b").add_message("user", str(number))
+            store.flush()
+    lines = [json.loads(line) for line in place.witness.read_text().splitlines()]
+    first, second, *_ = [line for line in lines if line["kind"] == "checkpoint"]
+    ((lane, (count, _, sealed)),) = second["slices"].items()
+    second["slices"] = {lane: (count, bytes(32).hex(), sealed)}
+    place.witness.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+
+    with place.open() as store:
+        before = "" if lane == "-1" else f"{lane}."
+        where = f"positions {before}{first['events'] + 1} to {before}{count}"
+        fault = f"they are not those that the witness saw at {second['time']}"
+        assert store.compare_with_witness() == [(where, fault)]
+
+
+def test_an_end_that_is_cut_off_while_it_is_open(place: Place) -> None:
+    """What another process has added, and a witness saw, is missed."""
+    with place.open() as store:
+        store.chat("b").add_message("user", "one")
+        store.flush()
+        with place.open() as other:
+            other.chat("b").add_message("user", "two")
+        last = place.rows("chat:b")[-1]
+        cut_off(place)
+
+        ((where, why),) = store.compare_with_witness()
+
+    assert where == (f"position {last.position}" if place.is_file else f"position {last.slice}.{last.position}")
+    assert why == "there is no event at it, and the witness saw one"
+
+
+def test_a_long_file_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far back as the last entry that names all slices."""
+    witness = FileWitness(tmp_path / "witness.log")
+    full, other = '{"full":true}', '{"full":false,"n":"' + "x" * 30 + '"}'
+    for entry in (other, full, *[other] * 20):
+        witness.add(entry)
+    monkeypatch.setattr("refold.infrastructure.trust.witness.TAIL_BYTES", 100)
+
+    assert [*witness.entries()][-21:] == [full, *[other] * 20]
+
+
+def test_whether_a_writer_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine by its process, also that of another user; on others by the time of its last word."""
+    now, day = 1_790_000_000.0, 86_400
+
+    def writer(host: str, opened: str) -> WriterOpened:
+        return WriterOpened(lineage="a", time=opened, writer="w", host=host, pid=os.getpid())
+
+    def opened(days: float) -> str:
+        return time_of(int((now - days * day) * 1_000_000)).isoformat()
+
+    assert not is_over(writer(socket.gethostname(), opened(99)), now)
+    assert not is_over(writer("elsewhere", opened(6.9)), now)
+    assert is_over(writer("elsewhere", opened(7.1)), now)
+    assert is_over(writer("elsewhere", "at some time"), now)
+
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert not is_over(writer(socket.gethostname(), opened(99)), now)

@@ -1285,6 +1285,12 @@ class Store:
         try:
             self.flush()
             read_before_closing(self.log)
+        finally:
+            self._close_log()
+
+    def _close_log(self) -> None:
+        """Close the log; before that, tell the witness, whatever happened to events that were queued."""
+        try:
             if self._checkpoints is not None:
                 self._checkpoints.close()
         finally:

@@ -1,5 +1,6 @@
 """A crash between a commit and its witness never looks like a crime, at whatever step it comes."""
 
+import json
 import signal
 import warnings
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ import pytest
 
 import refold
 from refold.domain.errors import TamperedError
+from refold.infrastructure.trust import checkpoints
 from tests.contract.stores import start_python
 
 from .forging import Place
@@ -153,6 +155,117 @@ def test_a_store_that_gets_a_witness_later(place: Place) -> None:
         assert state is not None
         assert state.events == 5_003
         assert store.compare_with_witness() == []
+
+
+class Choosy(Unreachable):
+    """A witness that takes entries of some kinds only."""
+
+    def __init__(self, *refused: str) -> None:
+        super().__init__()
+        self.is_up, self.refused = True, {*refused}
+
+    def add(self, entry: str) -> None:
+        """Keep a line, unless it is of a kind that is refused."""
+        if json.loads(entry)["kind"] in self.refused:
+            raise ConnectionError("the disk is full")
+        super().add(entry)
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of the lines."""
+        return [json.loads(line)["kind"] for line in self.lines]
+
+
+def test_a_checkpoint_that_is_not_taken_is_handed_over_later(place: Place) -> None:
+    """Its events are in the next one."""
+    witness = Choosy("checkpoint")
+    with opened(place, witness) as store:
+        store._witnessed_by()._work.close()
+        store.chat("a").add_message("user", "one")
+        with pytest.warns(RuntimeWarning, match=r"cannot be reached \(ConnectionError: the disk is full"):
+            store.flush()
+        assert witness.kinds() == ["opened"]
+        witness.refused.clear()
+        store.flush()
+        state = store.witnessed()
+        assert state is not None
+        assert (state.failure, state.events) == ("", 2)
+        assert store.compare_with_witness() == []
+
+
+def test_an_end_that_is_not_taken(place: Place) -> None:
+    """The store is closed, which is said; the next one opens it and goes on."""
+    witness = Choosy("closed")
+    store = opened(place, witness)
+    store.chat("b").add_message("user", "six")
+    with pytest.warns(RuntimeWarning, match=r"cannot be reached \(ConnectionError: the disk is full"):
+        store.close()
+    assert "closed" not in witness.kinds()
+    witness.refused.clear()
+
+    with opened(place, witness) as store:
+        assert texts_of(store, "b") == ["six"]
+        assert store.compare_with_witness() == []
+
+
+def test_a_store_that_was_changed_before_its_witness_was_reached(place: Place) -> None:
+    """Once it is, it gets no checkpoint, the error says what is missing, and closing the store leaves no thread."""
+    witness = Choosy()
+    with opened(place, witness) as store:
+        store.chat("b").add_message("user", "six")
+    place.remove(place.rows("chat:b")[-1])
+    witness.is_up, before = False, len(witness.lines)
+    with pytest.warns(RuntimeWarning, match="cannot be reached"):
+        store = opened(place, witness)
+    store.chat("a")
+    witness.is_up = True
+
+    with pytest.raises(TamperedError, match="an event among them is another one"):
+        store.flush()
+    with pytest.raises(TamperedError, match="an event among them is another one"):
+        store.close()
+    assert {*witness.kinds()[before:]} <= {"opened"}
+    thread = store._witnessed_by()._work._thread
+    assert thread is not None
+    assert not thread.is_alive()
+
+
+def test_a_process_that_was_forked_is_a_writer_of_its_own(place: Place) -> None:
+    """It announces itself before its first checkpoint, which is under its own name."""
+    witness = Choosy()
+    with opened(place, witness) as store:
+        store.chat("a").add_message("user", "one")
+        store.flush()
+        before = len(witness.lines)
+        store._witnessed_by()._after_fork()
+        store.chat("a").add_message("user", "two")
+        store.flush()
+
+    assert witness.kinds()[before :: len(witness.lines) - before - 1] == ["opened", "closed"]
+    writers = [json.loads(line)["writer"] for line in witness.lines]
+    assert len({json.loads(line)["lineage"] for line in witness.lines}) == 1
+    assert [len({*some}) for some in (writers[:before], writers[before:], writers)] == [1, 1, 2]
+
+
+def test_a_checkpoint_of_everything(ready_pg_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now and then one has all slices, also those that only others wrote to, and who is still writing."""
+    monkeypatch.setattr(checkpoints, "FULL_EVERY", 4)
+    witness = Choosy()
+    other = refold.open(ready_pg_url, witness=witness)
+    with refold.open(ready_pg_url, witness=witness) as store:
+        store.chat("a").add_message("user", "one")
+        store.flush()
+        other.chat("b").add_message("user", "one")
+        other.close()
+        for number in range(5):
+            store.chat("a").add_message("user", str(number))
+            store.flush()
+        full = [one for one in map(json.loads, witness.lines) if one.get("full")]
+        mine = store._witnessed_by()._writer
+
+    assert len(full) > 1
+    assert len(full[-1]["slices"]) == 2
+    assert sum(count for count, *_ in full[-1]["slices"].values()) == full[-1]["events"]
+    assert [one["writer"] for one in full[-1]["writers"]] == [mine]
 
 
 @pytest.mark.parametrize("given", ["", "no/such/folder/witness.log", 5, object()])

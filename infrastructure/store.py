@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -1282,19 +1282,13 @@ class Store:
         """Flush what is queued, read the rest of lists of items in use, and close; may be called twice."""
         if self._warning is not None:
             self._warning.detach()
-        try:
+        with ExitStack() as closing:
+            closing.callback(self.log.close)
+            if self._checkpoints is not None:
+                # Also where queued events are refused.
+                closing.callback(self._checkpoints.close)
             self.flush()
             read_before_closing(self.log)
-        finally:
-            self._close_log()
-
-    def _close_log(self) -> None:
-        """Close the log; before that, tell the witness, whatever happened to events that were queued."""
-        try:
-            if self._checkpoints is not None:
-                self._checkpoints.close()
-        finally:
-            self.log.close()
 
     def __enter__(self) -> Store:
         return self

@@ -131,6 +131,13 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str) -> None:
     assert path.read_text() == text
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """The error says why, and nothing is made in its place."""
+    with pytest.raises(refold.InvalidInputError, match=rf"the key file {tmp_path} cannot be read \(Is a directory\)"):
+        KeyFile(tmp_path).wrap(KEY)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_two_that_make_a_file_at_once_share_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slower one uses the file of the faster one."""
     path = tmp_path / "keys.json"

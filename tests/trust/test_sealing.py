@@ -4,18 +4,24 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
+import msgspec
 import psycopg
 import pytest
 from click.testing import CliRunner
 
 import refold
 from refold.domain.chat.events import MessageAdded
-from refold.domain.log.envelope import encode_payload
+from refold.domain.errors import LogWentBackError, Lost
+from refold.domain.log.envelope import NO_META, Undecodable, encode_payload
+from refold.domain.positions import BEGINNING
 from refold.infrastructure.cli.program import refold as command_line
+from refold.infrastructure.log.records import Part
+from refold.infrastructure.trust import key_ring, sealed_log
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
-from refold.infrastructure.trust.sealed_log import SEALED_CODEC, SealedLog
+from refold.infrastructure.trust.sealed_log import SEALED_CODEC, Sealed, SealedLog
 
 WORDS = ("zanzibar", "quokka", "marmalade", "periwinkle", "tangerine")
 ONE, TWO = bytes(KEY_BYTES), bytes(range(KEY_BYTES))
@@ -285,6 +291,125 @@ def test_an_event_of_another_type_is_no_sealed_one() -> None:
 
     with pytest.raises(refold.DamagedError, match="it is not encrypted, and this store is"):
         SEALED_CODEC.decode(payload, "event chat:a@1")
+
+
+def test_a_sealed_event_in_another_shape_is_named() -> None:
+    """It says that it is sealed, and what is missing in it."""
+    with pytest.raises(refold.DamagedError, match=r"event chat:a@1 is damaged: .*missing required field `c`"):
+        SEALED_CODEC.decode(msgspec.msgpack.encode({"t": "sealed.v1", "k": "key"}), "event chat:a@1")
+
+
+def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
+    """Where the row of a key is gone, neither its events are read nor more are written; those of others are."""
+    path = str(tmp_path / "log.db")
+    with refold.open(path, keys=KEYS) as store:
+        store.chat("a", user="mia").add_message("user", "yes")
+        store.chat("b", user="tom").add_message("user", "no")
+        log = cast(SealedLog, store.log)
+        key = log.newest_key("mia")
+    changed(path, "DELETE FROM data_key WHERE id = ?", key)
+
+    with refold.open(path, keys=KEYS) as store:
+        for ask in (lambda: store.log.read("chat:a"), lambda: cast(SealedLog, store.log).subject_of("chat:a")):
+            with pytest.raises(refold.KeyMissingError, match="is not in the table data_key of the store") as missing:
+                ask()
+            assert missing.value.key == key
+        assert len(store.chat("b").items) == 1
+
+
+def test_what_is_kept_of_keys_and_users_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are; all are read."""
+    monkeypatch.setattr(key_ring, "KEYS_MAX", 2)
+    monkeypatch.setattr(sealed_log, "SUBJECTS_MAX", 2)
+    monkeypatch.setattr(sealed_log, "METAS_MAX", 2)
+    path, names = tmp_path / "log.db", [f"user{number}" for number in range(5)]
+    with refold.open(path, keys=KEYS) as store:
+        for name in names:
+            store.chat(name, user=name).add_message("user", name)
+
+    with refold.open(path, keys=KEYS) as store:
+        log = cast(SealedLog, store.log)
+        for name in names:
+            assert [item.text for item in store.chat(name).items if isinstance(item, refold.ChatMessage)] == [name]
+            store.chat(name).add_message("user", "more")
+            assert [one.version for one in log.read(f"chat:{name}")] == [1, 2, 3]
+        sizes = [len(kept) for kept in (log.ring._by_id, log.ring._newest, log._subjects, log._metas)]
+
+    assert sizes == [1, 1, 1, 1]
+
+
+def test_an_audit_reads_past_what_does_not_open(tmp_path: Path) -> None:
+    """An event is marked whose key was destroyed, which does not open or is in no known shape; others are as ever."""
+    with refold.open(tmp_path / "log.db", keys=KEYS) as store:
+        store.chat("a", user="mia")
+        with refold.acting(actor="tom"):
+            store.chat("b", user="tom").add_message("user", "no")
+        log = cast(SealedLog, store.log)
+        below = cast(Any, log.below)
+        odd: list[dict[str, Any]] = [
+            {"t": "chat.tomorrow.v9"},
+            {"t": "sealed.v1", "k": log.newest_key("tom"), "c": bytes(40)},
+        ]
+        for number, event in enumerate(odd):
+            draft = below.draft(event["t"], NO_META, msgspec.msgpack.encode(event))
+            below.copy_in([Part(f"chat:odd{number}", 1, [draft], 5)])
+        whole = log.read("chat:b")
+        log.retire_keys("mia")
+        log.ring.destroy_retired(used=())
+
+        page = log.read_all(after=BEGINNING, limit=99, undecodable=True)
+
+        assert page.moment == store.now()
+        marked = [one for one in page.events if isinstance(one.event, Undecodable)]
+        assert [one.reference for one in marked] == ["chat:a@1", "chat:odd0@1", "chat:odd1@1"]
+        destroyed, unknown, closed = marked
+        assert "was destroyed" in destroyed.event.reason
+        assert unknown == log.below.read_all(after=BEGINNING, limit=99, undecodable=True).events[-2]
+        assert closed.event.reason == f"it does not open with its key {odd[1]['k']!r}"
+        assert [one for one in page.events if one.stream == "chat:b"] == whole
+        assert {one.meta.actor for one in whole} == {"tom"}
+
+
+def test_what_opens_and_is_no_event_is_named(store: refold.Store) -> None:
+    """The error names the event by its stream and version."""
+    log = cast(SealedLog, store.log)
+    sealed = log._seal(log.ring.store, "chat:a@1", b"", b"\xc1")
+
+    with pytest.raises(refold.DamagedError, match="event chat:a@1 is damaged"):
+        log.event_in(encode_payload(sealed), "chat:a@1")
+
+
+def test_lost_events_that_do_not_open_are_named_alone(store: refold.Store) -> None:
+    """An error for a log that went back has the events that this process can still open."""
+    log = cast(SealedLog, store.log)
+    event = MessageAdded(id="m", created_at=1.0, role="user", content="hello")
+    good = log._seal(log.ring.store, "chat:a@1", b"", encode_payload(event))
+    lost = (Lost("chat:a@1", good), Lost("chat:a@2", good), Lost("chat:a@3", Sealed("no key", b"")), Lost("chat:a@4"))
+
+    with pytest.raises(LogWentBackError) as told, log.opening_errors():
+        raise LogWentBackError("the log", stream="chat:a", lost=lost)
+
+    assert told.value.lost == (Lost("chat:a@1", event), *map(Lost, ("chat:a@2", "chat:a@3", "chat:a@4")))
+
+
+def test_news_of_an_encrypted_log(store: refold.Store) -> None:
+    """Who waits for them is told of each event."""
+    log = cast(SealedLog, store.log)
+    count = log.news.count
+    store.chat("a")
+
+    assert log.news.count > count
+
+
+def test_waiting_for_a_receipt_ends_in_time(store: refold.Store) -> None:
+    """Whether it was recorded is not known then, so it is no error of the append."""
+
+    def late(timeout: float | None) -> None:
+        raise TimeoutError
+
+    below: Any = SimpleNamespace(result=late)
+    with pytest.raises(TimeoutError):
+        sealed_log._Receipts(below, list, cast(SealedLog, store.log)).exception(timeout=0.0)
 
 
 def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:

@@ -1,0 +1,246 @@
+"""Erasing: what leaves along with what is asked for, and what comes in its way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.chat.events import MessageAdded
+from refold.domain.erasure.events import STREAM, ErasureFinished
+from refold.domain.errors import ConcurrencyError, HeldError, StorageError
+from refold.domain.log.envelope import NO_META, RecordedEvent
+from refold.domain.log.ports import NewEvents
+from refold.domain.positions import BEGINNING
+from tests.contract.chat_checking import Teller
+from tests.projecting.counts import Count, Counts
+from tests.trust.stores import WORD
+
+
+def summary_of_a_fork(chat: refold.ChatContext) -> None:
+    """Summarise items of a context in a fork of it."""
+    fork = chat.fork("b")
+    asyncio.run(fork.summarize(Teller(f"They spoke of {WORD}."), keep_recent_turns=1))
+
+
+def summary_of_a_merge(chat: refold.ChatContext) -> None:
+    """Merge what a context came to into another one, as a summary."""
+    other = chat.fork("b")
+    chat.add_message("user", f"one more with {WORD}")
+    asyncio.run(other.merge_with_summary(chat, llm=Teller(f"They spoke of {WORD}.")))
+
+
+def changed_call_of_a_fork(chat: refold.ChatContext) -> None:
+    """Let a call of a context run with other arguments in a fork of it."""
+    chat.add_function_call("pay", f'{{"to": "{WORD}"}}', "c1")
+    fork = chat.fork("b")
+    fork.approvals.change("c1", {"to": WORD, "sum": 7}, by="tom")
+
+
+def configuration_of_a_fork(chat: refold.ChatContext) -> None:
+    """Fork without the item that set the instructions, which are in force there all the same."""
+    chat.add_config_update(instructions=f"Speak of {WORD}.")
+    chat.add_message("user", "and now?")
+    chat.add_message("user", "and then?")
+    chat.fork_filtered(1, tools=[], context_id="b")
+
+
+WAYS: list[Callable[[refold.ChatContext], None]] = [
+    summary_of_a_fork,
+    summary_of_a_merge,
+    changed_call_of_a_fork,
+    configuration_of_a_fork,
+]
+
+
+@pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
+def test_what_was_made_of_a_context_elsewhere(make: Callable[[refold.ChatContext], None]) -> None:
+    """It leaves with the context, whoever it belongs to; nothing else of the other context does."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        for text in (f"a question of {WORD}", "another question", "a third one"):
+            chat.add_message("user", text)
+        make(chat)
+        other = store.chat("b", create=False)
+        other.add_message("user", "this stays")
+        assert WORD in repr([one.event for one in store.log.read("chat:b")])
+
+        told = store.erase(context="a", why="x", dry_run=False)
+
+        assert {one.context for one in told.contexts} == {"chat:a", "chat:b"}
+        assert WORD not in repr([one.event for one in store.log.read("chat:b")])
+        assert "this stays" in repr([one.event for one in store.log.read("chat:b")])
+        assert store.verify().problems == ()
+
+
+def test_a_changed_call_leaves_with_the_call() -> None:
+    """Where one item is erased, the call with other arguments that took its place is, too."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_message("user", "this stays")
+        asked = chat.add_function_call("pay", f'{{"to": "{WORD}"}}', "c1")
+        chat.approvals.change(asked.id, {"to": WORD, "sum": 7}, by="tom")
+
+        store.erase(context="a", item=asked.id, why="x", dry_run=False)
+
+        texts = repr(store.log.read_events("chat:a"))
+        assert WORD not in texts
+        assert "this stays" in texts
+
+
+def test_a_configuration_leaves_the_forks_that_go_on_with_it() -> None:
+    """Where the item that set it is erased."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        configuration_of_a_fork(chat)
+        assert WORD in repr(store.log.read_events("chat:b"))
+
+        store.erase(context="a", item=chat.items[0].id, why="x", dry_run=False)
+
+        assert WORD not in repr(store.log.read_events("chat:b"))
+
+
+@pytest.mark.parametrize("name", ["f", "File(f)"])
+def test_a_node_of_a_run(name: str) -> None:
+    """It is named by its label, or with its type."""
+    with refold.open(":memory:") as store:
+        run = store.run("mia", "s", 0)
+        query = run.register_query("this stays")
+        action = run.register_node("Action", "", [query], action="look", params={}, output=None, success=True)
+        run.register_node("File", "", [action], label="f", path=f"/{WORD}", source="disk")
+
+        told = store.erase(context=run.stream_id, item=name, why="x", dry_run=False)
+
+        assert told.events == 1
+        texts = repr(store.log.read_events(run.stream_id))
+        assert WORD not in texts
+        assert "this stays" in texts
+
+
+def test_a_run_whose_name_is_none(location: str) -> None:
+    """Nobody can say whose it is, so it stays when a user is erased."""
+    with refold.open(location) as store:
+        store.run("mia", "s", 0).register_query(WORD)
+        said = MessageAdded(id="m", created_at=1.0, role="user", content="nobody's")
+        odd = NewEvents(stream="run:mia", expected_version=0, events=(said,), metas=(NO_META,), root="mia")
+        store._whole_log.append([odd]).result()
+
+        told = store.erase(user="mia", why="x", dry_run=False)
+
+        assert [one.context for one in told.contexts if one.context == "run:mia"] == []
+        assert store._whole_log.read_events("run:mia") == [said]
+        assert WORD not in repr(store.log.read_all(after=BEGINNING, limit=99).events)
+
+
+def overtaken(store: refold.Store, monkeypatch: pytest.MonkeyPatch, first: Callable[[], object]) -> None:
+    """Let something come before the first attempt to erase."""
+    log = type(store._whole_log)
+    erase, calls = log.erase, list[int]()
+
+    def erase_later(self: Any, remnants: Any, new: Any) -> Any:
+        calls.append(len(remnants))
+        if len(calls) == 1:
+            first()
+        return erase(self, remnants, new)
+
+    monkeypatch.setattr(log, "erase", erase_later)
+
+
+def test_a_context_that_is_held_meanwhile(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its texts, and who erases is told."""
+    with refold.open(location) as store:
+        store.chat("a").add_message("user", WORD)
+        overtaken(store, monkeypatch, lambda: store.hold("a", why="a case"))
+
+        with pytest.raises(HeldError, match="chat:a"):
+            store.erase(context="a", why="x", dry_run=False)
+
+        assert WORD in repr(store.log.read_events("chat:a"))
+        assert [type(event).__name__ for event in store.log.read_events(STREAM)] == ["ContextHeld"]
+
+
+def test_others_that_never_pause(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some attempts it is given up, and said."""
+    with refold.open(location) as store:
+        store.chat("a").add_message("user", WORD)
+
+        def overtake(self: Any, remnants: Any, new: Any) -> Any:
+            raise ConcurrencyError(STREAM, expected=0, actual=1)
+
+        monkeypatch.setattr(type(store._whole_log), "erase", overtake)
+        with pytest.raises(StorageError, match="others recorded all the time what was to be erased: try again"):
+            store.erase(context="a", why="x", dry_run=False)
+        assert WORD in repr(store.log.read_events("chat:a"))
+
+
+def failing(*_: object, **__: object) -> Any:
+    """Fail as a database does."""
+    raise StorageError("the disk does not answer")
+
+
+def test_an_end_that_the_database_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store is opened all the same, which is logged; the next one that opens it finishes the erasure."""
+    path = tmp_path / "agents.db"
+    with refold.open(path) as store, monkeypatch.context() as patched:
+        store.chat("a").add_message("user", WORD)
+        log = type(store._whole_log)
+        patched.setattr(log, "scrub", failing)
+        with pytest.raises(StorageError, match="the disk does not answer"):
+            store.erase(context="a", why="x", dry_run=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "scrub", failing)
+        with refold.open(path) as store:
+            assert WORD not in repr(store.log.read_events("chat:a"))
+            assert not isinstance(store.log.read_events(STREAM)[-1], ErasureFinished)
+    said = "whether an erasure is finished will be looked at when the store is opened again: the disk does not answer"
+    assert [one.getMessage() for one in caplog.records] == [said]
+
+    with refold.open(path) as store:
+        assert isinstance(store.log.read_events(STREAM)[-1], ErasureFinished)
+
+
+def test_rows_of_which_nobody_can_say_whether_they_are_there(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made anew at once, as those are that were there."""
+    with refold.open(location) as store:
+        store.chat("a").add_message("user", WORD)
+        rows: Any = store._projections
+        with monkeypatch.context() as patched:
+            patched.setattr(type(rows), "checkpoint", failing)
+            store.erase(context="a", why="x", dry_run=False)
+
+        assert {one.name for one in store.projections() if one.rows} >= {"catalogue", "search"}
+        assert store.search(WORD) == []
+
+
+class Moody(Counts):
+    """Counts events, until it cannot say any more which rows an event belongs to."""
+
+    is_able = True
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """Return the context."""
+        if not self.is_able:
+            raise ValueError("nobody knows")
+        return super().keys(event)
+
+
+def test_a_projection_that_cannot_say_what_it_made(location: str) -> None:
+    """Its rows go, because an erased text may be among them."""
+    with refold.open(location) as store:
+        moody = Moody()
+        store.add_projection(moody)
+        store.chat("a").add_message("user", WORD)
+        assert store.rows("counts") == [Count("chat:a", 2)]
+        moody.is_able = False
+
+        with pytest.raises(refold.RefoldError, match="nobody knows"):
+            store.erase(context="a", why="x", dry_run=False)
+
+        assert store._projections.rows(moody) == []
+        assert WORD not in repr(store.log.read_events("chat:a"))

@@ -444,13 +444,12 @@ def test_another_process_forgets_soon(place: Place, monkeypatch: pytest.MonkeyPa
     """A context that is open there shows nothing of it after the next look."""
     if place.is_memory or place.has_keys:
         pytest.skip("no other process sees a store in memory, or has the key of this one")
+    monkeypatch.setattr(erasure_watch, "LOOK_SECONDS", 0.05)
     with place.open() as store:
         chat = store.chat("a")
         chat.add_message("user", WORD)
         past = chat.at(chat.version)
         assert [item.content for item in (*chat.items, *past.items)] == [[WORD], [WORD]]  # type: ignore[union-attr]
-        monkeypatch.setattr(erasure_watch, "LOOK_SECONDS", 0.05)
-        erasure_watch.ERASURE_WATCH.add(store.log)
         code = "import sys, refold; refold.open(sys.argv[1]).erase(context='a', why='x', dry_run=False)"
         subprocess.run([sys.executable, "-c", code, place.location], check=True, timeout=60)
 

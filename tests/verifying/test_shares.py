@@ -161,17 +161,20 @@ def test_what_nobody_understands_ends_the_reading(caplog: pytest.LogCaptureFixtu
 
 
 def test_an_interrupt_ends_the_helpers(tmp_path: Path, helpers: list[Helper]) -> None:
-    """Ctrl-C in this process is enough."""
+    """Ctrl-C in this process is enough: a terminal sends it to the group of this one, and they have their own."""
     place = str(tmp_path / "store.db")
     written(place)
+    groups: list[bool] = []
 
     def interrupt(_: object) -> None:
+        groups.extend(os.getpgid(helper._process.pid) == helper._process.pid for helper in helpers)
         raise KeyboardInterrupt
 
     with refold.open(place) as store, pytest.raises(KeyboardInterrupt):
         store.verify(processes=2, progress=interrupt)
 
     assert [helper._process.returncode is None for helper in helpers] == [False]
+    assert groups == [True]
 
 
 KILLED = """

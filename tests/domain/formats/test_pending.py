@@ -144,3 +144,16 @@ def test_stubs_are_of_calls_alone() -> None:
 
     assert items_to_send(items, "omit") == items
     assert NO_OUTPUT not in str(openai_messages(items))
+
+
+def test_an_output_answers_the_first_call_of_the_newest_answer() -> None:
+    """Where calls have one call id: those of one answer in their order, those of an older answer behind them."""
+    chat = ChatContext()
+    chat.add_function_call("old", "{}", "c1")
+    chat.add_message("user", "Again.")
+    chat.add_function_call("look", "{}", "c1")
+    chat.add_function_call("pay", "{}", "c1")
+    for text in ("first", "second", "third"):
+        chat.add_function_output("tool", text, "c1")
+
+    assert pair_calls(chat.recorded_items()).output_of == {2: 4, 3: 5, 0: 6}

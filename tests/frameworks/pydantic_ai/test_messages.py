@@ -84,7 +84,12 @@ def test_each_part_is_an_item(store: refold.Store) -> None:
     record(
         chat,
         [
-            ModelRequest([SystemPromptPart("Be brief."), UserPromptPart(["What is it?", PNG])]),
+            ModelRequest(
+                [
+                    SystemPromptPart("Be brief."),
+                    UserPromptPart(["What is it?", PNG, DocumentUrl("https://example.org/a")]),
+                ]
+            ),
             ModelResponse(
                 [ThinkingPart("look"), TextPart("I look."), ToolCallPart("track", '{"order": 7}', "c1")],
                 usage=RequestUsage(input_tokens=20, output_tokens=5, cache_read_tokens=8),
@@ -100,6 +105,8 @@ def test_each_part_is_an_item(store: refold.Store) -> None:
         ("function_call", None), ("function_call_output", None),
     ]  # fmt: skip
     assert items[1].content[1].image.startswith("data:image/png;base64,")
+    # What is no text and no image is no part of the item, and comes back all the same.
+    assert len(items[1].content) == 2
     assert (items[5].output, items[5].call_id) == ('{"place":"Lyon"}', "c1")
     assert chat.pending_calls() == []
     sent = chat.to_openai_messages()

@@ -33,8 +33,6 @@ class _Address(click.ParamType[tuple[str, int]]):
     name = "host:port"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
         host, _, port = value.rpartition(":")
         if not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16:
             self.fail(f"{value!r} is no HOST:PORT, as {LOOPBACK}:9464", param, ctx)

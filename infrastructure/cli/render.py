@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import click
@@ -136,12 +137,9 @@ def _beginning(text: str, width: int) -> str:
     beginning = text[:width]
     if beginning.isascii():
         return beginning
-    used = 0
-    for index, char in enumerate(text):
-        used += _columns(char)
-        if used > width:
-            return text[:index]
-    return text
+    # Callers ask only where the whole of it does not fit.
+    ends = accumulate(map(_columns, text))
+    return text[: next(index for index, end in enumerate(ends) if end > width)]
 
 
 def wrapped(text: str, width: int) -> list[str]:

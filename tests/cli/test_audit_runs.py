@@ -215,3 +215,14 @@ def test_a_step_that_has_no_room(tmp_path: Path, room: int, held: str) -> None:
 
     (refused,) = said("audit", "run:mia/s/0/0", "--item", "c", db=tmp_path / "runs.db")
     assert refused.startswith(f"step_refused c refused (because: the queue held {held} already): ")
+
+
+def test_a_numbered_node_that_one_session_has(sales: Path) -> None:
+    """Another session has one of its name, so they are to be told apart, though it has no second one."""
+    with package.open(sales) as store:
+        run = store.run("tom", "z")
+        action = run.register_node("Action", "l", [run.register_query("?")], **ACT)
+        run.register_node("Table", "", [action], label="orders (all)", path="/toms")
+
+    fault = refold("audit", f"{TABLE}#2", db=sales).fault
+    assert "in 2 sessions: give user_id and session_id" in fault

@@ -112,3 +112,14 @@ def test_the_script_of_a_shell(shell: str) -> None:
 def test_another_shell() -> None:
     """It is named."""
     assert "'ksh' is not one of" in refold("completion", "ksh").fault
+
+
+def test_a_program_of_ones_own_is_not_run(
+    named: Path, asked: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key pressed in a shell imports nothing of it."""
+    Path("mine.py").write_text("open('was-run', 'w').close()")
+    monkeypatch.setenv("REFOLD_APP", "mine:ALL")
+
+    assert "--app" in asked("refold projections --a")
+    assert not Path("was-run").exists()

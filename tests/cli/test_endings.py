@@ -1,12 +1,16 @@
 """How a command ends when its reader goes away, its output has no room, or its user has had enough."""
 
+import io
 import signal
 import subprocess
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 import refold as package
+from refold.domain.errors import NotFoundError
+from refold.infrastructure.cli import main, program
 from tests.cli.running import PROGRAM, environment, started
 
 
@@ -46,6 +50,23 @@ def test_no_room_for_the_output(database: Path, arguments: list[str]) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", env=environment())
 
     assert (done.returncode, done.stderr) == (1, "refold: the output failed: No space left on device\n")
+
+
+def test_no_room_for_the_output_of_a_command_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own fault is told, and what was printed before is given up."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+
+    def fail(*_: object) -> None:
+        print("some of the answer")
+        raise NotFoundError("there is nothing")
+
+    monkeypatch.setattr(program, "_invoke", fail)
+    err = io.StringIO()
+    with open("/dev/full", "w") as full, redirect_stdout(full), redirect_stderr(err):
+        assert main([]) == 1
+
+    assert err.getvalue() == "refold: there is nothing\n"
 
 
 def test_ctrl_c_is_quiet(database: Path) -> None:

@@ -10,9 +10,11 @@ import psycopg
 import pytest
 
 import refold as package
+from refold.domain.errors import ConcurrencyError
 from refold.infrastructure.cli import program
 from tests.cli.running import environment, refold, spawned
 
+LANGGRAPH = "refold.infrastructure.frameworks.langgraph"
 COMMANDS = ["import", "contexts", "show", "log", "diff", "stats"]
 
 
@@ -60,6 +62,13 @@ def test_what_a_driver_raises_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch,
     failing(monkeypatch, error)
 
     assert refold("contexts").fault == "the database failed: no such table: x; was it made by this version of Refold?"
+
+
+def test_another_writer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to do, where a change came too late."""
+    failing(monkeypatch, ConcurrencyError("chat:a", expected=3, actual=4))
+
+    assert refold("contexts").fault == "another program wrote to chat:a at the same time: run the command again"
 
 
 def test_a_fault_is_shown_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,3 +229,20 @@ def test_an_empty_list_is_no_line(database: Path) -> None:
     """As JSON it is an empty array."""
     assert refold("approvals", "--json", db=database).out == "[]\n"
     assert refold("approvals", "--jsonl", db=database).out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent", "package_named"),
+    [
+        (["ui"], "uvicorn", "refold[ui]"),
+        (["rebuild", "--all", "--dask", "tcp://127.0.0.1:1"], "distributed", "refold[dask]"),
+        (["import", "--from-langgraph", "x.db"], f"{LANGGRAPH}.migration", "refold[langgraph]"),
+    ],
+)
+def test_a_package_that_is_missing(
+    database: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], absent: str, package_named: str
+) -> None:
+    """One line says what is to be installed."""
+    monkeypatch.setitem(sys.modules, absent, None)
+
+    assert package_named in refold(*arguments, db=database).fault

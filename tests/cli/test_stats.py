@@ -1,5 +1,7 @@
 """`refold stats`: how much there is."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import refold as package
@@ -69,3 +71,14 @@ def test_an_empty_database(tmp_path: Path) -> None:
 
     assert (stats["events"], stats["first_at"], stats["events_by_type"]) == (0, None, {})
     assert refold("stats", db=path).code == 0
+
+
+def test_free_room_is_told(database: Path) -> None:
+    """With the command that gives it back."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE large AS SELECT zeroblob(100000) AS bytes")
+        connection.execute("DROP TABLE large")
+        connection.commit()
+
+    (line,) = [line for line in refold("stats", db=database).out.splitlines() if line.startswith("free")]
+    assert line.endswith("KiB, which `refold vacuum` gives back")

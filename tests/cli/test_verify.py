@@ -105,9 +105,9 @@ def test_a_database_that_cannot_be_written(database: Path, shut: Path) -> None:
 
 def test_contexts_and_stats_go_on(damaged: Path) -> None:
     """All but the damaged events is counted; at the end stands what was left out, and the exit code is 1."""
-    contexts, stats = refold("contexts", "--json", db=damaged), refold("stats", "--json", db=damaged)
+    contexts, stats, usage = (refold(name, "--json", db=damaged) for name in ("contexts", "stats", "usage"))
 
-    for ended in (contexts, stats):
+    for ended in (contexts, stats, usage):
         assert ended.code == 1
         assert ended.err.startswith(f"{LEFT_OUT}event chat:air-0.0@3 is damaged (")
         assert ended.err.endswith(f"), the first of 2 faults; {WAY_OUT}")
@@ -115,6 +115,7 @@ def test_contexts_and_stats_go_on(damaged: Path) -> None:
         ("air-0.0", 6, 3), ("air-0.1", 6, 5), ("air-1", 2, 1),
     ]  # fmt: skip
     assert stats.json["events"] == 12
+    assert sum(row["messages"] for row in usage.json) == 6
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from refold.domain.errors import ReadOnlyError
 from refold.domain.frozen import FrozenList
 from refold.domain.memory.memory import Memory
 from refold.infrastructure.aio import siblings
+from refold.infrastructure.aio.proxy import AsyncProxy
 
 from ..support.project import ROOT
 
@@ -96,6 +97,8 @@ async def test_what_is_shown_through_a_sibling() -> None:
 class Named(refold.ChatContext):
     """A user's own chat."""
 
+    colour = "blue"
+
     @property
     def title(self) -> str:
         """Return the first words."""
@@ -107,12 +110,12 @@ class Named(refold.ChatContext):
 
 
 async def test_a_class_of_ones_own() -> None:
-    """What it adds can be awaited, too; what it does not have is missing at once."""
+    """What it adds can be awaited, too, and plain values are given at once; so is it known what is missing."""
     chat: Any = refold.to_async(Named())
     await chat.rename("a title")
 
     assert isinstance(chat.title, Awaitable)
-    assert (type(chat), await chat.title) == (refold.AsyncChat, "a title")
+    assert (type(chat), await chat.title, chat.colour) == (refold.AsyncChat, "a title", "blue")
     with pytest.raises(AttributeError):
         _ = chat.subtitle
 
@@ -142,3 +145,10 @@ async def test_anything_else() -> None:
 def test_they_are_exported(name: str) -> None:
     """For annotations in a user's program."""
     assert getattr(refold, name) is getattr(siblings, name)
+
+
+@pytest.mark.parametrize("sibling", [refold.AsyncChat, refold.AsyncStore])
+def test_names_of_a_class_are_there(sibling: type[AsyncProxy[Any]]) -> None:
+    """A class can be asked for them, as `help` and programs that make documents do."""
+    for name, member in vars(sibling).items():
+        assert getattr(sibling, name) is member or name.startswith("__"), name

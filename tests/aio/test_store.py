@@ -38,6 +38,12 @@ async def test_opened_and_closed(location: str) -> None:
     other = await refold.aopen(location, durability="enqueue")
     await other.close()
     await other.close()
+    again = await refold.aopen(location)
+    async with again as same:
+        assert same is again
+    if location != ":memory:":
+        with pytest.raises(StorageClosedError):
+            await again.contexts()
 
 
 async def test_one_that_cannot_be_opened(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from refold.domain.moments import ORDER_EVENTS_MAX, STREAM, StoreCopied, order_o
 from refold.infrastructure.exchange import copying
 from refold.infrastructure.exchange.copying import BYTES, copy_store
 from refold.infrastructure.log.records import Part
+from tests.cli.running import refold as run
 from tests.contract.stores import log_at, start_python
 from tests.support.every_kind import fill
 
@@ -383,8 +384,10 @@ def test_a_named_moment_between_events_of_a_file(skewed: tuple[str, Any], tmp_pa
     append("early", 1_900_000.0)
 
     report = copy_store(url, str(tmp_path / "c.db"), lag_seconds=0)
+    told = run("copy", url, tmp_path / "d.db", "--lag", 0, "--json")
 
-    assert report.inexact == {"then": "0"}
+    assert report.inexact == told.json["inexact"] == {"then": "0"}
+    assert "the moment then lies between events there: it is pos:0 now\n" in told.err
 
 
 @pytest.mark.parametrize("bad", ["itself", "memory", "missing"])

@@ -11,6 +11,7 @@ import pytest
 import refold
 from refold.infrastructure.trust import keys
 from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
+from tests.cli.running import refold as run
 
 KEY = bytes(range(KEY_BYTES))
 
@@ -155,3 +156,20 @@ def test_two_that_make_a_file_at_once_share_one_key(tmp_path: Path, monkeypatch:
     assert MasterKeys({"m1": KEY}).unwrap(master, wrapped) == KEY[::-1]
     assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]
     assert synced == [tmp_path]
+
+
+def test_data_keys_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the master that wraps them, and those that an erasure destroyed."""
+    path = tmp_path / "agents.db"
+    monkeypatch.setenv("REFOLD_KEY_FILE", str(tmp_path / "keys.json"))
+    with refold.open(path, keys=KeyFile(tmp_path / "keys.json")) as store:
+        for user in ("mia", "ben"):
+            store.chat(user, user=user).add_message("user", "a question")
+        whole = run("keys", "list", "--db", path)
+        store.erase(user="mia", why="ticket 7", dry_run=False)
+
+    after = run("keys", "list", "--db", path)
+
+    assert whole.out.splitlines() == ["m1  3 data keys"]
+    # The events that say what was erased have a key of their own.
+    assert after.out.splitlines() == ["m1  3 data keys", "1 data key destroyed"]

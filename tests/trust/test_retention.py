@@ -7,11 +7,17 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import refold
 from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.infrastructure.log.sqlite.connection import SqliteDatabase
+from refold.infrastructure.trust.receipts import Receipt
 from tests.cli.running import refold as run
 
 DAY = 86_400.0
@@ -152,3 +158,50 @@ def test_the_commands(tmp_path: Path) -> None:
     assert run("retain", "--db", path, "--for-good").err == ""
     with refold.open(path) as store:
         assert [item.content for item in store.chat("a").items] == [["[erased]"]]  # type: ignore[union-attr]
+
+
+def test_what_stands_against_an_erasure_is_listed(tmp_path: Path) -> None:
+    """Contexts that are held, and other events with the same text."""
+    path = tmp_path / "agents.db"
+    with refold.open(path) as store:
+        for name, user in (("a", "mia"), ("b", "ben")):
+            store.chat(name, user=user).add_message("user", "the same long question, word for word")
+        store.hold("a", why="case 12")
+
+    ended = run("erase", "--db", path, "--user", "mia", "--why", "x")
+
+    assert "chat:a is held: nothing is erased until `refold hold --release` lets it go\n" in ended.err
+    assert "chat:b@2 has the same text, and stays\n" in ended.err
+
+
+def test_a_receipt_is_signed(tmp_path: Path) -> None:
+    """By the key in a file, and not by one of another kind, or by none; then nothing is erased."""
+    path, good, other, none = (tmp_path / name for name in ("agents.db", "good.pem", "other.pem", "none.pem"))
+    signer = Ed25519PrivateKey.generate()
+    for file, key in ((good, signer), (other, X25519PrivateKey.generate())):
+        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    none.write_text("no key")
+    with refold.open(path) as store:
+        store.chat("a").add_message("user", "a question")
+    erase = ["erase", "--db", path, "--context", "a", "--why", "x", "--for-good", "--receipt", tmp_path / "r.json"]
+
+    assert "other.pem is no Ed25519 key: make one with `openssl" in run(*erase, "--sign", other).fault
+    assert "none.pem cannot be read as a key" in run(*erase, "--sign", none).fault
+    assert "a question" in run("show", "--db", path, "a").out
+    assert run(*erase, "--sign", good).code == 0
+
+    receipt = msgspec.json.decode((tmp_path / "r.json").read_bytes(), type=Receipt)
+    with refold.open(path) as store:
+        assert receipt.is_sound(store.log, signer.public_key())
+
+
+def test_texts_that_a_reader_may_hold_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were archived, and may still be in the write-ahead log."""
+    path = tmp_path / "agents.db"
+    with refold.open(path) as store:
+        store.chat("a").add_message("user", "a question")
+    monkeypatch.setattr(SqliteDatabase, "scrub", lambda _: False)
+
+    done = run("archive", "--db", path, tmp_path / "cold", "a", "--why", "cold")
+
+    assert f"texts may still be in the WAL of {path}, while a reader holds it\n" in done.err

@@ -8,7 +8,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure.importing import import_file
+from refold.infrastructure.importing import formats, import_file
 from tests.importing.shapes import asked, call, said
 from tests.importing.transcripts import HELLO, as_lines, kept, run, written
 
@@ -59,6 +59,8 @@ def fault_of(store: refold.Store, path: Path, **options: Any) -> str:
         ([HELLO, {"content": "x"}], "FILE, run 1, messages[1].role: missing"),
         ([HELLO, "x"], "FILE, run 1, messages[1]: found text, expected an object"),
         (as_lines(HELLO, said("robot")), "FILE, run 1, messages[1].role: 'robot' is no role"),
+        ([{"contents": []}, 7], "FILE: run 2: found a number, expected a document of gemini"),
+        ([{"contents": []}, {"x": 1}], "FILE: run 2: found an object, expected a document of gemini"),
         ('[{"role": "user", "content": "", "x": 1e999}]', "FILE, run 1, messages[0] cannot be stored as JSON"),
         ('{"messages": [], "x": 1e999}', "FILE, run 1, what lies beside the messages cannot be stored as JSON"),
     ],
@@ -135,6 +137,27 @@ def test_a_file_that_may_not_be_read(store: refold.Store, tmp_path: Path) -> Non
     path.chmod(0)
 
     assert fault_of(store, path) == "FILE may not be read: check its rights"
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (PermissionError(13, "Permission denied"), "FILE may not be read: check its rights"),
+        (OSError(5, "Input/output error"), "FILE cannot be read: Input/output error"),
+        (ValueError("embedded null byte"), "FILE cannot be read: embedded null byte"),
+    ],
+)
+def test_a_disk_that_refuses(
+    store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, fault: str
+) -> None:
+    """Its reason is told."""
+
+    def fail(_: Path) -> bytes:
+        raise error
+
+    monkeypatch.setattr(formats, "read_bounded", fail)
+
+    assert fault_of(store, tmp_path / "x.json") == fault
 
 
 @pytest.mark.parametrize("prefix", ["", "-x", "a@b", "a..b", "a\x1bb", "x" * 300])

@@ -457,7 +457,7 @@ def test_a_file_that_is_being_written(store: refold.Store, path: Path) -> None:
     """All complete lines are taken; a last line without an end, cut even within a character, is left for next time."""
     session = Writing()
     session.talk(None, "one", "1", "zwölf")
-    whole = session.save(path).read_bytes()
+    whole = session.save(path).read_bytes().replace(b"\\u00f6", "ö".encode())
     for end in (whole.index(b"zw") + 3, -1):
         path.write_bytes(whole.rstrip(b"\n")[:end])
         report = import_file(store, path)

@@ -253,3 +253,25 @@ def test_whole_files_become_sessions(tmp_path: Path, source: str) -> None:
             assert actions_in(last) == calls_in(one.messages)
             assert last.graph().is_acyclic
             assert last.graph().descendants("Query(query00000)") == set(last.nodes()) - {"Query(query00000)"}
+
+
+def test_files_as_runs_name_what_is_wrong(store: refold.Store, tmp_path: Path) -> None:
+    """The file and the run, where a later one cannot be a graph; nothing was written."""
+    tool = {"type": "function", "function": {"name": "look_up", "description": 5}}
+    path = written(tmp_path / "x.json", [{"messages": [QUESTION]}, {"messages": [QUESTION], "tools": [tool]}])
+
+    with pytest.raises(InvalidInputError) as caught:
+        import_as_runs(store, read_runs([path]))
+
+    assert str(caught.value) == f"{path}, run 2: the description is 5: it is a text"
+    assert store.contexts() == []
+
+
+def test_how_far_files_are_is_told(store: refold.Store, tmp_path: Path) -> None:
+    """After each transcript, of how many."""
+    path = written(tmp_path / "x.json", [{"messages": [QUESTION]}, {"messages": [QUESTION]}])
+    told: list[tuple[int, int]] = []
+
+    import_as_runs(store, read_runs([path]), progress=lambda done, total: told.append((done, total)))
+
+    assert told == [(1, 2), (2, 2)]

@@ -155,7 +155,7 @@ async def _page(version: str, request: Request) -> Response:
 async def _meta(settings: Settings, request: Request) -> Response:
     try:
         answer = await run_in_threadpool(meta, settings.store)
-    except NotAllowedError as error:
+    except RefoldError as error:
         return _fault(settings, error)
     return _json(settings, {**answer, "store": settings.name, "token": settings.token, "cache": settings.start})
 

@@ -206,7 +206,7 @@ def _before(store: Store, text: str) -> tuple[Moment, int]:
             return end, end.events
         moment = page.moment
         scanned += len(page.events)
-    # More came side by side than is looked through: its lines begin with it, and those before are only near it.
+    # More came side by side than is looked through: of its slice it is the first one, and others come before it.
     moment = Moment.of(dict(near.heads) | {position.slice: position.number - 1})
     return moment, moment.events
 

@@ -349,6 +349,8 @@ def test_a_person_decides_on_a_call() -> None:
 
         [waiting] = page("approvals")
         assert waiting["call_id"] == "c1"
+        unclear = page.change("decide", context="chat:a", call_id="c1", decision="perhaps")
+        assert (unclear.status_code, len(page("approvals"))) == (400, 1)
         page.change("decide", context="chat:a", call_id="c1", decision="reject", because="no", actor="mia")
         assert page("approvals") == []
         approval = store.chat("a").approvals.of("c1")

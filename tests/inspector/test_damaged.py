@@ -148,3 +148,29 @@ def _look_around(browser: Browser, store: refold.Store, bad: int) -> None:
     expect(whole).to_contain_text("damaged")
     profile.close()
     served.stop()
+
+
+def test_a_context_of_which_nothing_can_be_read(tmp_path: Path) -> None:
+    """The answer says what is damaged, and the others are answered."""
+    place = str(tmp_path / "store.db")
+    with refold.open(place) as store:
+        for name in "ab":
+            store.chat(name).add_message("user", "hello")
+    sql(place, f"UPDATE event SET payload = x'00' WHERE {rows_of(place, 'chat:a')}")
+    with refold.open(place) as store:
+        asked = Asked(store)
+        fault = asked.client.get("/api/context", params={"context": "a"})
+        assert (fault.status_code, fault.json()["error"]) == (500, "DamagedError")
+        assert "chat:a@1 is damaged" in fault.json()["message"]
+        assert asked("context", context="b")["damage"] is None
+
+
+def test_a_log_with_slices_that_lacks_an_event(pg_url: str) -> None:
+    """Which event is the next one is not known, so that the answer says what is damaged."""
+    with refold.open(pg_url) as store:
+        for name in "ab":
+            store.chat(name).add_message("user", "hello")
+    sql(pg_url, f"DELETE FROM event WHERE {rows_of(pg_url, 'chat:a')} AND version = 1")
+    with refold.open(pg_url) as store:
+        fault = Asked(store).client.get("/api/log")
+        assert (fault.status_code, fault.json()["error"]) == (500, "DamagedError")

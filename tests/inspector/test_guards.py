@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.cli.ui import bound
-from refold.infrastructure.inspector.app import HEADERS
+from refold.infrastructure.inspector.app import BODY_MAX, HEADERS
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from refold.infrastructure.inspector.wish import Question
 from refold.infrastructure.request_guard import RequestGuard
@@ -113,6 +113,66 @@ def test_actions_are_only_taken_from_the_page(path: str) -> None:
                 assert page.client.post(f"/api/{path}", content=body, headers=headers).status_code == 403
         assert page.client.get(f"/api/{path}").status_code in (404, 405)
         assert (store.now(), page("jobs")) == (before, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ("[]", 400, "the request is no JSON object"),
+        ("{", 400, "the request is no JSON object"),
+        (
+            json.dumps({"context": "a", "name": "b", "more": "x" * BODY_MAX}),
+            413,
+            "the request has more than 1,048,576 bytes",
+        ),
+    ],
+)
+def test_what_is_no_request_is_refused(body: str, status: int, says: str) -> None:
+    """It says why, and nothing is changed."""
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", "hello")
+        page = Asked(store, write=True)
+        before = store.now()
+        headers = {"x-refold-token": page.meta["token"], "content-type": "application/json"}
+        answer = page.client.post("/api/fork", content=body, headers=headers)
+
+        assert (answer.status_code, answer.json()["message"].startswith(says)) == (status, True), answer.text
+        assert store.now() == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("replay?context=pool:p&policy=items:3", "pool:p is no chat: only the prompts of a chat are run again"),
+        ("graph?context=chat:a", "chat:a is no run: it has no graph"),
+        ("view?context=run:u/s/0/0", "run:u/s/0/0 is a run, which holds a graph: ask for graph?context="),
+    ],
+)
+def test_a_question_about_another_kind_of_context(asked: str, says: str) -> None:
+    """It says what the context is."""
+    with refold.open(":memory:") as store:
+        for opened in (store.chat("a"), store.pool("p"), store.run("u", "s")):
+            assert opened.version == 1
+        answer = Asked(store).client.get(f"/api/{asked}")
+
+    assert (answer.status_code, answer.json()["message"]) == (400, says)
+
+
+def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
+    """Also where the page asks what it needs at its start."""
+    with refold.open(tmp_path / "s.db") as store:
+        page = Asked(store)
+    answer = page.client.get("/api/meta")
+
+    assert (answer.status_code, answer.json()["error"]) == (500, "StorageClosedError")
+
+
+def test_news_after_no_moment_are_refused() -> None:
+    """The answer ends at once, and says what was wrong."""
+    with refold.open(":memory:") as store:
+        answer = Asked(store).client.get("/api/tail", params={"after": "yesterday"})
+
+    assert (answer.status_code, "yesterday" in answer.text) == (400, True)
 
 
 class Serving:

@@ -228,6 +228,25 @@ def test_a_browser_that_missed_too_much(monkeypatch: pytest.MonkeyPatch) -> None
         assert live._read_on(store.log, before) == (store.now(), {}, 4, None)
 
 
+async def test_a_long_first_question_tells_how_far_it_is() -> None:
+    """The news say so while it folds; a step that ends at once is none."""
+
+    class Open:
+        async def is_disconnected(self) -> bool:
+            return False
+
+    with refold.open(":memory:") as store:
+        jobs, seen = Jobs(store), store.now()
+        jobs.folding = 5, 9
+        lines = _lines(jobs, str, seen, Open())  # type: ignore[arg-type]  # only this is asked of a request
+        assert "retry:" in await anext(lines)
+        assert await anext(lines) == 'event: folding\ndata: {"done": 5, "total": 9}\n\n'
+        jobs.folding = 9, 9
+        for name in "ab":
+            store.chat(name)
+            assert (await anext(lines)).startswith("event: news\n")
+
+
 def test_the_end_of_the_server_stops_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """They stop at the end of their page; what they left can go on later."""
     with refold.open(":memory:") as store:

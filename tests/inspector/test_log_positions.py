@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import refold
+from refold.infrastructure.inspector import log_answers
 from tests.support.every_kind import fill
 
 from .asking import Asked
@@ -54,6 +55,20 @@ def test_a_position_is_the_first_line(asked: Asked) -> None:
         assert asked("event", event=line["position"])["digest"] == asked("event", event=_ref(line))["digest"]
         if not asked.meta["has_slices"]:
             assert found["row"] == at
+
+
+def test_a_position_is_found_a_page_at_a_time(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few events are read at once; where too many came side by side, it is the first one of its slice."""
+    lines = _lines(asked)[::9]
+    known = [asked("log", pos=line["position"], limit=1) for line in lines]
+    monkeypatch.setattr(log_answers, "SCANNED_AT_ONCE", 1)
+    assert [asked("log", pos=line["position"], limit=1) for line in lines] == known
+    monkeypatch.setattr(log_answers, "SCANNED_MAX", 3)
+    near = [asked("log", pos=line["position"], limit=500) for line in lines]
+    assert ([one["row"] for one in near] == [one["row"] for one in known]) == (not asked.meta["has_slices"])
+    for line, found in zip(lines, near, strict=True):
+        own = line["position"].partition(".")[0] if asked.meta["has_slices"] else line["position"]
+        assert next(one for one in found["events"] if one["position"].partition(".")[0] == own) == line
 
 
 def test_a_position_within_a_context_or_a_filter(asked: Asked) -> None:

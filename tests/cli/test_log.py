@@ -233,6 +233,19 @@ def test_what_is_left_out_is_said_before_it_follows(database: Path, capsys: pyte
     assert capsys.readouterr().err.startswith(said)
 
 
+def test_damage_that_is_at_no_event_ends_the_reading(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no event can be left out, going on would never end."""
+    with package.open(database) as store:
+        log, end = store.log, store.now()
+
+        def fail(**_: object) -> Any:
+            raise DamagedError("the index of events", "it is odd")
+
+        monkeypatch.setattr(log, "read_all", fail)
+        with pytest.raises(DamagedError, match="the index of events is damaged"):
+            next(Readable(log).pages(end))
+
+
 def test_following_never_overlooks_what_comes_while_it_starts(database: Path) -> None:
     """The past is read after the moment from which the present is followed."""
     writing = threading.Event()

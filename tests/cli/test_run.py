@@ -158,3 +158,19 @@ def test_what_is_done_beside_it_is_said(capsys: pytest.CaptureFixture[str], monk
 
     run_module._seal(sealing, stop)
     assert capsys.readouterr().err.endswith("  old events could not be packed, which is tried again: it is busy\n")
+
+
+@pytest.mark.parametrize(("seal", "can_seal"), [(True, True), (True, False), (False, True)])
+def test_old_events_are_packed_beside_it(monkeypatch: pytest.MonkeyPatch, seal: bool, can_seal: bool) -> None:
+    """Where that is asked for, and the database is one that packs."""
+    packed: list[object] = []
+    for name in ("_print_news", "_retain"):
+        monkeypatch.setattr(run_module, name, lambda *_: None)
+    monkeypatch.setattr(run_module, "_seal", lambda sealing, stop: packed.append(sealing))
+    log = SimpleNamespace(sealing="packs") if can_seal else SimpleNamespace()
+    store: Any = SimpleNamespace(log=log, run_projections=lambda stop, names: None)
+    worker_log: Any = None
+
+    run_module._keep(store, [], worker_log, threading.Event(), seal=seal)
+
+    assert packed == ["packs"] * (seal and can_seal)

@@ -275,6 +275,8 @@ async def test_errors_say_what_to_do(store: refold.Store) -> None:
         ("context_merge", {"source": "support", "into": "other", "on_conflict": "mine"}, "on_conflict is 'mine': give"),
         ("context_diff", {"context": "support"}, "give a range as context, as support@3..5; or two contexts"),
         ("context_view", {"context": "support@1..2"}, "names a range, and one moment is wanted here"),
+        ("context_merge", {"source": "support@1..2", "into": "other"}, "names a range, and one moment is wanted here"),
+        ("context_diff", {"context": "support", "other": "run:u/s/0/0"}, "a run can be compared with a run only"),
     ],
 )
 async def test_arguments_that_do_not_go_together(
@@ -283,6 +285,7 @@ async def test_arguments_that_do_not_go_together(
     """Nothing is done, and the error says what would be."""
     support(store)
     store.chat("other").add_message("user", "hello")
+    store.run("u", "s").register_query("Why?")
     before = store.now()
     async with asking(store) as client:
         assert says in await fault(client, tool, **arguments)
@@ -323,6 +326,41 @@ async def test_contexts_are_resources(store: refold.Store) -> None:
 
     assert (len(uris), len(set(uris)), second.next_cursor) == (151, 151, None)
     assert [one.uri_template for one in templates] == ["ctx://{context}", "ctx://{context}@{address}"]
+
+
+async def test_a_result_is_merged_alone(store: refold.Store) -> None:
+    """The last answer of a fork comes back, with where it comes from, and nothing else of it."""
+    support(store)
+    async with asking(store) as client:
+        await answer(client, "context_fork", context="support", new="side")
+        said = [{"role": "user", "content": "And 8?"}, {"role": "assistant", "content": "8 is lost."}]
+        await answer(client, "context_append", context="side", messages=said)
+        before = len(store.chat("support").items)
+        await answer(client, "context_merge", source="side", into="support", how="result")
+
+    items = store.chat("support").items
+    assert len(items) == before + 1
+    assert "8 is lost." in str(items[-1])
+    assert "And 8?" not in str(items)
+
+
+async def test_a_fault_of_the_server_is_told_without_its_reason(
+    store: refold.Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reason may be a secret: it is in the log of the server, and the type of the fault in the answer."""
+
+    def fail(*_: object) -> dict[str, Any]:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setitem(TOOLS, "context_view", TOOLS["context_view"]._replace(answer=fail))
+    async with asking(store) as client:
+        result = await client.call_tool("context_view", {"context": "support"})
+
+    assert result.is_error
+    assert result.structured_content == {
+        "error": "InternalError", "message": "the server failed with ZeroDivisionError: its log has the reason",
+    }  # fmt: skip
+    assert "ZeroDivisionError: a secret" in caplog.text
 
 
 async def test_two_clients_write_at_once(store: refold.Store) -> None:
@@ -385,6 +423,8 @@ def test_tools_and_resources_ask_who_may() -> None:
         async with asking(store, actor="agent-7") as client:
             with pytest.raises(MCPError, match="may not"):
                 await client.read_resource(uri_of("a"))
+            with pytest.raises(MCPError, match="may not"):
+                await client.list_resources()
             answer = await client.call_tool("context_view", {"context": "a"})
             return str(answer.structured_content["error"])
 

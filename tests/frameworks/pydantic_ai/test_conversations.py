@@ -1,13 +1,14 @@
 """A store of conversations beside the one of the framework itself: the same answers, and chats for everything else."""
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic_ai import Agent
+from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
     ConversationConflict,
@@ -23,6 +24,7 @@ from pydantic_ai.models.test import TestModel
 
 import refold
 from refold.domain.errors import InvalidInputError
+from refold.infrastructure.frameworks.pydantic_ai import conversations as conversations_module
 from refold.pydantic_ai import RefoldConversations, messages_of, record
 
 
@@ -326,3 +328,44 @@ async def test_a_save_costs_the_same_at_any_length(tmp_path: Path, events_read: 
             costs.append(sum(events_read))
 
         assert costs[:2] == costs[2:]
+
+
+async def test_a_head_may_be_of_another_conversation(store: refold.Store) -> None:
+    """Then the conversation has that history, whose messages come into its chat."""
+    conversations = RefoldConversations(store)
+    entries = await conversations.save(Conversation(conversation_id="c", messages=[asked("a"), answered("b")]))
+    await conversations.save(Conversation(conversation_id="d", messages=[asked("x")]))
+    record = await conversations.read_record("d")
+    assert record is not None
+    moved = dataclasses.replace(record, head_id=entries[-1].id)
+    await conversations.write_record(moved, expected_revision=record.revision)
+
+    assert messages_of(store.chat("d")) == messages_of(store.chat("c")) == [entry.message for entry in entries]
+
+
+async def test_records_that_cannot_be_kept_or_read(store: refold.Store) -> None:
+    """One with a value that has no JSON is not saved, and one that another version saved is refused."""
+    conversations = RefoldConversations(store)
+    await conversations.save(Conversation(conversation_id="c", messages=[asked("a")]))
+    record = await conversations.read_record("c")
+    assert record is not None
+    version = store.chat("c").version
+    odd = dataclasses.replace(record, deferred_tool_requests=DeferredToolRequests(metadata={"c1": {"x": object()}}))
+    with pytest.raises(InvalidInputError, match="the record of 'c' has no JSON"):
+        await conversations.write_record(odd, expected_revision=record.revision)
+    assert store.chat("c").version == version
+
+    store.chat("c").saved_states.save("pydantic_ai", {"record": {"conversation_id": 7}})
+    with pytest.raises(InvalidInputError, match="the installed Pydantic AI cannot read a saved record"):
+        await conversations.load("c")
+
+
+async def test_what_is_known_of_entries_has_a_limit(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries that were forgotten are found again."""
+    monkeypatch.setattr(conversations_module, "ENTRIES_KNOWN_MAX", 3)
+    conversations, saved = RefoldConversations(store), []
+    for name in "abcdef":
+        saved += await conversations.save(Conversation(conversation_id=name, messages=[asked(name), answered(name)]))
+
+    assert [(await conversations.read_entry(entry.id)).message for entry in saved] == [one.message for one in saved]
+    assert len(conversations._sync._chat_of) <= 6

@@ -16,6 +16,8 @@ from pydantic_ai.messages import (
     ModelResponse,
     NativeToolCallPart,
     NativeToolReturnPart,
+    RetryFeedbackPart,
+    RetryInfo,
     SystemPromptPart,
     TextPart,
     ThinkingPart,
@@ -27,6 +29,7 @@ from pydantic_ai.usage import RequestUsage
 
 import refold
 from refold.domain.errors import InvalidInputError
+from refold.infrastructure.frameworks.pydantic_ai.form import CONVERSATION
 from refold.pydantic_ai import messages_of, record
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
@@ -149,3 +152,27 @@ def test_what_has_no_json_is_refused(store: refold.Store) -> None:
     with pytest.raises(InvalidInputError, match="cannot be kept as JSON"):
         record(chat, [ModelRequest([UserPromptPart("one")]), request])
     assert chat.version == 1
+
+
+def test_a_request_to_try_again_is_said_by_the_user(store: refold.Store) -> None:
+    """One that is about no tool; it comes back as it was."""
+    chat = store.chat("c")
+    request = ModelRequest([RetryFeedbackPart("Answer in JSON.", retry=RetryInfo(cause="model_retry"))])
+    record(chat, [request])
+
+    [item] = chat.items
+    assert isinstance(item, refold.ChatMessage)
+    assert (item.role, item.content) == ("user", "Answer in JSON.")
+    assert messages_of(chat) == [request]
+
+
+def test_a_message_of_another_version_is_refused(store: refold.Store) -> None:
+    """Of a part that the installed one does not know, and what is no message at all."""
+    chat = store.chat("c")
+    with pytest.raises(InvalidInputError, match="a request or a response with its parts"):
+        CONVERSATION.add(chat, [{"kind": "note", "parts": []}])
+    assert chat.version == 1
+    CONVERSATION.add(chat, [{"kind": "request", "parts": [{"part_kind": "hologram", "content": "x"}]}])
+
+    with pytest.raises(InvalidInputError, match="the installed Pydantic AI cannot read a message of the chat"):
+        messages_of(chat)

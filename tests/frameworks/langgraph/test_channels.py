@@ -120,6 +120,22 @@ def test_messages_of_a_delta_channel_are_items_at_each_snapshot(store: Store) ->
     assert store.chat("t/.messages").version == 1 + len(ids)
 
 
+async def test_the_history_of_a_delta_channel_in_a_running_loop(store: Store) -> None:
+    """It is the one that every other caller gets."""
+    builder = StateGraph(Delta)
+    builder.add_node("echo", lambda state: {"messages": [AIMessage("echo", id=f"e{len(state['messages'])}")]})
+    builder.add_edge(START, "echo")
+    saver = RefoldSaver(store)
+    graph: Any = builder.compile(checkpointer=saver)
+    for number in range(2):
+        await graph.ainvoke({"messages": [HumanMessage("hello", id=f"h{number}")]}, thread(), durability="sync")
+    config = (await graph.aget_state(thread())).config
+
+    found = await saver.aget_delta_channel_history(config=config, channels=["messages"])
+    assert found["messages"]
+    assert found == saver.get_delta_channel_history(config=config, channels=["messages"])
+
+
 STEPS = st.lists(
     st.tuples(st.lists(st.integers(0, 3), unique=True), st.booleans(), st.integers(0, 9), st.booleans()), max_size=6
 )

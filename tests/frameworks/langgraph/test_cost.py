@@ -182,6 +182,17 @@ def test_a_message_that_was_changed_in_place_is_saved(memory: Store) -> None:
     assert [one.content for one in values(RefoldSaver(memory), config)["messages"]] == ["changed", "b", "c"]
 
 
+def test_a_further_field_that_was_changed_in_place_is_saved(memory: Store) -> None:
+    """A message may have fields that its class does not name."""
+    saver, messages = RefoldSaver(memory), [HumanMessage("a", id="1", mood="calm"), HumanMessage("b", id="2")]
+    config = put(saver, thread(), messages=messages)
+    messages[0].mood = "cross"  # type: ignore[attr-defined]
+    config = put(saver, config, messages=messages)
+
+    for one in (saver, RefoldSaver(memory)):
+        assert [getattr(message, "mood", None) for message in values(one, config)["messages"]] == ["cross", None]
+
+
 def test_values_that_refuse_to_be_compared_are_saved(memory: Store) -> None:
     """An array compares its elements; such a message is looked at as a whole."""
     saver = RefoldSaver(memory)

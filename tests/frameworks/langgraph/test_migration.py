@@ -231,6 +231,42 @@ def test_what_is_no_database_of_a_saver_is_refused(theirs: str, tmp_path: Path, 
     assert not (tmp_path / "missing.db").exists()
 
 
+def test_a_server_that_is_not_there(memory: Store) -> None:
+    """The error is that of the database."""
+    with pytest.raises(InvalidInputError, match="the database cannot be opened"):
+        import_threads(memory, "postgresql://127.0.0.1:1/none?connect_timeout=2")
+
+
+def test_how_far_it_is_is_told(tmp_path: Path, memory: Store) -> None:
+    """After each thread, of how many."""
+    place = str(tmp_path / "theirs.db")
+    with saver_at(place) as saver:
+        for name in "abc":
+            put(saver, name, n=1)
+    told: list[tuple[int, int]] = []
+    import_threads(memory, place, progress=lambda done, total: told.append((done, total)))
+
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path, memory: Store) -> None:
+    """One of a form that nobody knows, or one that somebody deleted meanwhile; the other threads come."""
+    place = str(tmp_path / "theirs.db")
+    with saver_at(place) as saver:
+        for name in "ab":
+            put(saver, name, n=1)
+    with sqlite3.connect(place) as connection:
+        connection.execute("UPDATE checkpoints SET type = 'hologram' WHERE thread_id = 'a'")
+    connection.close()
+
+    refused, added = import_threads(memory, place)
+    assert (refused.outcome, added.outcome) == ("refused", "added")
+    assert "of the thread 'a' cannot be read: " in str(refused.reason)
+    gone = pytest.raises(InvalidInputError, match="the checkpoint x of the thread 'b' is gone: stop the programs")
+    with migration._opened(place, JsonPlusSerializer()) as source, gone:
+        source.load("b", "", "x")
+
+
 def test_a_missing_saver_is_named(tmp_path: Path, memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their package reads the formats of all its versions."""
     place = tmp_path / "theirs.db"

@@ -12,7 +12,16 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import refold
-from refold.domain.errors import CheckpointSupersededError, DecisionRefusedError, InvalidInputError
+from refold.domain.errors import (
+    CheckpointSupersededError,
+    ConcurrencyError,
+    DamagedError,
+    DecisionRefusedError,
+    InvalidInputError,
+)
+from refold.infrastructure.frameworks.langgraph import saver as saver_module
+from refold.infrastructure.frameworks.langgraph.thread import ATTEMPTS_MAX, Thread
+from refold.infrastructure.frameworks.langgraph.values import Values
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
 
@@ -96,8 +105,19 @@ ODD = [
     ToolMessage([{"type": "text", "text": "out"}], tool_call_id="c9", id="6", status="error", artifact=Plan(["s"])),
     Note("mine", id="7", mood="bad"),
     AIMessage("extra", id="8", additional_kwargs={"when": (1, 2), 3: 4}, unknown="kept"),
+    HumanMessage("plain", id="9", unknown="kept"),
     HumanMessage("the same id", id="1"),
 ]
+
+
+def test_half_of_a_character_is_kept_as_langgraph_keeps_it(memory: Store) -> None:
+    """Its serializer has another character in its place."""
+    saver, stock = RefoldSaver(memory), InMemorySaver()
+    given: dict[str, Any] = {"text": "half \ud800", "deep": [{"a": "\udc00"}]}
+    for one in (saver, stock):
+        put(one, thread(), **given)
+
+    assert values(saver, thread()) == values(RefoldSaver(memory), thread()) == values(stock, thread())
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -195,7 +215,7 @@ def test_a_branch_is_a_fork_of_the_chat(memory: Store) -> None:
     assert len(graph.invoke(said("go on", "h9"), thread())["messages"]) == 5
 
 
-@pytest.mark.parametrize("value", [lambda: 1, {"deep": [object()]}])
+@pytest.mark.parametrize("value", [lambda: 1, {"deep": [object()]}, {"\udc00": 1}])
 def test_a_value_that_cannot_be_saved_changes_nothing(memory: Store, value: Any) -> None:
     """The error names the channel."""
     saver = RefoldSaver(memory)
@@ -382,3 +402,98 @@ def test_a_store_that_is_none_is_refused(tmp_path: Path) -> None:
     """The error says what to give."""
     with pytest.raises(InvalidInputError, match=r"refold\.open"):
         RefoldSaver(tmp_path)  # type: ignore[arg-type]
+
+
+def test_an_answer_has_the_tokens_of_its_model(memory: Store) -> None:
+    """One that is a text, and one that calls tools."""
+    usage: Any = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
+    about = {"model_name": "small"}
+    call = {"name": "f", "args": {}, "id": "c"}
+    answers = [
+        AIMessage("fine", id="1", usage_metadata=usage, response_metadata=about),
+        AIMessage("", id="2", usage_metadata=usage, response_metadata=about, tool_calls=[call]),
+    ]
+    put(RefoldSaver(memory), thread(), messages=answers)
+
+    (row,) = [row for row in memory.usage(by=["model"]) if row.model]
+    assert (row.model, row.counted_in, row.counted_out) == ("small", 14, 4)
+
+
+def test_all_threads_are_listed(memory: Store) -> None:
+    """Without a config; more of them than are kept open."""
+    saver = RefoldSaver(memory)
+    made = [put(saver, thread(name), n=name)["configurable"]["checkpoint_id"] for name in "abc"]
+
+    assert sorted(one.checkpoint["id"] for one in saver.list(None)) == sorted(made)
+
+
+def test_few_threads_are_kept_open(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were used last; the others are read again."""
+    monkeypatch.setattr(saver_module, "THREADS_KEPT_MAX", 2)
+    saver = RefoldSaver(memory)
+    configs = [put(saver, thread(name), n=name) for name in "abcd"]
+
+    assert [values(saver, config) for config in configs] == [{"n": name} for name in "abcd"]
+    assert len(saver._threads) == 2
+
+
+def test_a_chat_that_the_graph_did_not_load_is_not_begun(memory: Store) -> None:
+    """A checkpoint of another thread says nothing of what others wrote there."""
+    saver = RefoldSaver(memory)
+    memory.chat("u").add_message("user", "mine")
+    loaded = saver.get_tuple(put(saver, thread("t"), n=1))
+    assert loaded is not None
+    config = {"configurable": {**loaded.config["configurable"], "thread_id": "u"}}
+
+    with pytest.raises(DecisionRefusedError, match="the chat 'u' has items that the graph did not load"):
+        put(saver, config, n=2)
+    assert memory.chat("u").version == 2
+    assert values(saver, put(saver, thread("u"), n=3)) == {"n": 3}
+
+
+def test_others_that_never_pause(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save is tried a few times, and then it is an error of the caller's."""
+    saver = RefoldSaver(memory)
+    config = put(saver, thread(), n=1)
+    tries: list[None] = []
+
+    def overtaken(*_: object, **__: object) -> None:
+        tries.append(None)
+        raise ConcurrencyError("chat:t", expected=1, actual=2)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "_put", overtaken)
+        with pytest.raises(ConcurrencyError):
+            put(saver, config, n=2)
+    assert len(tries) == ATTEMPTS_MAX
+    assert values(saver, thread()) == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    "packed", [{}, {"type": "json"}, {"type": "json", "base64": "a"}, {"type": "json", "base64": 7}]
+)
+def test_what_is_no_saved_value_is_damage(packed: dict[str, Any]) -> None:
+    """The error names what was to be loaded."""
+    with pytest.raises(DamagedError, match="the channel 'n' is damaged: it is no saved value"):
+        Values(JsonPlusSerializer()).unpack(packed, "the channel 'n'")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"messages": {"channel": "messages", "count": 9}}, "it has 9 messages, and its chat shows 1"),
+        ({"lists": {"notes": {"view": "chat:t/.notes@2", "count": 9}}}, "a checkpoint has 9 messages there, and it sh"),
+    ],
+)
+def test_a_checkpoint_whose_chats_show_something_else_is_damage(memory: Store, wrong: Any, says: str) -> None:
+    """Such a state is not given to a graph."""
+    messages = [HumanMessage("a", id="1")]
+    config = put(RefoldSaver(memory), thread(), messages=messages, notes=messages)
+    key = f"checkpoint/{config['configurable']['checkpoint_id']}"
+    chat = memory.chat("t")
+    saved = chat.saved_states.last("langgraph", key)
+    assert saved is not None
+    chat.saved_states.save("langgraph", {key: {**(saved.value or {}), **wrong}})
+
+    with pytest.raises(DamagedError, match=says):
+        RefoldSaver(memory).get_tuple(config)

@@ -13,8 +13,9 @@ from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp,
 from langgraph.store.memory import InMemoryStore
 
 import refold
-from refold.domain.errors import InvalidInputError, ReadOnlyError
+from refold.domain.errors import ConcurrencyError, InvalidInputError, ReadOnlyError
 from refold.infrastructure.frameworks.langgraph.store import Collection
+from refold.infrastructure.frameworks.langgraph.thread import ATTEMPTS_MAX
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldStore
 
@@ -266,3 +267,20 @@ def test_two_begin_one_namespace(store: Store, monkeypatch: pytest.MonkeyPatch) 
 
     for one in (ours, theirs, RefoldStore(store)):
         assert {found.key: found.value["n"] for found in one.search(("u",))} == {"theirs": 1, "ours": 2, "later": 3}
+
+
+def test_others_that_never_pause(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change is tried a few times, and then it is an error of the caller's; nothing is changed."""
+    ours, tries = RefoldStore(memory), list[None]()
+    ours.put(("u",), "k", {"n": 1})
+
+    def overtaken(*_: object) -> None:
+        tries.append(None)
+        raise ConcurrencyError("memory:langgraph/u", expected=1, actual=2)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Collection, "put", overtaken)
+        with pytest.raises(ConcurrencyError):
+            ours.put(("u",), "k", {"n": 2})
+    assert len(tries) == ATTEMPTS_MAX
+    assert [item.value for item in ours.search(("u",))] == [{"n": 1}]

@@ -157,6 +157,15 @@ async def test_a_lost_parent_is_repaired(store: refold.Store) -> None:
     assert found[2]["sessionId"] == "s1"
 
 
+async def test_a_lost_parent_of_a_line_that_nobody_knows_stays(store: refold.Store) -> None:
+    """What Refold cannot import is the SDK's own affair, and comes back as it was."""
+    sessions = RefoldSessions(store)
+    lines = [QUESTION, {**ANSWER, "parentUuid": "lost", "message": 7}]
+    await sessions.append(KEY, lines)
+
+    assert await sessions.load(KEY) == lines
+
+
 async def test_two_writers_lose_nothing(store: refold.Store) -> None:
     """Each batch stays together, and the summary has all of them."""
     first, second = RefoldSessions(store), RefoldSessions(store)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from openai.types.responses import ResponseOutputMessage
 
 import refold
-from refold.domain.errors import InvalidInputError
+from refold.domain.errors import ConcurrencyError, InvalidInputError
 from refold.domain.log.envelope import acting
 from refold.openai_agents import RefoldSession
 
@@ -206,6 +206,24 @@ async def test_the_end_is_replaced_in_one_step(store: refold.Store) -> None:
     store.chat("s").add_message("user", "and?")
     assert not await late.replace_suffix(0, [summary])
     assert len(await session.get_items()) == 4
+
+
+async def test_the_end_is_not_replaced_if_others_write_meanwhile(
+    store: refold.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK is told so, and all entries stay."""
+    session = RefoldSession(store, "s")
+    await session.add_items([QUESTION, CALL, OUTPUT, ANSWER])
+    snapshot = await session._get_compaction_snapshot(3)
+    assert snapshot is not None
+
+    def overtaken(chat: refold.ChatContext, *_: object, **__: object) -> None:
+        raise ConcurrencyError(chat.stream_id, expected=1, actual=2)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(refold.ChatContext, "record_items", overtaken)
+        assert not await snapshot.replace_suffix(1, [SUMMARY])
+    assert await session.get_items() == [QUESTION, CALL, OUTPUT, ANSWER]
 
 
 async def test_a_session_in_another_process(tmp_path: Path) -> None:

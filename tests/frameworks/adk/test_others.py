@@ -1,0 +1,75 @@
+"""Others beside the kit in one chat: what they add, what comes too late, and what is no event."""
+
+from typing import Any
+
+import pytest
+from google.adk.events.event_actions import EventActions
+
+import refold
+from refold.adk import RefoldSessionService
+from refold.chat import ImageContent
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.saved_states import SavedStates
+from refold.domain.errors import ConcurrencyError, InvalidInputError
+from refold.infrastructure.frameworks.adk.form import EVENTS
+
+from .test_sessions import KEY, filled, said, texts
+
+
+async def test_pictures_that_others_added_are_the_kits(store: refold.Store) -> None:
+    """Bytes as bytes, and an address as an address."""
+    service = RefoldSessionService(store)
+    await filled(service)
+    shown = ["data:image/png;base64,//77AA==", "https://a.example/b.png"]
+    store.chat(service.chat_id(**KEY)).add_message("user", ["Look:", *(ImageContent(image=one) for one in shown)])
+    session = await service.get_session(**KEY)
+
+    assert session is not None
+    text, held, named = session.events[0].content.parts
+    assert text.text == "Look:"
+    assert (held.inline_data.data, held.inline_data.mime_type) == (b"\xff\xfe\xfb\x00", "image/png")
+    assert named.file_data.file_uri == "https://a.example/b.png"
+
+
+@pytest.mark.parametrize("place", ["the session", "the state of the app"])
+async def test_others_that_never_pause(store: refold.Store, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """An append is tried a few times, and then it is one that came too late; nothing of it is recorded."""
+    service = RefoldSessionService(store)
+    session = await filled(service, said("hello", actions=EventActions(state_delta={"app:n": 1})))
+    before = store.now()
+
+    def overtaken(one: Any, *_: object, **__: object) -> None:
+        stream = one.stream_id if place == "the session" else "chat:another"
+        raise ConcurrencyError(stream, expected=1, actual=2)
+
+    kind: Any = ChatContext if place == "the session" else SavedStates
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "record_items" if kind is ChatContext else "save", overtaken)
+        with pytest.raises(ValueError, match="modified in storage"):
+            await service.append_event(session, said("late", actions=EventActions(state_delta={"app:n": 2})))
+
+    assert store.now() == before
+    again = await service.get_session(**KEY)
+    assert again is not None
+    assert (again.state, await texts(service)) == ({"app:n": 1}, ["hello"])
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 1, "\ud800"])
+async def test_data_beside_an_event_that_is_no_json_is_refused(store: refold.Store, value: Any) -> None:
+    """The event is named, and nothing of it is recorded."""
+    service = RefoldSessionService(store)
+    session = await filled(service, said("hello"))
+    before = store.now()
+    with pytest.raises(InvalidInputError, match="the event e7"):
+        await service.append_event(session, said("more", id="e7", custom_metadata={"x": value}))
+
+    assert (store.now(), await texts(service)) == (before, ["hello"])
+
+
+@pytest.mark.parametrize(("wrong", "field"), [({"author": 7}, "author"), ({"content": "hello"}, "content")])
+def test_what_is_no_event_is_refused(store: refold.Store, wrong: dict[str, Any], field: str) -> None:
+    """The field is named, and nothing is recorded."""
+    chat = store.chat("c")
+    with pytest.raises(InvalidInputError, match=field):
+        EVENTS.add(chat, [{"author": "user", "content": {"parts": [{"text": "hello"}]}, **wrong}])
+    assert chat.version == 1

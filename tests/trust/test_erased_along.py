@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import refold
 from refold.domain.chat.events import MessageAdded
@@ -244,3 +245,17 @@ def test_a_projection_that_cannot_say_what_it_made(location: str) -> None:
 
         assert store._projections.rows(moody) == []
         assert WORD not in repr(store.log.read_events("chat:a"))
+
+
+def test_a_receipt_that_was_changed(location: str) -> None:
+    """Whoever has it and the log finds out, also that the log is another one."""
+    with refold.open(location) as store, refold.open(":memory:") as other:
+        for each in (store, other):
+            each.chat("a").add_message("user", WORD)
+        receipt = store.erase(context="a", why="ticket 7", dry_run=False).receipt
+        assert receipt is not None
+
+        assert receipt.is_sound(store.log)
+        assert not replace(receipt, why="ticket 8").is_sound(store.log)
+        assert not replace(receipt, erased_at=receipt.erased_at - 1).is_sound(store.log)
+        assert not receipt.is_sound(other.log)

@@ -58,15 +58,8 @@ class _Tagged(msgspec.Struct):
 _tagged = msgspec.msgpack.Decoder(_Tagged)
 
 
-class _Bytes(Codec):
-    """Leaves events as they are stored: old shapes stay old."""
-
-    def mends(self, stream: str, first_version: int, count: int) -> bool:
-        """Return True: so the bytes of each event are read, never a whole block at once."""
-        return True
-
-
-BYTES = _Bytes(msgspec.Raw)
+# Leaves events as they are stored: old shapes stay old.
+BYTES = Codec(msgspec.Raw)
 
 
 class CopyClock:

@@ -103,6 +103,20 @@ def test_what_is_not_named_as_lost_comes_back(steps: list[Any], form: Transcript
                 assert field_values(back, name) == field_values(chat, name), name
 
 
+def test_an_empty_message_before_a_call(tmp_path: Path) -> None:
+    """In ATIF both are one step, which has no message when it is read again: that is named."""
+    with refold.open(":memory:") as store, refold.open(tmp_path / "other.db") as other:
+        chat = store.chat("trip")
+        chat.add_message("assistant", "")
+        chat.add_function_call("track", "{}")
+
+        assert export_transcripts(store.log, tmp_path / "file", [chat], "atif") == {"trip": ("kind of 2 items",)}
+
+        import_file(other, tmp_path / "file")
+        (row,) = other.contexts()
+        assert [item.type for item in other.chat(row.id, create=False).items] == ["function_call"]
+
+
 STEP = {"timestamp": "2026-11-23T10:00:00Z", "source": "agent", "message": "Wait.", "model_name": "m-1"}
 CALLS = [{"tool_call_id": "c1", "function_name": "track", "arguments": {"order": 7}, "extra": {"tries": 2}}]
 RESULTS = {"results": [{"source_call_id": "c1", "content": "Lyon"}]}

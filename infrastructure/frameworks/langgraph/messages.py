@@ -399,8 +399,6 @@ class Copies:
         if len(messages) < self._count:
             return False
         self._read(values)
-        if len(self._fields) != self._count:
-            return False
         if values.compare_last is None:
             return self._are_kept(messages, 0)
         is_kept = self._are_kept(

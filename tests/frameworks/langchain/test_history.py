@@ -10,7 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import refold
-from refold.domain.errors import InvalidInputError
+from refold.domain.errors import DamagedError, InvalidInputError
+from refold.infrastructure.frameworks.langgraph.messages import CONVERSATION
 from refold.infrastructure.store import Store
 from refold.langchain import RefoldChatMessageHistory
 from refold.langgraph import RefoldSaver
@@ -91,3 +92,12 @@ def test_a_message_that_cannot_be_saved_changes_nothing() -> None:
             history.add_messages([MESSAGES[0], odd])
 
         assert history.messages == []
+
+
+def test_a_message_of_a_type_that_nobody_knows_is_damage() -> None:
+    """It is named, and not given to a model as another one."""
+    with refold.open(":memory:") as store:
+        CONVERSATION.add(store.chat("s1"), [{"type": "hologram", "content": "x", "id": "m1"}])
+
+        with pytest.raises(DamagedError, match="'m1' is damaged: LangChain has no messages of type 'hologram'"):
+            _ = RefoldChatMessageHistory(store, "s1").messages

@@ -1,6 +1,8 @@
 """A session beside the SDK's own one: the same answers, and a chat that everything else can read."""
 
 import asyncio
+import os
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -235,6 +237,29 @@ async def test_a_session_in_another_process(tmp_path: Path) -> None:
         assert await session.get_items(2) == [THINKING, CALL]
         await session.add_items([OUTPUT])
         assert await session.get_items() == [QUESTION, THINKING, CALL, OUTPUT]
+
+
+def test_a_child_process_has_a_lock_of_its_own(tmp_path: Path) -> None:
+    """It was forked while a call of another thread was going on, which ends in the parent alone."""
+    is_held, is_over = threading.Event(), threading.Event()
+    with refold.open(tmp_path / "s.db") as store:
+        session = RefoldSession(store, "s")
+
+        def hold() -> None:
+            with session._lock:
+                is_held.set()
+                is_over.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        is_held.wait()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if session._lock.acquire(timeout=5) else 1)
+        is_over.set()
+        thread.join()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 class Compacting:

@@ -146,9 +146,10 @@ class SealedProjectionStore(MemoryProjectionStore):
         if len(body) > PAGE_BYTES_MAX:
             self._count = 0
             return
-        # Another process may be faster. Then it is left to do this.
-        if self._pages.change(Statement(ADD_PAGE, (number, body)), Statement(DROP_PAGES, (number,)))[0]:
+        # Another process may be faster. Then it is left to do this, and its page needs those before it.
+        if self._pages.change(Statement(ADD_PAGE, (number, body)))[0]:
             self._number, self._whole_bytes, self._bytes, self._count = number, len(body), 0, 0
+            self._pages.change(Statement(DROP_PAGES, (number,)))
 
     def _stored(self) -> Iterator[StoredRows]:
         for name, table in self._tables.items():

@@ -87,6 +87,33 @@ def test_many_pages_become_one(path: str, store: refold.Store, monkeypatch: pyte
         assert again.verify().problems == ()
 
 
+def test_another_process_is_faster(path: str, store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it adds a page just before all pages become one, none is deleted, and who comes later reads all."""
+    monkeypatch.setattr(sealed_rows, "PAGES_MIN", 4)
+    sealed = SealedProjectionStore._sealed
+    with refold.open(path, keys=KEYS) as other:
+        for number in range(3):
+            store.chat("c").add_message("user", f"word{number}")
+            assert len(store.search(f"word{number}")) == 1
+
+        def overtaken(rows: SealedProjectionStore, number: int, page: Page) -> bytes:
+            if page.is_whole:
+                monkeypatch.setattr(SealedProjectionStore, "_sealed", sealed)
+                monkeypatch.setattr(sealed_rows, "PAGES_MIN", 99)
+                rows_in(other).save(Save(Counts(), counted("a", 1), Checkpoint(), FIRST))
+            return sealed(rows, number, page)
+
+        monkeypatch.setattr(SealedProjectionStore, "_sealed", overtaken)
+        store.chat("c").add_message("user", "last")
+        assert len(store.search("last")) == 1
+
+    assert SealedProjectionStore._sealed is sealed
+    with refold.open(path, keys=KEYS) as again:
+        for each in (again, store):
+            assert len(each.search("word1")) == len(each.search("last")) == 1
+            assert rows_in(each).rows(Counts()) == [Count("a", 1)]
+
+
 def test_a_rebuild_takes_their_place(path: str, store: refold.Store) -> None:
     """Rebuilt rows equal those before, and other processes get them."""
     rows = store.contexts()

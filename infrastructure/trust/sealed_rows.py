@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -286,7 +287,21 @@ class SealedProjectionStore(MemoryProjectionStore):
 
     @synchronized
     def drop(self, projection: Projection) -> None:
-        self._changed(lambda: (Page(dropped=[projection.name]), None))
+        try:
+            self._changed(lambda: (Page(dropped=[projection.name]), None))
+        except DamagedError:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Let a page without rows take the place of all, one of which cannot be read: rows are made anew of events."""
+        number, page = self._number, Page(is_whole=True)
+        while found := self._pages.ask(PAGES, number):
+            number = found[-1][0]
+        body = self._sealed(number + 1, page)
+        # Another process may be faster. Then it has begun anew, or finds the same damage and does so next.
+        if self._pages.change(Statement(ADD_PAGE, (number + 1, body)))[0]:
+            self._apply(number + 1, page, len(body))
+            self._pages.change(Statement(DROP_PAGES, (number + 1,)))
 
     @synchronized
     def drop_others(self, *known: Projection) -> None:
@@ -330,7 +345,9 @@ class SealedProjectionStore(MemoryProjectionStore):
 
     @synchronized
     def note(self, name: str) -> str | None:
-        self._catch_up()
+        # A rebuild takes notes of its own before it drops pages that cannot be read.
+        with suppress(DamagedError):
+            self._catch_up()
         return self._notes.get(name) or self._opened_note(name, self._noted.note(name))
 
     def notes(self, prefix: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The sealed rows of projections: pages, processes that add them at once, and what is damaged."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -147,6 +147,46 @@ def test_damaged_pages_are_named(path: str, sql: str) -> None:
         with pytest.raises(refold.DamagedError, match="sealed rows"):
             store.search("first")
         assert len(store.chat("c").items) == 3
+
+
+def mended_by_rebuild(store: refold.Store) -> None:
+    """Rebuild one projection."""
+    assert store.rebuild("search").rows == 4
+
+
+def mended_by_repair(store: refold.Store) -> None:
+    """Let the check of a store repair it."""
+    assert all(problem.is_repaired for problem in store.verify(repair=True).problems)
+
+
+def mended_by_an_erasure(store: refold.Store) -> None:
+    """Erase something, which drops rows."""
+    store.erase(context="d", why="x", dry_run=False)
+
+
+MENDS = (mended_by_repair, mended_by_an_erasure, mended_by_rebuild)
+
+
+@pytest.mark.parametrize(("sql", "mend"), zip(DAMAGES, MENDS, strict=True), ids=["repair", "erasure", "rebuild"])
+def test_damaged_pages_are_mended(path: str, sql: str, mend: Callable[[refold.Store], None]) -> None:
+    """What an error says mends it: all rows are made anew, in all processes."""
+    with refold.open(path, keys=KEYS) as store:
+        store.chat("d").add_message("user", "other")
+        for word in ("first", "second", "third"):
+            store.chat("c").add_message("user", word)
+            assert len(store.search(word)) == 1
+        rows = store.contexts()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql)
+
+    with refold.open(path, keys=KEYS) as store:
+        mend(store)
+        assert len(store.search("second")) == 1
+        with refold.open(path, keys=KEYS) as again:
+            assert (again.contexts(), len(again.search("third"))) == (rows, 1)
+            assert again.verify().problems == ()
+        assert store.contexts() == rows
+    assert pages(path)[0] > 3
 
 
 def test_a_reader_adds_no_page(path: str, store: refold.Store) -> None:

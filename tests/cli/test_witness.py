@@ -33,7 +33,9 @@ def test_what_the_witness_saw(watched: Path) -> None:
     lines = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
     assert lines == {name: str(value) for name, value in found.items() if value != ""}
     assert (ended.code, ended.err) == (0, "")
-    assert refold("witness", "show", db=watched).fault == "no witness was named: --witness or REFOLD_WITNESS does"
+    for command in (["show"], ["accept", "--reason", "restored"]):
+        ended = refold("witness", *command, db=watched)
+        assert ended.fault == "no witness was named: --witness or REFOLD_WITNESS does"
 
 
 def test_a_store_is_compared(watched: Path, monkeypatch: pytest.MonkeyPatch) -> None:

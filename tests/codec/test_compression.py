@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import encode_payload
+from refold.infrastructure.log import compression as compressing
 from refold.infrastructure.log.compression import Compression, has_references, mark_references, train_dictionary
 
 from ..domain.chat_events import called, returned, said
@@ -148,6 +149,14 @@ def test_a_missing_dictionary(dictionary: bytes) -> None:
 
     with pytest.raises(DamagedError, match="dictionary 7"):
         Compression(no_dictionary).expand(stored, "it")
+
+
+def test_a_dictionary_where_there_are_none(dictionary: bytes) -> None:
+    """Bytes that ask for one are damaged, and the error says why."""
+    stored = trained_compression(dictionary, 7).shrink(b"ab" * 400)
+
+    with pytest.raises(DamagedError, match="dictionary 7 is damaged: there are none here"):
+        Compression(compressing.no_dictionary).expand(stored, "it")
 
 
 @PROPERTY

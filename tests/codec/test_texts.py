@@ -1,6 +1,7 @@
 """Large texts are taken out of a payload, stored once, and put in place again."""
 
 import hashlib
+import re
 from typing import Any
 
 import msgspec
@@ -9,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.log.envelope import encode_payload
-from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES, extract_texts, insert_references, resolve_references
+from refold.infrastructure.log.compression import Compression, no_dictionary
+from refold.infrastructure.log.large_texts import (
+    LARGE_TEXT_BYTES,
+    damage_of,
+    extract_texts,
+    insert_references,
+    resolve_references,
+)
 
 from ..domain.chat_events import said
 from ..domain.strategies import PROPERTY
@@ -72,3 +80,19 @@ def test_other_extensions_are_left_alone() -> None:
     payload = msgspec.msgpack.encode([msgspec.msgpack.Ext(5, b"abc")])
 
     assert resolve_references(payload, lambda key: "never") == payload
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"a text", None),
+        (b"\xff", r"^blob 7 is damaged: 'utf-8' codec can't decode byte 0xff in position 0"),
+    ],
+)
+def test_the_damage_of_a_text(data: bytes, says: str | None) -> None:
+    """Bytes that have their hash and are no UTF-8 are damage that names the text."""
+    compression = Compression(no_dictionary)
+    damage = damage_of(compression, compression.shrink(data), hashlib.blake2b(data, digest_size=32).digest(), "blob 7")
+
+    assert (damage is None) == (says is None)
+    assert says is None or re.match(says, str(damage))

@@ -281,6 +281,24 @@ def test_a_forged_block(store: Store, forgery: str, is_read_before: bool) -> Non
     require_damage(log, r"event chat:a@\d+ is damaged: it does not match its digest")
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda bodies, _: bodies[0].clear(), "block 1 is damaged: Expected `array` of"),
+        (lambda bodies, _: bodies[0][1].pop(), "block 1 is damaged: its columns are of different lengths"),
+        (lambda _, digests: digests[0].pop(), "block 1 is damaged: its columns are of different lengths"),
+    ],
+    ids=["no columns", "a position too few", "a digest too few"],
+)
+def test_a_forged_block_of_another_shape(store: Store, change: Any, says: str) -> None:
+    """It is named under a checksum that fits, in every way of reading."""
+    log = sealed(store)
+
+    forge_blocks(store.place, change, 1)
+
+    require_damage(log, says)
+
+
 @pytest.mark.parametrize("column", ["first_position", "first_recorded_at"])
 def test_a_part_of_another_time(store: Store, column: str) -> None:
     """By these the version of a moment is looked for; they are what the block says."""

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from eventsourcing.persistence import InterfaceError, Tracking
+from eventsourcing.persistence import InterfaceError, PersistenceError, Tracking
 
-from refold.infrastructure.recorders.datastore import Engine
+from refold.domain.errors import StorageClosedError
+from refold.infrastructure.recorders.datastore import ClosingGuard, Engine
+from refold.infrastructure.recorders.stored_events import translated_for_eventsourcing
 from tests.eventsourcing.opening import NewFactory, events
 
 # A crash would take the test runner along, so these run in a process of their own.
@@ -160,6 +162,18 @@ def test_closing_twice(factory: NewFactory) -> None:
     opened.close()
 
 
+def test_whoever_comes_as_it_is_closed_is_told() -> None:
+    """A call that was on its way already does nothing, and the database is closed once more by nobody."""
+    closed = list[str]()
+    guard = ClosingGuard("here", lambda: closed.append("closed"), is_single=False)
+    guard.close()
+
+    with pytest.raises(StorageClosedError, match=r"^here is closed: open it again$"), guard.using(writes=False):
+        closed.append("used")
+
+    assert closed == ["closed"]
+
+
 class Refusing(Engine[Any]):
     """Appends to a database that refuses a group with a bad request, as a whole."""
 
@@ -183,3 +197,11 @@ def test_what_the_database_refuses_takes_nobody_along() -> None:
 
     assert (first, last) == ("first is there", "last is there")
     assert isinstance(refused, sqlite3.DataError)
+
+
+def test_an_error_that_the_package_has_no_name_for() -> None:
+    """Whatever else a driver raises is an error of the package, with what the driver said."""
+    with pytest.raises(PersistenceError, match=r"^odd$") as caught, translated_for_eventsourcing(sqlite3.Error):
+        raise sqlite3.Error("odd")
+
+    assert type(caught.value) is PersistenceError

@@ -122,6 +122,16 @@ def test_damage_is_found(factory: NewFactory, tmp_path: Path, statement: str) ->
         recorder.select_notifications(None, 10)
 
 
+def test_a_state_that_asks_for_a_dictionary(factory: NewFactory, tmp_path: Path) -> None:
+    """States are compressed without, so it is damaged, and the error says which one it asks for."""
+    recorder = factory().application_recorder()
+    recorder.insert_events(events("a", 1, 2))
+    changed(tmp_path / "events.db", "UPDATE shop__event SET payload = x'020007616263' WHERE version = 2")
+
+    with pytest.raises(DataError, match="dictionary 7 is damaged: it is missing, and states were compressed with it"):
+        recorder.select_events("a")
+
+
 def test_a_locked_file_is_an_operational_error(factory: NewFactory, tmp_path: Path) -> None:
     """After the wait that was allowed."""
     recorder = factory(SQLITE_LOCK_TIMEOUT="1").application_recorder()

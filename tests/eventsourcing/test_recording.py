@@ -18,6 +18,7 @@ from eventsourcing.persistence import (
 )
 
 from refold.domain.ids import VERSION_MAX
+from refold.infrastructure.recorders import stored_events
 from refold.infrastructure.recorders.stored_events import NAME_LENGTH_MAX, safe_name
 from tests.eventsourcing.opening import NewFactory, event, events
 
@@ -61,6 +62,17 @@ def test_events_that_no_recorder_takes(factory: NewFactory, wrong: StoredEvent) 
         recorder.insert_events([event("b", 1), wrong])
 
     assert recorder.max_notification_id() is None
+
+
+def test_a_state_that_is_too_large(factory: NewFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused with its size, and nothing of its batch is recorded; one of the largest size is taken."""
+    monkeypatch.setattr(stored_events, "PAYLOAD_BYTES_MAX", 1_000)
+    recorder = factory().application_recorder()
+
+    with pytest.raises(DataError, match=r"a state of 1,001 bytes is over PAYLOAD_BYTES_MAX \(1,000\)"):
+        recorder.insert_events([event("a", 1), event("a", 2, state=b"x" * 1_001)])
+
+    assert recorder.insert_events([event("a", 1, state=b"x" * 1_000)]) == [1]
 
 
 def test_the_highest_version_is_one(factory: NewFactory) -> None:

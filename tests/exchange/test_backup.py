@@ -18,6 +18,7 @@ from refold.domain.errors import (
     LogWentBackError,
     NotFoundError,
     StorageBusyError,
+    StorageUnavailableError,
 )
 from refold.infrastructure.databases import ring_of
 from refold.infrastructure.exchange import backup_file
@@ -354,10 +355,27 @@ def test_where_nothing_can_be_restored_to(places: Places, tmp_path: Path) -> Non
     other = str(tmp_path / "x.db") if target.startswith("postgres") else "postgresql:///nowhere"
     with pytest.raises(InvalidInputError, match="restore it into one of this kind"):
         restore(path, other)
+    if not target.startswith("postgres"):
+        with pytest.raises(StorageUnavailableError, match="is a folder: name a file in it"):
+            restore(path, tmp_path)
+        with pytest.raises(StorageUnavailableError, match=f"there is no folder {tmp_path / 'none'}: make it first"):
+            restore(path, tmp_path / "none" / "b.db")
+        assert not (tmp_path / "none").exists()
     with pytest.raises(NotFoundError, match=r"no moment of this store is named 'never' .*filled"):
         restore(path, target, at="never")
     with pytest.raises(InvalidInputError, match="a version"):
         restore(path, target, at="17")
+
+
+def test_an_empty_file_is_taken(tmp_path: Path) -> None:
+    """One that a program has made and not written to, as for a temporary file, is no store with events."""
+    source, path, target = filled(str(tmp_path / "a.db")), tmp_path / "a.backup", tmp_path / "b.db"
+    back_up_from(source, path)
+    target.touch()
+
+    restore(path, target)
+
+    assert events_of(str(target)) == events_of(source)
 
 
 def test_two_do_not_write_one_backup(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ OTHERS = [
     *wrong("the instructions is 5", "chat.fork_brief(5)"),
     *wrong("after is 5: give a moment", "store.subscribe(after=5)"),
     *wrong("kinds: found a int", "store.subscribe(kinds=5)"),
+    *wrong("synchronous is 'off': take FULL, NORMAL or EXTRA", "refold.open(':memory:', synchronous='off')"),
     *wrong("cannot be changed", "queue.at(1).clear()", error=DecisionRefusedError),
     *wrong("read-only", "chat.at(1).add_message('user', 'x')", error=DecisionRefusedError),
 ]

@@ -180,6 +180,35 @@ def test_a_partition_without_events(place: str, threads: Executor) -> None:
         assert stored_rows(store)["catalogue"] == folded_rows(store)["catalogue"]
 
 
+def test_a_store_without_events(place: str, threads: Executor) -> None:
+    """There is nothing to share, and the rebuild is done."""
+    with refold.open(place) as store:
+        report = store.rebuild("catalogue", executor=threads, partitions=2)
+
+        assert (report.is_done, report.rows, report.events) == (True, 0, 0)
+        assert dict(store._projections.notes("partitions/")) == {}
+
+
+def test_partitions_that_cannot_be_built(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this process fails at one that a worker lost, its error is told, and the rows that are read stay."""
+    with refold.open(place) as store:
+        talk_at_length(store, 3)
+        live = live_rows(store)
+        monkeypatch.setattr(partitions, "build_partition", fail)
+
+        with pytest.raises(OSError, match="no room"):
+            store.rebuild("catalogue", executor=Gone(), partitions=2)
+
+        assert stored_rows(store) == live
+        monkeypatch.undo()
+        assert store.rebuild("catalogue").is_done
+
+
+def fail(task: object) -> bool:
+    """Raise an error, as a worker may."""
+    raise OSError("no room")
+
+
 def test_processes(place: str, processes: Executor) -> None:
     """They fold it as this one does, and tell what they cannot fold as this one would; a search is made here."""
     with refold.open(place) as store:

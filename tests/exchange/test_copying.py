@@ -324,6 +324,21 @@ def test_bytes_that_nobody_understands_are_copied(places: tuple[str, str]) -> No
     assert [row[3] for row in contents(target)["chat:odd"]] == [payload]
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_page_that_does_not_follow(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """If another process has written to the target meanwhile, nothing of the page is taken."""
+    place = str(tmp_path / "c.db") if kind == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
+    payload = msgspec.msgpack.encode({"t": "chat.tomorrow.v9", "x": 1})
+    with closing(log_at(place)) as log:
+        draft = log.draft("chat.tomorrow.v9", NO_META, payload)  # type: ignore[attr-defined]
+        with pytest.raises(ConcurrencyError, match="chat:late"):
+            log.copy_in(  # type: ignore[attr-defined]
+                [Part("chat:odd", 1, [draft], 5), Part("chat:late", 2, [draft], 5)]
+            )
+
+        assert log.streams() == []
+
+
 class _Clock:
     def __init__(self) -> None:
         self.time = 1_000_000.0

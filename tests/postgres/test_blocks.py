@@ -14,7 +14,7 @@ from refold.domain.errors import DamagedError, StorageUnavailableError
 from refold.domain.ids import slice_of
 from refold.domain.log.ports import ANY_VERSION, Range
 from refold.domain.positions import BEGINNING, Moment, Partition
-from refold.infrastructure.log.block_body import BLOCK_EVENTS
+from refold.infrastructure.log.block_body import BLOCK_EVENTS, packed
 from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES
 from refold.infrastructure.log.postgres import blocks
 from refold.infrastructure.log.postgres.blocks import OvertakenError
@@ -344,6 +344,32 @@ def test_a_damaged_part(log: PostgresLog, pg_url: str, change: Any) -> None:
     spoil(pg_url, change)
 
     assert [*log.doubtful_streams()] == [A]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body._replace(ids=body.ids[16:]),
+        lambda body: body._replace(positions=body.positions[1:]),
+        lambda body: body._replace(parts=[]),
+    ],
+    ids=["an id too few", "a position too few", "no parts"],
+)
+def test_a_forged_block_of_another_shape(log: PostgresLog, open_log: OpenLog, pg_url: str, change: Any) -> None:
+    """It is named under a checksum that fits, and the other events can be read."""
+    damaged(log)
+    columns = blocks.BLOCK_AS_ROW.format("b")
+    with psycopg.connect(pg_url) as connection:
+        [block] = connection.execute(f"select {columns} from block as b where last = 128".encode()).fetchall()
+        lane, _, place, last, first, digests, _, _ = block
+        body = packed(log._compression, change(log._blocks.opened(block)))
+        checksum = log._blocks.checksum(lane, first, last, place, digests, body)
+        connection.execute("update block set body = %s, checksum = %s where last = 128", (body, checksum))
+    fresh = open_log()
+
+    with pytest.raises(DamagedError, match=rf"block {lane}\.128\.{place} is damaged: its columns are of different"):
+        fresh.read(A)
+    assert len(fresh.read(B)) == 150
 
 
 def test_forged_checksums(log: PostgresLog, open_log: OpenLog, pg_url: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Chain
-from refold.domain.positions import BEGINNING
+from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, said
 
@@ -44,6 +44,16 @@ def test_a_changed_event(full: PostgresLog, pg_url: str, change: LiteralString) 
             read()
     assert len(full.read("chat:a", until=69)) == 69
     assert len(full.read("chat:a", after=71)) == 129
+
+
+def test_versions_of_the_past(full: PostgresLog, pg_url: str) -> None:
+    """A hole where the version of a moment or of a time is looked for is told of."""
+    (end,) = full.now().heads
+    spoil(pg_url, "delete from event where version between 80 and 120")
+
+    for moment in (Moment((end,)), 1 << 60):
+        with pytest.raises(DamagedError, match=r"event chat:a@\d+ is damaged: it is missing"):
+            full.version_at("chat:a", moment)
 
 
 @pytest.mark.parametrize("version", [1, 64, 70, 192, 193, 200])

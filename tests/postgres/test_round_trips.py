@@ -7,8 +7,9 @@ import pytest
 import refold
 from refold.domain.chat.context import ChatContext
 from refold.domain.errors import ConcurrencyError
+from refold.domain.log.envelope import Meta
 from refold.domain.log.ports import NewEvents, Range
-from refold.infrastructure.log.postgres import planning
+from refold.infrastructure.log.postgres import planning, read, stored_events
 from refold.infrastructure.log.postgres.append import Appender
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.planning import QUIET_APPENDS
@@ -231,3 +232,20 @@ def test_rows_of_a_projection_are_three_round_trips(proxy: Proxy) -> None:
         store.contexts()
 
         assert proxy.trips - before <= 3
+
+
+def test_few_names_and_metas_stay_in_memory(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are read; those that were forgotten are looked up, and decoded, again."""
+    monkeypatch.setattr(read, "STREAMS_MAX", 3)
+    monkeypatch.setattr(stored_events, "METAS_MAX", 3)
+    log = open_log()
+    for number in range(12):
+        meta = Meta(f"actor {number}")
+        new = NewEvents(stream=f"chat:{number}", expected_version=0, events=(said(number),), metas=(meta,))
+        log.append([new]).result()
+
+    for _ in range(2):
+        found = [log.read(f"chat:{number}")[0] for number in range(12)]
+        assert [(one.event.id, one.meta.actor) for one in found] == [(f"m{n}", f"actor {n}") for n in range(12)]
+        assert len(everything(log)) == 12
+    assert max(len(log._reader._places), len(log._reader._names), len(log._reader._opener._metas)) <= 4

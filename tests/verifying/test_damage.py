@@ -8,7 +8,8 @@ import pytest
 
 import refold
 from refold.domain.chat.events import ItemsEvicted
-from refold.domain.errors import InvalidInputError
+from refold.domain.erasure.events import STREAM
+from refold.domain.errors import DamagedError, InvalidInputError
 from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Span
@@ -53,6 +54,19 @@ def test_a_text_that_no_row_can_have(place: str) -> None:
         for ask in ASKED_WRONGLY:
             with pytest.raises(InvalidInputError, match="lone surrogate"):
                 ask(store)
+
+
+def test_an_event_that_tells_of_what_must_be_kept(place: str) -> None:
+    """No erasure excuses a change of it, so it is damage like that of any other event."""
+    with refold.open(place) as store:
+        store.hold("a", why="a case")
+        assert store.holds() == {"chat:a": "a case"}
+    sql(place, f"UPDATE event SET recorded_at = recorded_at - 1 WHERE {rows_of(place, STREAM)}")
+
+    with refold.open(place) as store:
+        with pytest.raises(DamagedError, match=f"event {STREAM}@1 is damaged: it does not match its digest"):
+            store.log.read(STREAM)
+        assert store.chat("a").items
 
 
 def test_more_than_there_can_be(place: str) -> None:

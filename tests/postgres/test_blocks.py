@@ -398,6 +398,20 @@ def test_damage_is_not_sealed(log: PostgresLog, pg_url: str) -> None:
     assert dict(rows) == {slice_of("a"): 200, slice_of("b"): 72}
 
 
+def test_a_missing_row_is_not_sealed_over(log: PostgresLog, pg_url: str) -> None:
+    """The hole is told, and all rows stay."""
+    append(log, A, *map(said, range(200)))
+    spoil(pg_url, "delete from event where position = 70")
+    number = slice_of("r")
+
+    with pytest.raises(
+        OvertakenError, match=rf"another process seals slice {number}, or position {number}\.1 is empty"
+    ):
+        log._sealer.seal(number, 0, 200)
+
+    assert log.database.ask(count("event"), count("block")) == [[(199,)], [(0,)]]
+
+
 def step_back(url: str) -> None:
     """Make the tables those of schema 2, with their rows."""
     with psycopg.connect(url) as connection:

@@ -1,13 +1,15 @@
 """Connections: few, opened when needed, given back, never waited for without end."""
 
 import threading
+from typing import NoReturn
 
 import pytest
+from psycopg.errors import FeatureNotSupported
 
-from refold.domain.errors import StorageBusyError, StorageClosedError
+from refold.domain.errors import StorageBusyError, StorageClosedError, StorageError
 from refold.infrastructure.log.postgres.connection import READERS_MAX, PostgresDatabase
 from refold.infrastructure.log.postgres.log import PostgresLog
-from refold.infrastructure.log.postgres.wire import Call, Wire
+from refold.infrastructure.log.postgres.wire import BEGIN, Call, Wire
 from tests.contract.writing import append, at_once, said
 from tests.support.effort import CountedLock
 
@@ -78,6 +80,31 @@ def test_closing_waits_for_readers(pg_url: str) -> None:
     assert rows == [[(1,)]]
     with pytest.raises(StorageClosedError):
         database.ask(WAIT)
+
+
+def test_a_connection_with_an_older_statement_is_given_up(log: PostgresLog) -> None:
+    """Where a table has changed since a statement was prepared: nobody gets this connection any more."""
+    wires: list[Wire] = []
+
+    def read(wire: Wire) -> NoReturn:
+        wires.append(wire)
+        raise FeatureNotSupported("cached plan must not change result type")
+
+    with pytest.raises(StorageError, match="cached plan must not change"):
+        log.database.reading(read)
+
+    assert [wire.is_lost for wire in wires] == [True] * 3
+
+
+def test_a_trip_that_nobody_finished(log: PostgresLog) -> None:
+    """Whoever writes next gets a connection without it."""
+    with log.database.writing() as wire:
+        wire.send(BEGIN, WAIT)
+
+        writer = log.database.writer()
+
+        assert writer.run(Call("SELECT 1")) == [[(1,)]]
+        assert wire.is_lost
 
 
 def test_a_log_leaves_nothing_behind(pg_url: str) -> None:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
@@ -19,6 +19,7 @@ from refold.domain.errors import (
     StorageUnavailableError,
 )
 from refold.domain.ids import slice_of
+from refold.infrastructure.log.postgres import append as append_module
 from refold.infrastructure.log.postgres import connection
 from refold.infrastructure.log.postgres.connection import PostgresDatabase, translate
 from refold.infrastructure.log.postgres.log import PostgresLog
@@ -105,6 +106,25 @@ def test_no_such_database(pg_server: Server) -> None:
         PostgresLog(pg_server.url("nowhere"))
 
 
+def test_a_database_of_another_encoding(pg_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts could not be stored as they are, so it is refused, and no connection to it is left."""
+    connect, opened = psycopg.connect, list[Any]()
+
+    def noted(*given: Any, **options: Any) -> Any:
+        opened.append(connect(*given, **options))
+        return opened[-1]
+
+    with psycopg.connect(pg_server.url(), autocommit=True) as owner:
+        owner.execute("create database latin encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
+        monkeypatch.setattr(psycopg, "connect", noted)
+        try:
+            with pytest.raises(StorageUnavailableError, match=r"latin.* is encoded in LATIN1: make one in UTF8"):
+                PostgresLog(pg_server.url("latin"))
+        finally:
+            owner.execute("drop database latin with (force)")
+    assert [one.closed for one in opened] == [True]
+
+
 def test_used_after_the_end(pg_url: str) -> None:
     """A closed log says so; closing it twice is fine."""
     log = PostgresLog(pg_url)
@@ -176,6 +196,32 @@ def test_a_user_without_rights(log: PostgresLog, pg_url: str, open_log: OpenLog)
         with psycopg.connect(pg_url) as connection:
             connection.execute("drop owned by reader")
             connection.execute("drop role reader")
+
+
+def test_a_user_who_may_make_no_tables(pg_url: str) -> None:
+    """In a database without a log: what the server says is told, and nothing is made."""
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute("revoke create on schema public from public")
+        connection.execute("create role newcomer login")
+        try:
+            with pytest.raises(StorageReadOnlyError, match="permission denied for schema public"):
+                PostgresLog(pg_url.replace("user=refold", "user=newcomer"))
+        finally:
+            connection.execute("drop role newcomer")
+        assert connection.execute("select count(*) from pg_tables where schemaname = 'public'").fetchone() == (0,)
+
+
+def test_types_that_others_add_all_the_time(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The append gives up and changes nothing; the next one succeeds."""
+    monkeypatch.setattr(append_module, "TAG_ATTEMPTS_MAX", 0)
+    with pytest.raises(StorageBusyError, match=r"types .* added to tag: others did so"):
+        append(log, "chat:a", said(1))
+    assert log.head("chat:a") == 0
+
+    monkeypatch.undo()
+    append(log, "chat:a", said(1))
+
+    assert log.head("chat:a") == 1
 
 
 def test_a_table_that_is_gone(log: PostgresLog, pg_url: str) -> None:

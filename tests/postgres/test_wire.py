@@ -5,8 +5,10 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from psycopg.abc import PQGen
 from psycopg.errors import DivisionByZero, OperationalError, QueryCanceled
 from psycopg.pq import PipelineStatus
+from psycopg.pq.abc import PGresult
 
 from refold.infrastructure.log.postgres.wire import BEGIN, COMMIT, Call, Wire, _Patience, int4, int8
 
@@ -136,3 +138,31 @@ def test_a_failure_of_a_statement_by_itself(wire: Wire) -> None:
 
     assert wire.settle()
     assert wire.run_apart(ONE) == [(1,)]
+
+
+def test_a_rollback_that_is_refused(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody uses a connection again that is in a transaction still."""
+    wire.run(BEGIN)
+    monkeypatch.setattr(wire, "run", raise_an_error)
+
+    assert not wire.settle()
+    assert wire.is_lost
+
+
+def raise_an_error(*calls: Call) -> None:
+    """Refuse to run anything, as a pooler may."""
+    raise OperationalError("no more of this")
+
+
+def test_fewer_answers_than_statements(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is taken for that to another statement, and the connection is given up."""
+    answers = Wire._answers
+
+    def all_but_one(self: Wire, **options: bool) -> PQGen[list[PGresult]]:
+        return (yield from answers(self, **options))[:-1]
+
+    monkeypatch.setattr(Wire, "_answers", all_but_one)
+
+    with pytest.raises(OperationalError, match="another number of answers than it was asked for"):
+        wire.run(ONE, ONE)
+    assert wire.is_lost

@@ -3,10 +3,12 @@
 import threading
 from typing import NoReturn
 
+import psycopg
 import pytest
 from psycopg.errors import FeatureNotSupported
 
 from refold.domain.errors import StorageBusyError, StorageClosedError, StorageError
+from refold.infrastructure.log.postgres import connection
 from refold.infrastructure.log.postgres.connection import READERS_MAX, PostgresDatabase
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import BEGIN, Call, Wire
@@ -105,6 +107,23 @@ def test_a_trip_that_nobody_finished(log: PostgresLog) -> None:
 
         assert writer.run(Call("SELECT 1")) == [[(1,)]]
         assert wire.is_lost
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_old_versions_of_rows_and_older_transactions(
+    log: PostgresLog, pg_url: str, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """They are waited for, since the server keeps what they may see; and if they do not end, it is told."""
+    told = "old versions of rows, which an older transaction on the server keeps"
+    with psycopg.connect(pg_url) as older:
+        older.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        older.execute("SELECT pg_current_xact_id()")
+        monkeypatch.setattr(connection, "SCRUB_SECONDS", 10 if ends else 0)
+        monkeypatch.setattr("time.sleep", lambda seconds: older.rollback())
+
+        left = log.database.scrub()
+
+    assert (told in left) == (not ends)
 
 
 def test_a_log_leaves_nothing_behind(pg_url: str) -> None:

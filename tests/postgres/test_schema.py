@@ -73,6 +73,18 @@ def test_an_existing_log_is_opened(log: PostgresLog, open_log: OpenLog) -> None:
     assert open_log(create=False).head("chat:a") == 1
 
 
+def test_snapshots_of_a_store_without_their_table(log: PostgresLog, open_log: OpenLog, pg_url: str) -> None:
+    """An earlier Refold did not make it; it comes with the first snapshot."""
+    append(log, "chat:a", said(1))
+    with psycopg.connect(pg_url) as connection:
+        connection.execute("drop table if exists snapshot")
+
+    log.keep_snapshot("chat:a", lambda: b"packed")
+    log.close()
+
+    assert open_log().snapshot("chat:a") == b"packed"
+
+
 def test_another_program_s_tables_are_left_alone(pg_url: str) -> None:
     """A table of ours that is not ours stops it; nothing else is made."""
     with psycopg.connect(pg_url) as connection:

@@ -15,7 +15,8 @@ from msgspec import Raw
 import refold
 from refold.domain.errors import DamagedError, TamperedError
 from refold.domain.log.envelope import NO_DIGEST, NO_META, UNKEYED
-from refold.domain.positions import Position
+from refold.domain.log.ports import LiveLog, Range
+from refold.domain.positions import Moment, Position
 from refold.infrastructure.log.evidence import SegmentRow
 from refold.infrastructure.times import time_of
 from refold.infrastructure.trust import checkpoints, known_events
@@ -194,6 +195,64 @@ def test_when_a_version_was_written(filled: Place) -> None:
 
         with pytest.raises(DamagedError, match=f"chat:b@{last.version}"):
             store.log.version_at("chat:b", last.recorded_at)
+
+
+READS: dict[str, Callable[[LiveLog], object]] = {
+    "read": lambda log: log.read("chat:a"),
+    "read_events": lambda log: log.read_events("chat:a", after=1),
+    "read_ranges": lambda log: log.read_ranges([Range("chat:a", 0, 4)]),
+    "head": lambda log: log.head("chat:a"),
+    "end": lambda log: log.end("chat:a"),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_the_end_of_a_stream(place: Place, read: Callable[[LiveLog], object]) -> None:
+    """It is missed, although the log goes on behind it, and all else can be read."""
+    with place.open() as store:
+        for text in ("one", "two", "six"):
+            store.chat("a", session="s").add_message("user", text)
+        store.chat("b", session="s").add_message("user", "later")
+        store._witnessed_by().write()
+        place.remove(place.rows("chat:a")[-1])
+
+        with pytest.raises(TamperedError, match=r"event chat:a@4 .*: it is missing, and version 4 is known"):
+            read(store.log)
+        assert len(store.log.read("chat:b")) == 2
+        assert len(store.log.read("chat:a", until=3)) == 3
+
+
+def test_a_time_beside_a_block(ready_pg_url: str, tmp_path: Path) -> None:
+    """Where versions of the past are looked for there is no digest; so their events are looked at, too."""
+    place = Place(ready_pg_url, tmp_path / "witness.log")
+    with place.open() as store:
+        chat = store.chat("a")
+        with store.transaction():
+            for text in TEXTS[:200]:
+                chat.add_message("user", text)
+        assert sum(store.log.sealing()) == 128  # type: ignore[attr-defined]  # the log on PostgreSQL has it
+        now = store.now()
+        assert store.log.version_at("chat:a", now) == 201
+        place.sql("UPDATE part SET position = position + 1000 WHERE first_version = 65")
+
+        with pytest.raises(TamperedError, match=r"event chat:a@65 .*: its place or time is another one in its row"):
+            store.log.version_at("chat:a", Moment(((now.heads[0][0], 100),)))
+
+
+def test_a_snapshot_of_somebody_else_is_none(place: Place) -> None:
+    """One that this process has stored is taken, and no other, for no digest covers it."""
+    with place.open() as store:
+        store.chat("b").add_message("user", "one")
+        log: Any = store.log
+        log.keep_snapshot("chat:b", lambda: b"what the events give")
+        # Now it is stored.
+        log._waiting.close()
+        assert log.snapshot("chat:b") == b"what the events give"
+
+        place.sql("UPDATE snapshot SET packed = ?", b"what somebody would like them to give")
+
+        assert log.snapshot("chat:b") is None
+        assert texts_of(store, "b") == ["one"]
 
 
 def test_a_row_of_the_catalogue(place: Place) -> None:

@@ -14,7 +14,6 @@ from struct import Struct
 from typing import NamedTuple
 
 from ....domain.erasure.events import seal_of
-from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
 from ....domain.positions import Position
 from ..codec import Codec, decode_meta
@@ -173,7 +172,7 @@ class Opener:
             wanted = {(rows[index][0], key) for index in referring for key in references_in(payloads[index])}
             texts = self._fetch_texts(wanted)
             for index in referring:
-                payloads[index] = _with_texts(payloads[index], texts.get(rows[index][0], {}), name(index))
+                payloads[index] = resolve_references(payloads[index], texts.get(rows[index][0], {}).__getitem__)
         return payloads
 
     def _meta(self, packed: bytes, stream: str, version: int) -> Meta:
@@ -199,14 +198,3 @@ def _hash(rows: Sequence[Row], stream: str, before: bytes) -> bytes:
         size = -1 if meta is None else len(meta)
         parts += (_place_and_sizes(position, recorded_at, size, len(payload)), packed, payload, digest)
     return hashlib.sha256(b"".join(parts)).digest()
-
-
-def _with_texts(payload: bytes, texts: Mapping[int, str], what: str) -> bytes:
-    """Replace references by their texts; a damaged payload may refer to anything."""
-
-    def fetch(key: int) -> str:
-        if key not in texts:
-            raise DamagedError(what, "it refers to a text that there is not")
-        return texts[key]
-
-    return resolve_references(payload, fetch)

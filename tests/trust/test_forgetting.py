@@ -1,0 +1,103 @@
+"""What else held a text that was erased: snapshots, texts beside events in blocks, and logs of other processes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.domain.errors import InvalidInputError, RefoldError, StorageClosedError, StorageUnavailableError
+from refold.infrastructure.log.erasure_watch import ErasureWatch
+from refold.infrastructure.log.postgres.log import PostgresLog
+from tests.trust.stores import KINDS, WORD, Place, places
+
+LARGE = "a large text that lies beside its event; " * 200
+
+
+@pytest.fixture(params=[kind for kind in KINDS if kind != "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """The place of a store of each kind that outlives its process."""
+    yield from places(request, tmp_path)
+
+
+def test_the_snapshot_of_a_context_leaves(place: Place) -> None:
+    """It is made of the texts; that of another context stays."""
+    with place.open() as store:
+        for name in ("a", "b"):
+            store.chat(name).add_message("user", "hello")
+            store.log.keep_snapshot(f"chat:{name}", f"{WORD} in {name}".encode)
+    with place.open() as store:
+        assert set(store.log.streams_with_snapshot()) == {"chat:a", "chat:b"}
+
+        store.erase(context="a", why="x", dry_run=False)
+
+        assert list(store.log.streams_with_snapshot()) == ["chat:b"]
+        assert store.log.snapshot("chat:a") is None
+        assert store.log.snapshot("chat:b") == f"{WORD} in b".encode()
+
+
+def test_a_text_that_an_event_in_a_block_refers_to_stays(place: Place) -> None:
+    """It is an event of somebody else, and no row refers to the text."""
+    if place.has_keys:
+        pytest.skip("a log with keys lies on one of the others")
+    with place.open() as store:
+        chat, other = (store.chat(name, session="s") for name in ("a", "b"))
+        other.add_message("user", LARGE)
+        with store.transaction():
+            for number in range(640):
+                chat.add_message("user", LARGE if number == 2 else f"question {number}")
+    with place.open() as store:
+        if place.is_server:
+            assert sum(store.log.sealing()) > 0  # type: ignore[attr-defined]  # the log on PostgreSQL has it
+
+        store.erase(context="a", why="x", dry_run=False)
+
+        assert [item.content for item in store.chat("b").items] == [[LARGE]]  # type: ignore[union-attr]
+        assert store.verify().problems == ()
+
+
+def test_a_store_on_several_servers(ready_pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is erased there, and the error says where it can be."""
+    with refold.open(ready_pg_url) as store:
+        store.chat("a").add_message("user", WORD)
+        monkeypatch.setattr(PostgresLog, "is_distributed", True)
+
+        with pytest.raises(InvalidInputError, match="a store on several servers: copy it to one server"):
+            store.erase(context="a", why="x", dry_run=False)
+
+        monkeypatch.undo()
+        assert [item.content for item in store.chat("a").items] == [[WORD]]  # type: ignore[union-attr]
+        assert store.verify().problems == ()
+
+
+class Unreadable:
+    """A log that raises an error when it is looked at."""
+
+    def __init__(self, error: RefoldError) -> None:
+        self.error, self.looks = error, 0
+
+    def head(self, stream: str) -> int:
+        """Count a look, and raise the error."""
+        self.looks += 1
+        raise self.error
+
+    def forget(self) -> None:
+        """Do nothing."""
+
+
+def test_a_log_that_cannot_be_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    """One that is closed is looked at no longer; any other is looked at again, and why it failed is in the log."""
+    watch = ErasureWatch()
+    closed, broken = Unreadable(StorageClosedError("it is closed")), Unreadable(StorageUnavailableError("it is gone"))
+    for log in (closed, broken):
+        watch.add(log)
+
+    with caplog.at_level(logging.DEBUG, logger="refold"):
+        for _ in range(2):
+            watch.look()
+
+    assert (closed.looks, broken.looks) == (1, 2)
+    assert caplog.messages == ["erasures in a log could not be looked for: it is gone"] * 2

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError
+from refold.domain.errors import DamagedError, StorageClosedError
 from refold.domain.positions import Moment
 from refold.infrastructure.log.codec import CODEC, Codec
 from refold.infrastructure.projecting import ahead, runner
@@ -206,6 +206,55 @@ def test_rows_that_cannot_be_stored(place: str, helpers: list[Watched], monkeypa
         assert store._projections.checkpoint(SEARCH).events == 7 * PAGE
 
     assert helpers[0].is_gone
+
+
+def test_a_store_that_is_closed_meanwhile(place: str, helpers: list[Watched], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told to whoever searches, without another try, and the helper ends."""
+    tries: list[int] = []
+
+    def closed(*_: object, **__: object) -> object:
+        tries.append(1)
+        raise StorageClosedError("it is closed, so this test says")
+
+    with refold.open(place) as store:
+
+        def close(done: int, _: int) -> None:
+            if done > 6 * PAGE:
+                monkeypatch.setattr(store._runner._store, "save", closed)
+
+        store._runner.on_page = close
+        with pytest.raises(StorageClosedError, match="so this test says"):
+            store.search("parcel")
+
+    assert (helpers[0].is_gone, len(tries)) == (True, 1)
+
+
+def test_pages_without_a_row(place: str, helpers: list[Watched]) -> None:
+    """They need not be stored, and what comes behind them is found."""
+    with refold.open(place) as store:
+        for number in range(4 * PAGE * runner.PAGES_AT_ONCE):
+            store.queue(f"silent {number}")
+        told(store, "a walrus")
+    expected = stored_alone(place)
+
+    with refold.open(place) as store:
+        assert len(store.search("walrus")) == 1
+        assert (helpers[0].pages, helpers[0].is_gone) == (pages_of(store), True)
+
+    assert stored(place) == expected
+
+
+def test_a_helper_that_is_elsewhere(place: str, helpers: list[Watched]) -> None:
+    """Its page is not taken if it does not follow, and the helper ends."""
+    with refold.open(place) as store:
+        helper = helper_for(store.log, store._projections, [SEARCH], store.now())
+        assert helper is not None
+        page = helper.after(Moment(), PAGE)
+
+        assert page is not None
+        assert helper.after(Moment(), PAGE) is None
+
+    assert (helpers[0].is_over, helpers[0].is_gone, helpers[0].pages) == (True, True, 1)
 
 
 def test_another_runner_comes_first(place: str, helpers: list[Watched]) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from refold.domain.errors import InvalidInputError
 from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.projecting.shadow import shadow_of
 from refold.infrastructure.projecting.store import Checkpoint, MemoryProjectionStore, Save
 
 from ..support.effort import CountedLock
@@ -71,6 +73,19 @@ def test_another_version() -> None:
     assert store.save(Save(Newer(), rows(5), store.checkpoints(Counts())[0], THIRD)) == [None]
     assert store.save(Save(Newer(), {"b": Count("b", 5)}, Checkpoint(), FIRST)) == store.checkpoints(Newer())
     assert (store.rows(Newer()), store.checkpoint(Counts())) == ([Count("b", 5)], BEGINNING)
+
+
+def test_parts_that_made_the_same_row() -> None:
+    """A projection whose rows do not stay in a slice cannot be put together, and both parts stay."""
+    store = MemoryProjectionStore()
+    parts = [shadow_of(Counts(), partition=number) for number in range(2)]
+    for part in parts:
+        store.save(Save(part, rows(1), Checkpoint(), FIRST))
+
+    with pytest.raises(InvalidInputError, match="let `stays_in_slice` be False"):
+        store.gather(shadow_of(Counts()), parts, moment=FIRST)
+
+    assert [store.count(one) for one in (*parts, shadow_of(Counts()))] == [1, 1, 0]
 
 
 WAYS: dict[str, Callable[[MemoryProjectionStore], object]] = {

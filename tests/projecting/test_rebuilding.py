@@ -40,6 +40,19 @@ def test_rebuilt_equals_live(store: refold.Store) -> None:
     assert [(one.projection, one.rows) for one in reports] == [(one.name, one.rows) for one in store.projections()]
 
 
+def test_live_rows_that_are_always_ahead(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others go on with them all the time: after some attempts the rebuild says that it is not done, and they stay."""
+    something_of_everything(store)
+    live = live_rows(store)
+    monkeypatch.setattr(type(store._projections), "replace", lambda *_, **__: False)
+
+    assert not store.rebuild("catalogue").is_done
+
+    assert stored_rows(store) == live
+    monkeypatch.undo()
+    assert store.rebuild("catalogue").is_done
+
+
 def test_stopped_half_way(store: refold.Store) -> None:
     """What is read has not changed then; it goes on where it was, and begins again only where it is told to."""
     something_of_everything(store)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError, StorageUnavailableError
+from refold.domain.errors import DamagedError, StorageClosedError, StorageUnavailableError
 from refold.infrastructure.projecting import runner as running
 from refold.infrastructure.projecting import worker as working
 from refold.infrastructure.projecting.runner import ProjectionRunner
@@ -56,6 +56,58 @@ def test_an_error_of_the_database_goes_on_to_who_asked(store: refold.Store, call
         with pytest.raises(StorageUnavailableError, match="it is not there"):
             runner.rows(Counts())
     assert runner.rows(Counts()) == [Count("chat:long", 4)]
+
+
+def test_rows_that_cannot_be_read_once(store: refold.Store) -> None:
+    """They are not asked for again at once: no event is to blame, so none is looked for."""
+    talk_at_length(store, 3)
+    rows: Any = Failing(store._projections, load=1)
+    runner = ProjectionRunner(store.log, rows, [Counts()])
+
+    with pytest.raises(StorageUnavailableError):
+        runner.rows(Counts())
+
+    assert rows.tried == ["load"]
+    assert runner.rows(Counts()) == [Count("chat:long", 4)]
+
+
+def test_rows_that_cannot_be_stored_once(store: refold.Store) -> None:
+    """If the database is not to blame, the events of the page are folded one by one, and all are in the rows."""
+    talk_at_length(store, 3)
+    rows: Any = Failing(store._projections, save=1)
+    rows.error = ValueError("no such value")
+    runner = ProjectionRunner(store.log, rows, [Counts()])
+
+    assert runner.rows(Counts()) == [Count("chat:long", 4)]
+    assert rows.tried == ["save", "save"]
+
+
+@pytest.mark.parametrize("call", ["read_all", "load", "save"])
+def test_a_store_that_is_closed_meanwhile(store: refold.Store, call: str) -> None:
+    """That is no error of a projection, and nothing more is tried, whatever projections there are."""
+    talk_at_length(store, 3)
+    log: Any = Failing(store.log, read_all=0)
+    rows: Any = Failing(store._projections, load=0, save=0)
+    log.error = rows.error = StorageClosedError("it is closed")
+    failing = log if call in log.failures else rows
+    failing.failures[call] = 1
+    counts, catalogue = Counts(), projections_of(store)["catalogue"]
+    failed: dict[str, Exception] = {}
+
+    with pytest.raises(StorageClosedError, match="it is closed"):
+        list(ProjectionRunner(log, rows, [counts, catalogue]).pages(counts, catalogue, failed=failed))
+
+    assert failed == {}
+    assert failing.tried.count(call) == 1
+
+
+def test_a_checkpoint_that_cannot_be_read(store: refold.Store) -> None:
+    """Whoever goes page by page is told at once."""
+    rows: Any = Failing(store._projections, checkpoints=1)
+    rows.error = DamagedError("the checkpoint of counts", "it cannot be read")
+
+    with pytest.raises(DamagedError, match="the checkpoint of counts"):
+        list(ProjectionRunner(store.log, rows, [Counts()]).pages(Counts()))
 
 
 @pytest.mark.parametrize("is_first", [True, False])

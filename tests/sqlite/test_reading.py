@@ -19,9 +19,10 @@ from refold.chat import ChatMessage, ChatRole
 from refold.domain.errors import DamagedError, NotFoundError
 from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.log import row_faults
 from refold.infrastructure.log.compression import Compression
 from refold.infrastructure.log.records import Batch
-from refold.infrastructure.log.row_faults import require_digests
+from refold.infrastructure.log.row_faults import CheckedBefore, require_digests
 from refold.infrastructure.log.sqlite import blocks
 from refold.infrastructure.log.sqlite import log as log_module
 from refold.infrastructure.log.sqlite.blocks import Block
@@ -121,6 +122,20 @@ def test_versions_of_the_past(tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match=r"chat:a@3.*missing"):
         log.version_at("chat:a", Moment(((-1, 683),)))
     log.close()
+
+
+def test_few_checks_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a number of them all are forgotten, and computed again later; the newest is known."""
+    monkeypatch.setattr(row_faults, "CHECKED_MAX", 3)
+    checked = CheckedBefore()
+
+    counts = []
+    for number in range(8):
+        checked.add(bytes([number]))
+        assert bytes([number]) in checked
+        counts.append(sum(bytes([known]) in checked for known in range(8)))
+
+    assert counts == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
 def test_few_names_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from refold.infrastructure.log import background
+from refold.domain.errors import DamagedError, StorageClosedError
+from refold.infrastructure.log import background, block_body
 from refold.infrastructure.log.background import BackgroundWork
 from refold.infrastructure.log.block_body import BLOCK_EVENTS
 from refold.infrastructure.log.sqlite import connection as connection_module
@@ -43,13 +44,14 @@ class Housekeeping:
         self.beats = 0
         self.is_busy = True
         self.is_pressing = self.is_failing = False
+        self.error: Exception = OSError("no room")
         self.looked = threading.Event()
         self.work = BackgroundWork(self.step, "tidying up", pulse=self.pulse, is_pressing=lambda: self.is_pressing)
 
     def step(self) -> bool:
         self.left -= 1
         if self.is_failing:
-            raise OSError("no room")
+            raise self.error
         return self.left > 0
 
     def pulse(self) -> int:
@@ -114,6 +116,22 @@ def test_what_failed_is_tried_again(housekeeping: Housekeeping, caplog: pytest.L
     housekeeping.work.wake()
 
     assert soon(lambda: housekeeping.left == 0)
+
+
+def test_work_for_a_closed_store_is_over(housekeeping: Housekeeping, caplog: pytest.LogCaptureFixture) -> None:
+    """Its thread ends, and nothing is said and nothing tried again."""
+    housekeeping.error, housekeeping.is_failing = StorageClosedError("it is closed"), True
+    housekeeping.is_busy = False
+    housekeeping.work.wake()
+    thread = housekeeping.work._thread
+    assert thread is not None
+    thread.join(SOON_SECONDS)
+    assert not thread.is_alive()
+
+    housekeeping.work.wake()
+
+    assert (housekeeping.left, housekeeping.work._thread) == (2, thread)
+    assert "tidying up" not in caplog.text
 
 
 @pytest.fixture
@@ -341,3 +359,36 @@ def test_a_copy_put_back_while_events_are_packed(tmp_path: Path, others: int) ->
         assert everything(other) == before
         receipt = append(other, "chat:c", said(1))
         assert receipt.events[0].position.number == len(before) + 1
+
+
+def test_a_row_that_is_in_a_block_as_well(log: SqliteLog, tmp_path: Path) -> None:
+    """No event is given out twice: the stream is damaged behind the block."""
+    write(log, 0, 1)
+    with closing(sqlite3.connect(tmp_path / "log.db", isolation_level=None)) as other:
+        [row] = other.execute("SELECT * FROM event").fetchall()
+        write(log, 1, SEGMENT)
+        log.close()
+        assert other.execute("SELECT count(*) FROM event").fetchone() == (1,)
+        other.execute(f"INSERT INTO event VALUES ({', '.join('?' * len(row))})", row)
+
+    with closing(SqliteLog(tmp_path / "log.db")) as again:
+        for read in (again.read, again.read_events):
+            with pytest.raises(DamagedError, match=r"event chat:a@\d+ is damaged: it is missing"):
+                read("chat:a")
+        with pytest.raises(DamagedError, match="position"):
+            everything(again)
+
+
+def test_events_of_many_bytes_are_in_more_blocks(
+    log: SqliteLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block has few bytes, whatever its events have; one that has more by itself is in a block by itself."""
+    monkeypatch.setattr(block_body, "BLOCK_BYTES_MAX", 3_000)
+    append(log, "chat:a", *(said(number, "x" * (3_500 if number == 9 else 800)) for number in range(SEGMENT + 1)))
+    log.close()
+
+    with closing(SqliteLog(tmp_path / "log.db")) as again:
+        with again.database.reading() as connection:
+            sizes = [size for (size,) in connection.execute("SELECT length(digests) / 32 FROM block ORDER BY key")]
+        assert (sizes[:5], max(sizes), sum(sizes)) == ([3, 3, 3, 1, 3], 3, SEGMENT)
+        check_chain(again.read("chat:a"))

@@ -4,11 +4,13 @@ import base64
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 import refold
+from refold.domain.errors import StorageUnavailableError
 from refold.infrastructure.trust import keys
 from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
 from tests.cli.running import refold as run
@@ -173,3 +175,13 @@ def test_data_keys_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert whole.out.splitlines() == ["m1  3 data keys"]
     # The events that say what was erased have a key of their own.
     assert after.out.splitlines() == ["m1  3 data keys", "1 data key destroyed"]
+
+
+def test_keys_without_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to install is said, and no file is made."""
+    monkeypatch.setitem(sys.modules, "refold.infrastructure.trust.sealed_log", None)
+
+    with pytest.raises(StorageUnavailableError, match=r'needs another package: pip install "refold\[keys\]"'):
+        refold.open(tmp_path / "store.db", keys=KeyFile(tmp_path / "keys.json"))
+
+    assert list(tmp_path.iterdir()) == []

@@ -11,12 +11,14 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure import helper_process
+from refold.infrastructure.helper_process import cores
 from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
 from refold.infrastructure.projecting.store import SetAside
@@ -259,3 +261,32 @@ def test_who_compares_what(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes_for(10**6, 2) == 1
     with pytest.raises(InvalidInputError, match="processes is 0"):
         processes_for(1, 0)
+
+
+def test_a_helper_that_cannot_be_heard(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can be started its process is ended, and none stays behind."""
+    started: list[Any] = []
+    begin = subprocess.Popen.__init__
+
+    def noted(process: Any, *given: Any, **options: Any) -> None:
+        begin(process, *given, **options)
+        started.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", noted)
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        Helper([], {"location": place, "end": "1", "digest": "", "projections": []})
+
+    assert [process.returncode is None for process in started] == [False]
+
+
+def test_how_many_cores_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that this process may use; where a system does not say, all of the machine, or one."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1, 4, 5}, raising=False)
+    assert cores() == 3
+
+    monkeypatch.delattr(os, "sched_getaffinity")
+    for count, found in ((6, 6), (None, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
+        assert cores() == found

@@ -383,3 +383,19 @@ class RunsContract:
         again.refresh()
         assert everything(again) == everything(run)
         assert edges(again) == edges(run)
+
+    def test_a_run_over_another_past_is_refused(self, log: LiveLog) -> None:
+        """If a round that it goes back over is here with other events, nothing of the run is taken."""
+        store, factory = store_on(log), RunFactory()
+        factory.run("mia", "s", 0).register_query("detached")
+        run = factory.run("mia", "s", 1)
+        run.register_query("follow-up")
+        store.run("mia", "s", 0).register_query("here")
+
+        with pytest.raises(
+            InvalidInputError, match=r"^run:mia/s/0/0 is here already, and is another than run:mia/s/1/0"
+        ):
+            store.adopt(run, run.id)
+
+        assert run.is_detached
+        assert log.head("run:mia/s/1/0") == 0

@@ -15,6 +15,7 @@ from refold.domain.log.ports import Page
 from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.projecting import runner as runner_module
 from refold.infrastructure.projecting.builtin import PROJECTIONS
+from refold.infrastructure.projecting.rows import postgres
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import Checkpoint, Save
 from refold.infrastructure.projecting.worker import ProjectionWorker
@@ -96,6 +97,17 @@ def test_many_projections_read_the_log_once(store: refold.Store) -> None:
     assert [row.version for row in runner.rows(CATALOGUE)] == [6 * PAGE]
     assert sum(row.events for row in runner.rows(ROLLUP)) == 6 * PAGE
     assert runner.rows(TRANSITIONS) == []
+
+
+def test_rows_of_many_bytes_on_a_server(ready_pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too large for one trip goes row by row, and all of it is there."""
+    monkeypatch.setattr(postgres, "TRIP_BYTES_MAX", 100)
+    with refold.open(ready_pg_url) as store:
+        for number in range(9):
+            told(store, "x", context=f"c{number}")
+
+        assert sorted(row.id for row in store.contexts()) == [f"c{number}" for number in range(9)]
+        assert store.check("catalogue").differing == 0
 
 
 @pytest.mark.usefixtures("small_pages")

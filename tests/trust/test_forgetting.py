@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, RefoldError, StorageClosedError, StorageUnavailableError
+from refold.domain.log.envelope import RecordedEvent
+from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.erasure_watch import ErasureWatch
 from refold.infrastructure.log.postgres.log import PostgresLog
+from tests.projecting.counts import Count, Counts
 from tests.trust.stores import KINDS, WORD, Place, places
 
 LARGE = "a large text that lies beside its event; " * 200
@@ -57,6 +60,32 @@ def test_a_text_that_an_event_in_a_block_refers_to_stays(place: Place) -> None:
 
         assert [item.content for item in store.chat("b").items] == [[LARGE]]  # type: ignore[union-attr]
         assert store.verify().problems == ()
+
+
+class ByText(Counts):
+    """How often something was said, under the text."""
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """Return the text of a message."""
+        return tuple(getattr(event.event, "content", ()))
+
+
+def test_rows_of_a_projection_that_only_another_program_has(place: Place) -> None:
+    """They may hold the text, so they leave; that program makes them anew."""
+    with place.open() as store:
+        store.chat("a").add_message("user", WORD)
+        store.add_projection(ByText())
+        assert store.rows("counts") == [Count(WORD, 1)]
+    with place.open() as store:
+        store.erase(context="a", why="x", dry_run=False)
+
+        assert store._projections.rows(ByText()) == []
+        assert store._projections.checkpoint(ByText()) == BEGINNING
+        assert len(store.contexts()) == 1
+    assert place.holding() == []
+    with place.open() as store:
+        store.add_projection(ByText())
+        assert store.rows("counts") == [Count("[erased]", 1)]
 
 
 def test_a_store_on_several_servers(ready_pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

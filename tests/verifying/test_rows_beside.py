@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -153,3 +155,44 @@ def test_an_index_of_more(tmp_path: Path) -> None:
     sql(place, f"DROP TABLE {table}_words")
     assert told(verified(place, repair=True)) == ["projection search"]
     assert verified(place).is_whole
+
+
+def test_words_that_ask_for_a_dictionary(tmp_path: Path) -> None:
+    """Words are compressed without, so the rows are damaged; they are made anew."""
+    place = filled(str(tmp_path / "store.db"))
+    sql(place, f"UPDATE {view_of('', SEARCH)} SET words = x'020007616263'")
+
+    with refold.open(place) as store:
+        with pytest.raises(refold.DamagedError, match=r"dictionary 7 is damaged: there are none for words.*`rebuild`"):
+            store.rows("search")
+        assert store.rebuild("search").is_done
+        assert store.search("thrice")
+
+
+def test_a_note_that_is_no_text(tmp_path: Path) -> None:
+    """It is named, with what to do; nothing is read from it."""
+    place = filled(str(tmp_path / "store.db"))
+    [(name,)] = sql(place, "SELECT min(name) FROM note")
+    sql(place, "UPDATE note SET value = x'ff' WHERE name = ?", name)
+
+    with refold.open(place) as store:
+        says = rf"the note {name} is damaged: b'\\xff' is no text.*delete its row from the table note"
+        with pytest.raises(refold.DamagedError, match=says):
+            store._projections.note(name)
+        sql(place, "DELETE FROM note WHERE name = ?", name)
+        assert store._projections.note(name) is None
+
+
+def test_a_disk_that_fails_under_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are not to blame, so nobody is told to make them anew."""
+
+    def fail(*_: object) -> NoReturn:
+        failed = sqlite3.OperationalError("disk I/O error")
+        failed.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise failed
+
+    with refold.open(filled(str(tmp_path / "store.db"))) as store:
+        monkeypatch.setattr(type(store._projections), "_moment", fail)
+
+        with pytest.raises(refold.StorageError, match=r"^the disk of .*store\.db failed: disk I/O error"):
+            store._projections.rows(SEARCH)

@@ -171,3 +171,24 @@ def test_a_writer_pauses_before_it_tries_again(
         append(shaky, "chat:a", said(2))
 
     assert pauses == [*range(append_module.ATTEMPTS_MAX - 1)]
+
+
+def test_an_interrupt_while_an_answer_is_waited_for(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on to the caller as it is, and the next append finds what was recorded."""
+    append(log, "chat:a", said(0))
+    append(log, "chat:a", said(1))
+    conclude = Wire.conclude
+
+    def interrupted(wire: Wire) -> None:
+        conclude(wire)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Wire, "conclude", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        append(log, "chat:a", said(2))
+    monkeypatch.undo()
+
+    append(log, "chat:a", said(3))
+
+    assert numbers(log.read("chat:a")) == ["m0", "m1", "m2", "m3"]
+    check_chain(log.read("chat:a"))

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg.abc import PQGen
 from psycopg.errors import DivisionByZero, OperationalError, QueryCanceled
-from psycopg.pq import PipelineStatus
+from psycopg.pq import ConnStatus, PipelineStatus
 from psycopg.pq.abc import PGresult
 
 from refold.infrastructure.log.postgres.wire import BEGIN, COMMIT, Call, Wire, _Patience, int4, int8
@@ -166,3 +168,14 @@ def test_fewer_answers_than_statements(wire: Wire, monkeypatch: pytest.MonkeyPat
     with pytest.raises(OperationalError, match="another number of answers than it was asked for"):
         wire.run(ONE, ONE)
     assert wire.is_lost
+
+
+def test_a_connection_lost_between_two_answers(wire: Wire) -> None:
+    """The end of the answers is not taken for the end of the trip."""
+    ended: Any = SimpleNamespace(
+        flush=lambda: 0, is_busy=lambda: 0, get_result=lambda: None, status=ConnStatus.BAD, socket=-1
+    )
+    wire._pgconn = ended
+
+    with pytest.raises(OperationalError, match="the server closed the connection"):
+        next(wire._answers())

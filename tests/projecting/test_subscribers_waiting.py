@@ -151,3 +151,20 @@ def test_across_processes(place: str) -> None:
         assert second_done[:2] == again
         assert third_done[:3] == more
         assert sorted([*first_done, *second_done, *third_done, *last]) == sorted(there)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_subscription_after_a_fork(store: refold.Store, is_stopped: bool) -> None:
+    """A thread of the parent may have read through it: the child does not wait for that, and it stays as it was."""
+    store.chat("a")
+    events = store.subscribe()
+    if is_stopped:
+        events.stop()
+    thread = threading.Thread(target=events._lock.acquire)
+    thread.start()
+    thread.join()
+
+    events._after_fork()
+
+    assert [one.reference for one in islice(events, 1)] == ([] if is_stopped else ["chat:a@1"])
+    events.stop()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,8 +21,10 @@ from refold.domain.errors import (
     InvalidInputError,
     NotFoundError,
     RefoldError,
+    StorageBusyError,
     StorageError,
     StorageFullError,
+    StorageReadOnlyError,
     StorageUnavailableError,
 )
 from refold.infrastructure.exchange.event_files import pages_up_to
@@ -84,6 +87,74 @@ def test_a_file_that_another_process_is_making(tmp_path: Path, monkeypatch: pyte
     refold.open(path).close()
 
     assert is_made.is_set()
+
+
+def test_a_new_file_that_another_process_has_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite does not wait for it where the file has no WAL yet, so the store does; for as long as any call waits."""
+    path = tmp_path / "log.db"
+    SqliteDatabase(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = DELETE").fetchone()
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StorageBusyError, match="stayed locked by another process: try again"):
+            SqliteDatabase(path, busy_timeout_seconds=0.0)
+        pauses: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            other.rollback()
+
+        clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep)
+        monkeypatch.setattr("refold.infrastructure.log.sqlite.connection.time", clock)
+
+        SqliteDatabase(path, busy_timeout_seconds=0.01).close()
+
+    assert len(pauses) == 1
+
+
+def test_a_file_opened_for_reading_lends_no_writer(tmp_path: Path) -> None:
+    """Whoever wants to write to it is told so, and nothing is changed."""
+    path = tmp_path / "log.db"
+    SqliteLog(path).close()
+    before = path.read_bytes()
+
+    with (
+        closing(SqliteDatabase(path, read_only=True)) as database,
+        pytest.raises(StorageReadOnlyError, match="was opened for reading only"),
+        database.writing(),
+    ):
+        pytest.fail("it was lent")
+
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_database_in_memory_rests_while_the_process_forks(is_used: bool) -> None:
+    """No thread is in it meanwhile, or the fork is not waited for; afterwards it goes on."""
+    lent, is_held, is_over = list[bool](), threading.Event(), threading.Event()
+
+    def use(database: SqliteDatabase) -> None:
+        with database.memory_lock:
+            is_held.set()
+            is_over.wait()
+
+    def try_to_use(database: SqliteDatabase) -> None:
+        lent.append(database.memory_lock.acquire(blocking=False))
+        if lent[-1]:
+            database.memory_lock.release()
+
+    with closing(SqliteDatabase(":memory:")) as database:
+        user = threading.Thread(target=use, args=(database,))
+        if is_used:
+            user.start()
+            is_held.wait()
+        database.leave(0.0)
+        at_once(lambda: try_to_use(database))
+        database.come_back()
+        at_once(lambda: try_to_use(database))
+        is_over.set()
+
+    assert lent == [False, not is_used]
 
 
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:

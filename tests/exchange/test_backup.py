@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import psycopg
@@ -20,7 +18,6 @@ from refold.domain.errors import (
     LogWentBackError,
     NotFoundError,
     StorageBusyError,
-    StorageError,
     StorageUnavailableError,
 )
 from refold.infrastructure.databases import ring_of
@@ -379,29 +376,6 @@ def test_an_empty_file_is_taken(tmp_path: Path) -> None:
     restore(path, target)
 
     assert events_of(str(target)) == events_of(source)
-
-
-def test_a_disk_that_fails_as_a_store_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is told as what it is, and the store stays."""
-    source, path, target = filled(str(tmp_path / "a.db")), tmp_path / "a.backup", str(tmp_path / "b.db")
-    back_up_from(source, path)
-    refold.open(target).close()
-    connect = sqlite3.connect
-
-    class Failing(sqlite3.Connection):
-        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-            if sql != "BEGIN EXCLUSIVE":
-                return super().execute(sql, *values)
-            failed = sqlite3.OperationalError("disk I/O error")
-            failed.sqlite_errorcode = sqlite3.SQLITE_IOERR
-            raise failed
-
-    monkeypatch.setattr(sqlite3, "connect", lambda *given, **options: connect(*given, factory=Failing, **options))
-
-    with pytest.raises(StorageError, match=r"the disk of .*b\.db failed: disk I/O error"):
-        restore(path, target)
-    monkeypatch.undo()
-    assert rows_of(target) == []
 
 
 def test_two_do_not_write_one_backup(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError
+from refold.domain.errors import DamagedError, StorageError
 from refold.infrastructure.exchange import backup_file
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import BackupFile, reading_backup, writing_backup
@@ -219,3 +220,26 @@ def test_a_restored_store_is_compared(tmp_path: Path, monkeypatch: pytest.Monkey
         restore(path, tmp_path / "b.db")
 
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith("b.db")] == []
+
+
+def test_a_disk_that_fails_as_a_store_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is told as what it is, and the store stays."""
+    source, path, target = filled(str(tmp_path / "a.db")), tmp_path / "a.backup", str(tmp_path / "b.db")
+    back_up_from(source, path)
+    refold.open(target).close()
+    connect = sqlite3.connect
+
+    class Failing(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if sql != "BEGIN EXCLUSIVE":
+                return super().execute(sql, *values)
+            failed = sqlite3.OperationalError("disk I/O error")
+            failed.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise failed
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **options: connect(*given, factory=Failing, **options))
+
+    with pytest.raises(StorageError, match=r"the disk of .*b\.db failed: disk I/O error"):
+        restore(path, target)
+    monkeypatch.undo()
+    assert rows_of(target) == []

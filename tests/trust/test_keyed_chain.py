@@ -121,6 +121,22 @@ def test_a_snapshot_from_somebody_else_is_none(place: Place, keys: KeyFile) -> N
         assert texts_of(store, "b") == ["one", "two", "six"]
 
 
+def test_a_snapshot_that_this_process_did_not_store(place: Place) -> None:
+    """Without a key but with a witness it is none either; one that this process has stored is taken."""
+    with place.open() as store:
+        store.chat("b").add_message("user", "one")
+        log: Any = store.log
+        log.keep_snapshot("chat:b", lambda: b"what the events give")
+        # Now it is stored.
+        log._waiting.close()
+        assert log.snapshot("chat:b") == b"what the events give"
+
+        place.sql("UPDATE snapshot SET packed = ?", b"what somebody would like them to give")
+
+        assert log.snapshot("chat:b") is None
+        assert texts_of(store, "b") == ["one"]
+
+
 def test_its_events_stay_readable(place: Place, keys: KeyFile) -> None:
     """In the database, with indexes and rows of projections there: nothing is encrypted."""
     filled(place, keys)

@@ -239,22 +239,6 @@ def test_a_time_beside_a_block(ready_pg_url: str, tmp_path: Path) -> None:
             store.log.version_at("chat:a", Moment(((now.heads[0][0], 100),)))
 
 
-def test_a_snapshot_of_somebody_else_is_none(place: Place) -> None:
-    """One that this process has stored is taken, and no other, for no digest covers it."""
-    with place.open() as store:
-        store.chat("b").add_message("user", "one")
-        log: Any = store.log
-        log.keep_snapshot("chat:b", lambda: b"what the events give")
-        # Now it is stored.
-        log._waiting.close()
-        assert log.snapshot("chat:b") == b"what the events give"
-
-        place.sql("UPDATE snapshot SET packed = ?", b"what somebody would like them to give")
-
-        assert log.snapshot("chat:b") is None
-        assert texts_of(store, "b") == ["one"]
-
-
 def test_a_row_of_the_catalogue(place: Place) -> None:
     """A list of contexts is compared with the events of one of them; a row that they do not give is refused."""
     with place.open() as store:

@@ -167,7 +167,7 @@ def mended_by_an_erasure(store: refold.Store) -> None:
 MENDS = (mended_by_repair, mended_by_an_erasure, mended_by_rebuild)
 
 
-@pytest.mark.parametrize(("sql", "mend"), zip(DAMAGES, MENDS, strict=True), ids=["repair", "erasure", "rebuild"])
+@pytest.mark.parametrize(("sql", "mend"), [*zip(DAMAGES, MENDS, strict=True)], ids=["repair", "erasure", "rebuild"])
 def test_damaged_pages_are_mended(path: str, sql: str, mend: Callable[[refold.Store], None]) -> None:
     """What an error says mends it: all rows are made anew, in all processes."""
     with refold.open(path, keys=KEYS) as store:

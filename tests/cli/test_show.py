@@ -365,3 +365,7 @@ def test_imported_items_have_two_times(living: Path, monkeypatch: pytest.MonkeyP
     with package.open(living) as store:
         store.chat(name)
     assert max(map(len, refold("show", name, db=living).out.splitlines())) <= 60
+    monkeypatch.setenv("COLUMNS", "20")
+    narrow = refold("show", name, db=living).out.split()
+    monkeypatch.setenv("COLUMNS", "400")
+    assert narrow == refold("show", name, db=living).out.split()

@@ -14,6 +14,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, StorageError
 from refold.infrastructure.exchange import export_events, rehearsal, take_in_events
+from refold.infrastructure.exchange.event_files import reading_file
 from tests.contract.chat_checking import message
 
 Lines = list[Any]
@@ -116,6 +117,13 @@ def test_the_file_itself_is_fine(file: Path) -> None:
         with refold.open(":memory:") as store:
             assert take_in_events(store.log, path).added == 3
             assert store.verify().is_whole
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """It is said why it cannot be read."""
+    said = f"^{re.escape(str(tmp_path))} cannot be read: Is a directory$"
+    with pytest.raises(InvalidInputError, match=said), reading_file(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("name", BROKEN)

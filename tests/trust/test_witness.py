@@ -23,6 +23,7 @@ from refold.infrastructure.trust import checkpoints, known_events
 from refold.infrastructure.trust.known_events import _other_events
 from refold.infrastructure.trust.slices import END_BYTES, KEY_BYTES, SEGMENT, VERSION_BYTES, SliceEvidence, stream_key
 from refold.infrastructure.trust.witness import FileWitness, Seen, WriterClosed, WriterOpened, is_over, text_of
+from refold.projections.catalogue import CATALOGUE
 from tests.contract.damage import forge_blocks
 
 from .forging import EventRow, Place, rechained, rewrite, with_text
@@ -249,6 +250,14 @@ def test_a_row_of_the_catalogue(place: Place) -> None:
 
     with place.open() as store, pytest.raises(TamperedError, match="the row of chat:a in the projection catalogue"):
         store.contexts()
+    with place.open() as store:
+        checked = store._checkpoints
+        assert checked is not None
+        rows = store._runner.rows(CATALOGUE)
+        with pytest.raises(TamperedError):
+            checked.sample(rows)
+        # At most once a second: it is not looked at again at once.
+        checked.sample(rows)
 
 
 def test_an_older_copy(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionRet
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.receive import items_from_anthropic
 from refold.domain.formats.anthropic.send import anthropic_messages
+from refold.domain.formats.send import UniqueIds
 from refold.domain.log.envelope import encode_payload
 from tests.domain.fakes import CountingSystem
 
@@ -108,6 +109,13 @@ def test_parts_of_a_message_stay_together(content: list[Any], counts: list[int])
     items = read({"role": "user", "content": content})
 
     assert [len(item.content) if isinstance(item.content, tuple) else 1 for item in items] == counts  # type: ignore[union-attr]
+
+
+def test_calls_of_one_id_get_the_next_free_number() -> None:
+    """Also where a recorded id looks like one with a number."""
+    ids = UniqueIds(str)
+
+    assert [ids.take(one) for one in ("a", "a_2", "a", "a", "b", "a_2")] == ["a", "a_2", "a_3", "a_4", "b", "a_2_2"]
 
 
 @pytest.mark.parametrize(

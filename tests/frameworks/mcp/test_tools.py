@@ -249,12 +249,14 @@ async def test_errors_say_what_to_do(store: refold.Store) -> None:
             await fault(client, "context_view", context="support", cursor="next"),
             await fault(client, "context_append", context="support", messages=said, expected_version=99),
             await fault(client, "context_evict", context="support", items=[pinned]),
+            await fault(client, "context_view", context="support", evicted="yes"),
         ]
 
     for text, part in zip(texts, ("there is no context 'nobody'", "has no version 99", "there is no context 'nobody'",
                                   "is the past", "queue:todo is no chat", "on version 2: look at it with context_view",
                                   "fork under another id", "has no item 'none'", "is no cursor",
-                                  "has no version 99 yet", "is pinned: leave it out"), strict=True):  # fmt: skip
+                                  "has no version 99 yet", "is pinned: leave it out",
+                                  "evicted is 'yes': give true or false"), strict=True):  # fmt: skip
         assert part in text
         # An agent cannot call what programs call.
         assert "()" not in text
@@ -322,6 +324,8 @@ async def test_contexts_are_resources(store: refold.Store) -> None:
                 await client.read_resource(uri)
         with pytest.raises(MCPError, match="is no cursor"):
             await client.list_tools(cursor="x")
+        with pytest.raises(MCPError, match="'1' is no cursor: this list has one page"):
+            await client.list_resource_templates(cursor="1")
         templates = (await client.list_resource_templates()).resource_templates
 
     assert (len(uris), len(set(uris)), second.next_cursor) == (151, 151, None)

@@ -113,6 +113,21 @@ def test_old_dictionaries_are_kept(dictionary: bytes) -> None:
     assert compression.expand(old, "it") == data
 
 
+def test_a_dictionary_of_another_database_is_not_taken_for_this_ones(dictionary: bytes) -> None:
+    """After all were dropped, the one with a number is loaded anew."""
+    compression = Compression(lambda number: {1: dictionary}[number])
+    other = train_dictionary(payloads(900)[300:])
+    assert other is not None
+    compression.use(1, other)
+    data = payloads(30)[-1]
+    stored = trained_compression(dictionary).shrink(data)
+
+    compression.drop()
+
+    assert compression.newest == 0
+    assert compression.expand(stored, "it") == data
+
+
 def test_an_older_dictionary_does_not_take_over(dictionary: bytes) -> None:
     """Using one with a lower number changes nothing for new bytes."""
     compression = trained_compression(dictionary, 2)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from refold.domain import errors
+from refold.domain.chat.pairing import PendingCall
 from refold.domain.errors import (
     CALLS_NAMED,
     MESSAGE_CHARACTERS_MAX,
@@ -19,20 +20,26 @@ from refold.domain.errors import (
     HeldError,
     IdempotencyError,
     InvalidInputError,
+    KeyDestroyedError,
+    KeyMissingError,
     LimitExceededError,
     LogWentBackError,
     Lost,
     NotAllowedError,
     NotFoundError,
+    PendingCallsError,
     ProjectionError,
     RefoldError,
     StorageError,
+    TamperedError,
+    WrongKeyError,
 )
 from refold.domain.window.events import WindowOpened
 
 LONG = "x" * 1_000_000
 LOST = tuple(Lost(f"chat:a@{version}") for version in range(2, 9))
 ADDED = [SimpleNamespace(event=WindowOpened(max_tokens=1), version=version) for version in range(1, 6)]
+PAYING = PendingCall(item_id="i1", call_id="c1", name="pay", arguments="{}")
 CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, RefoldError)]
 
 
@@ -120,6 +127,15 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
             {"stream": "chat:a", "checkpoint": "k1", "newest": None, "expected": 0, "actual": 0, "refused": ()},
             "from checkpoint k1 of chat:a, and all checkpoints were deleted since",
         ),
+        (PendingCallsError([PAYING]), {"calls": (PAYING,)}, "recorded for pay (c1): run"),
+        (
+            KeyMissingError("k1", "the file keys.json"),
+            {"key": "k1", "where": "the file keys.json"},
+            "the key 'k1' is not in the file",
+        ),
+        (WrongKeyError("k1"), {"key": "k1"}, "the key 'k1' does not open with it"),
+        (KeyDestroyedError("k1"), {"key": "k1"}, "the key 'k1' was destroyed"),
+        (TamperedError("event chat:a@1", "it is missing"), {"what": "event chat:a@1"}, "is not what its witness saw"),
         (
             CheckpointSupersededError("chat:a", None, "k2"),
             {"newest": "k2"},

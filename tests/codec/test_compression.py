@@ -121,6 +121,7 @@ def test_a_dictionary_of_another_database_is_not_taken_for_this_ones(dictionary:
     compression.use(1, other)
     data = payloads(30)[-1]
     stored = trained_compression(dictionary).shrink(data)
+    assert compression.expand(compression.shrink(data), "it") == data
 
     compression.drop()
 

@@ -79,6 +79,8 @@ def test_a_store_in_memory_is_backed_up(tmp_path: Path) -> None:
         fill_store(store)
         store.backup(tmp_path / "memory.backup")
         rows, version = store.contexts(), store.chat("later").version
+    with refold.open(":memory:") as other, pytest.raises(InvalidInputError, match="of another store"):
+        other.backup(tmp_path / "memory.backup")
 
     restore(tmp_path / "memory.backup", tmp_path / "now.db")
 

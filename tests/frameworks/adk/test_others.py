@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from google.adk.events.event_actions import EventActions
+from google.adk.sessions import Session
 
 import refold
 from refold.adk import RefoldSessionService
@@ -13,7 +14,7 @@ from refold.domain.chat.saved_states import SavedStates
 from refold.domain.errors import ConcurrencyError, InvalidInputError
 from refold.infrastructure.frameworks.adk.form import EVENTS
 
-from .test_sessions import KEY, filled, said, texts
+from .test_sessions import KEY, MIA, filled, said, texts
 
 
 async def test_pictures_that_others_added_are_the_kits(store: refold.Store) -> None:
@@ -73,3 +74,18 @@ def test_what_is_no_event_is_refused(store: refold.Store, wrong: dict[str, Any],
     with pytest.raises(InvalidInputError, match=field):
         EVENTS.add(chat, [{"author": "user", "content": {"parts": [{"text": "hello"}]}, **wrong}])
     assert chat.version == 1
+
+
+async def test_a_session_made_by_hand_knows_what_its_last_event_says(store: refold.Store) -> None:
+    """One with the newest event is appended to; one with an older one, or none, came too late."""
+    service = RefoldSessionService(store)
+    session = await filled(service, said("one"), said("two"))
+    known: tuple[Any, ...] = (session.events, session.events[:1], [])
+    newest, older, empty = (Session(**MIA, id="s1", events=events) for events in known)
+
+    for late in (older, empty):
+        with pytest.raises(ValueError, match="modified in storage"):
+            await service.append_event(late, said("late"))
+    await service.append_event(newest, said("three"))
+
+    assert await texts(service) == ["one", "two", "three"]

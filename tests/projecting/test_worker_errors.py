@@ -15,7 +15,7 @@ from refold.domain.errors import DamagedError, StorageClosedError, StorageUnavai
 from refold.infrastructure.projecting import runner as running
 from refold.infrastructure.projecting import worker as working
 from refold.infrastructure.projecting.runner import ProjectionRunner
-from refold.infrastructure.projecting.worker import PAUSES_SECONDS, ProjectionWorker
+from refold.infrastructure.projecting.worker import PAUSES_SECONDS, ProjectionWorker, WorkingThread
 
 from .counts import Count, Counts
 from .histories import projections_of, talk_at_length
@@ -236,6 +236,28 @@ def test_a_thread_outlives_errors(store: refold.Store, call: str, monkeypatch: p
         stop.set()
         thread.join()
     assert store._projections.notes("worker/") == {}
+
+
+def test_a_thread_of_the_parent_is_stopped_in_the_child() -> None:
+    """At once: the thread is not there, and what it held while the process was forked is held for ever."""
+    working = WorkingThread(SimpleNamespace(run=lambda stop: None))  # type: ignore[arg-type]  # it has nothing to do
+    is_held, is_over = threading.Event(), threading.Event()
+    inherited: Any = working._stop
+
+    def hold() -> None:
+        with inherited._cond:
+            is_held.set()
+            is_over.wait()
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    is_held.wait()
+
+    working._after_fork()
+    working.stop()
+
+    is_over.set()
+    holder.join()
 
 
 def test_it_stops_behind_a_page(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import refold
-from refold.domain.errors import DamagedError
+from refold.domain.errors import DamagedError, TamperedError
+from refold.domain.positions import Moment
 from refold.infrastructure.cli.program import refold as command_line
 from refold.infrastructure.exchange import copy_store
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
@@ -135,6 +136,23 @@ def test_a_snapshot_that_this_process_did_not_store(place: Place) -> None:
 
         assert log.snapshot("chat:b") is None
         assert texts_of(store, "b") == ["one"]
+
+
+def test_a_time_beside_a_block(ready_pg_url: str, tmp_path: Path) -> None:
+    """Where versions of the past are looked for there is no digest; so their events are looked at, too."""
+    place = Place(ready_pg_url, tmp_path / "witness.log")
+    with place.open() as store:
+        chat = store.chat("a")
+        with store.transaction():
+            for number in range(200):
+                chat.add_message("user", f"text {number}")
+        assert sum(store.log.sealing()) == 128  # type: ignore[attr-defined]  # the log on PostgreSQL has it
+        now = store.now()
+        assert store.log.version_at("chat:a", now) == 201
+        place.sql("UPDATE part SET position = position + 1000 WHERE first_version = 65")
+
+        with pytest.raises(TamperedError, match=r"event chat:a@65 .*: its place or time is another one in its row"):
+            store.log.version_at("chat:a", Moment(((now.heads[0][0], 100),)))
 
 
 def test_its_events_stay_readable(place: Place, keys: KeyFile) -> None:

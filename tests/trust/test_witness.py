@@ -16,7 +16,7 @@ import refold
 from refold.domain.errors import DamagedError, TamperedError
 from refold.domain.log.envelope import NO_DIGEST, NO_META, UNKEYED
 from refold.domain.log.ports import LiveLog, Range
-from refold.domain.positions import Moment, Position
+from refold.domain.positions import Position
 from refold.infrastructure.log.evidence import SegmentRow
 from refold.infrastructure.times import time_of
 from refold.infrastructure.trust import checkpoints, known_events
@@ -221,23 +221,6 @@ def test_the_end_of_a_stream(place: Place, read: Callable[[LiveLog], object]) ->
             read(store.log)
         assert len(store.log.read("chat:b")) == 2
         assert len(store.log.read("chat:a", until=3)) == 3
-
-
-def test_a_time_beside_a_block(ready_pg_url: str, tmp_path: Path) -> None:
-    """Where versions of the past are looked for there is no digest; so their events are looked at, too."""
-    place = Place(ready_pg_url, tmp_path / "witness.log")
-    with place.open() as store:
-        chat = store.chat("a")
-        with store.transaction():
-            for text in TEXTS[:200]:
-                chat.add_message("user", text)
-        assert sum(store.log.sealing()) == 128  # type: ignore[attr-defined]  # the log on PostgreSQL has it
-        now = store.now()
-        assert store.log.version_at("chat:a", now) == 201
-        place.sql("UPDATE part SET position = position + 1000 WHERE first_version = 65")
-
-        with pytest.raises(TamperedError, match=r"event chat:a@65 .*: its place or time is another one in its row"):
-            store.log.version_at("chat:a", Moment(((now.heads[0][0], 100),)))
 
 
 def test_a_row_of_the_catalogue(place: Place) -> None:

@@ -198,9 +198,14 @@ def tried(drawn: Sequence[Place], records: Records, seconds: float, end: float) 
             if time.monotonic() > end:
                 break
             source = (copy.root / place.file).read_text()
+            outcome, ran = "not run", set[str]()
             for allowed in (seconds, seconds * MORE):
                 # What a few tests do not notice, one that runs the line in passing may.
-                outcome = copy.outcome_of(place, records.tests_of(place, source, allowed))
+                tests = [one for one in records.tests_of(place, source, allowed) if one not in ran]
+                if ran and not tests:
+                    break
+                ran.update(tests)
+                outcome = copy.outcome_of(place, tests)
                 if outcome != "survived":
                     break
             if outcome == "survived" and (reason := EQUIVALENT.get((place.file, changed(place, source)[1]))):

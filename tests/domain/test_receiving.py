@@ -298,6 +298,7 @@ HELLO = {"role": "user", "content": "Hi."}
         ({"choices": [{}, {}]}, "messages[0].choices: found 2, expected one: give the message"),
         ([{"output": [HELLO, {"type": "computer_call"}]}], "messages[0].output[1].type: found 'computer_call'"),
         ([{"role": "user", "content": float("nan")}], "messages[0] cannot be stored as JSON"),
+        ([{"role": "user", "content": object()}], "messages[0] cannot be stored as JSON: Object of type object"),
         ([said("user", {"type": "image_url", "image_url": {"url": "data:"}})], "an event chat.message"),
     ],
 )  # fmt: skip

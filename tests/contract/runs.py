@@ -368,6 +368,8 @@ class RunsContract:
         run.remove_node("Action(a)#2)#1")
         before, past = everything(run), [run.at(version).nodes() for version in range(run.version + 1)]
         store = store_on(log)
+        with pytest.raises(InvalidInputError, match="can be adopted under its own id alone"):
+            store.adopt(run, "mia/other")
         store.adopt(run, run.id)
 
         again = store.run("mia", "s", 1, agent="planner")

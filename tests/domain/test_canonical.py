@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from refold.domain.canonical import canonical_json, parse_json, require_unicode
+from refold.domain.canonical import canonical_json, fingerprint, parse_json, require_unicode
 from refold.domain.errors import InvalidInputError
 
 from .strategies import JSON, PROPERTY
@@ -72,3 +72,9 @@ def test_the_place_of_a_surrogate() -> None:
     """Its code and its index."""
     with pytest.raises(InvalidInputError, match=r"content holds a lone surrogate \(U\+DC00\) at index 2"):
         require_unicode("ab\udc00", "content")
+
+
+def test_a_call_that_is_not_json_has_no_fingerprint() -> None:
+    """The error says of which type the value was that cannot be stored."""
+    with pytest.raises(InvalidInputError, match=r"a call with an idempotency key holds .*: object is no JSON"):
+        fingerprint(("append", object()))

@@ -158,3 +158,8 @@ def test_looks_and_changes_take_the_family_s_lock(look: Callable[[OrderedMap[int
 
     look(mapping)
     assert lock.taken == 1
+
+
+def test_the_repr_of_a_mapping() -> None:
+    """Its keys and values, in order."""
+    assert repr(OrderedMap[int, str]().plus(2, "b").plus(1, "a")) == "OrderedMap([(2, 'b'), (1, 'a')])"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.domain.chat.items import InvalidItemError
 from refold.domain.errors import InvalidInputError
 
 
@@ -97,3 +98,11 @@ def test_the_id_comes_first() -> None:
             queue.branch("g", context_id="h")
         with pytest.raises(InvalidInputError, match="has another limit as a keyword"):
             pool.branch(3, limit=4)
+
+
+def test_the_repr_of_an_invalid_item() -> None:
+    """The class of the error, and its one line."""
+    with pytest.raises(InvalidItemError) as caught:
+        refold.ChatContext().add_message("nobody", "hi")
+
+    assert repr(caught.value) == f"InvalidItemError({str(caught.value)!r})"

@@ -4,7 +4,10 @@ import pytest
 
 from refold import Store
 from refold.projections import growth
+from refold.projections.contract import Projection
 from refold.projections.growth import GROWTH_EVENTS
+from refold.projections.steps import STEPS
+from refold.projections.usage import USAGE
 
 
 @pytest.mark.parametrize("other", ["a !", "a0000000001", "b"])
@@ -47,3 +50,21 @@ def test_what_a_row_counts(store: Store) -> None:
         turns=2,
         tokens=chat.estimated_tokens(),
     )
+
+
+@pytest.mark.parametrize("projection", [growth.GROWTH, STEPS, USAGE], ids=lambda one: str(one.name))
+def test_event_by_event(store: Store, projection: Projection) -> None:
+    """A row to which events come one by one is what all of them make together."""
+    chat = store.chat("a")
+    for role in ("user", "assistant", "assistant"):
+        chat.add_message(role, "12345678")
+    events = [one for one in chat.history() if projection.keys(one)]
+    (key,) = {key for one in events for key in projection.keys(one)}
+    assert events
+
+    row = None
+    for event in events:
+        row = projection.evolve(key, row, event)
+
+    assert row is not None
+    assert row == projection.evolve_all(key, None, events)  # type: ignore[attr-defined]  # these three have it

@@ -132,3 +132,14 @@ def test_a_handler_that_was_taken_off_hears_nothing_more() -> None:
 
     assert heard == ["second"]
     assert emitter._handlers == {}
+
+
+def test_a_handler_without_a_signature_gets_all() -> None:
+    """As some methods of Python's own types are."""
+    heard: dict[str, int] = {}
+    emitter = EventEmitter[str]()
+    emitter.on("said", heard.update)
+
+    emitter.emit("said", {"a": 1})
+
+    assert heard == {"a": 1}

@@ -158,3 +158,11 @@ async def test_times_are_in_the_order_of_events() -> None:
     records = scope.search()
     assert [record.key for record in records] == ["c", "b", "a"]
     assert records[0].updated_at > records[1].updated_at > records[2].updated_at
+
+
+async def test_the_past_at_another_moment() -> None:
+    """A view of the past gives another one, of an earlier or a later moment."""
+    memory = await lived()
+    view = memory.at("named")
+
+    assert (await found(view), await found(view.at(1)), await found(memory.at(1).at("named"))) == ("ab", "a", "ab")

@@ -98,3 +98,11 @@ def test_lists_are_texts() -> None:
         '{"image_url": {"url": "data:image/png;base64,AAAAAAAAAAAAAAAAAA... (1,022 characters)"}, "type": "image_url"}'
     )
     assert shown(AIMessage(parts[3:])) == "[Assistant]\n(Empty)"
+
+
+def test_content_that_is_neither_text_nor_list() -> None:
+    """It is shown as its text; long values in lists are shortened as those in dicts are."""
+    assert shown(SimpleNamespace(type="human", content=7)) == "[User]\n7"
+    assert shown(AIMessage([{"type": "rows", "rows": ["A" * 1_000, 7]}])).endswith(
+        f'{{"rows": ["{"A" * 40}... (1,000 characters)", 7], "type": "rows"}}'
+    )

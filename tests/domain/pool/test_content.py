@@ -345,3 +345,25 @@ async def test_classes_that_no_module_gives() -> None:
     queue.cleanup()
 
     assert contents(queue) == [Local(1)]
+
+
+@pytest.mark.parametrize(
+    ("decode", "why"),
+    [(lambda amount: Money(amount + 1), "is read as"), (lambda amount: Money(amount["EUR"]), "cannot be read")],
+)
+def test_a_codec_that_loses_something(monkeypatch: pytest.MonkeyPatch, decode: Any, why: str) -> None:
+    """What it would read is compared with what was given before anything is stored."""
+    monkeypatch.setattr(content_module, "_CODECS", {**content_module._CODECS})
+    monkeypatch.setattr(content_module, "_CODEC_OF", {**content_module._CODEC_OF})
+    register_content(Money, "coins", lambda money: money.amount, decode)
+
+    with pytest.raises(InvalidInputError, match=rf"the price would not come back as it is: .*{why}"):
+        stored_content({"paid": Money(Decimal(1))}, "the price")
+
+
+def test_an_instance_with_a_field_of_another_type() -> None:
+    """Its class would not read it again, so it is refused."""
+    wrong: Any = "many"
+
+    with pytest.raises(InvalidInputError, match=r"the point would not come back as it is: .*no longer fits its class"):
+        stored_content(Point(wrong), "the point")

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from refold.domain.content import Content
 from refold.domain.errors import DecisionRefusedError
-from refold.domain.pool.items import ContextItem
+from refold.domain.pool.events import QueueAppended
+from refold.domain.pool.items import ContextItem, Held
 from refold.domain.pool.queue import ContextQueue
+from refold.domain.spans import Ref
 
 from .containers import queue_of
 
@@ -65,3 +68,22 @@ async def test_content_comes_back_read_only() -> None:
     assert kept == {"a": [1, {"b": 2}]}
     with pytest.raises(DecisionRefusedError, match="cannot be changed in place"):
         kept["a"].append(3)
+
+
+def test_equal_entries_are_one_in_a_set() -> None:
+    """Equal ones have equal hashes, and one of another version is another one."""
+    first, again, other = (Held(Ref(version), QueueAppended(content=Content(text="a"))) for version in (2, 2, 3))
+
+    assert first == again != other
+    assert {first, again, other} == {first, other}
+
+
+async def test_attributes_of_ones_own_can_be_deleted() -> None:
+    """Of a queue; a view refuses it."""
+    queue: Any = await queue_of(3, "a")
+    queue.note = "mine"
+    del queue.note
+
+    assert not hasattr(queue, "note")
+    with pytest.raises(DecisionRefusedError, match="is a view and cannot be changed"):
+        del queue.readonly.note

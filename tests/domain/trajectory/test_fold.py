@@ -2,9 +2,13 @@
 
 import pytest
 
+from refold.domain.errors import DamagedError
+from refold.domain.spans import Ref
 from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.graph import RunGraph
+from refold.domain.trajectory.nodes import NodeNotFoundError
 from refold.domain.trajectory.run import Run
-from refold.domain.trajectory.state import EMPTY, RunState, complete, fold
+from refold.domain.trajectory.state import EMPTY, RunState, Steps, complete, fold
 from refold.domain.trajectory.stored import StoredEvents
 from tests.support.effort import calls_of
 
@@ -102,3 +106,31 @@ def test_a_stored_event_is_read_with_its_neighbours() -> None:
 
     assert [stored.event(version) for version in (129, 130, 1, 65, 200)] == [129, 130, 1, 65, 200]
     assert asked == [(128, 192), (0, 64), (64, 192), (199, 200)]
+
+
+def test_steps_that_were_never_queued() -> None:
+    """A log that takes or gives back a step that is not there is damaged, and the error says where."""
+    with pytest.raises(DamagedError, match=r"the queue 'todo' of a run.*a step was taken from it, and there was none"):
+        Steps().without_first("todo")
+    with pytest.raises(DamagedError, match=r"step 7 of a run.*it was given back, and had not been taken"):
+        Steps().given_back("todo", 7)
+
+
+def test_a_node_of_a_version_that_registered_none() -> None:
+    """The graph has no such node, and the error names the version."""
+    run, _ = asked()
+
+    with pytest.raises(NodeNotFoundError, match="this run has no node of version 9"):
+        RunGraph(run._state).event(Ref(9))
+
+
+def test_an_event_that_a_run_needs_is_gone() -> None:
+    """The error names the stream and the version; an event that was noted is not read."""
+    run, _ = asked()
+    stored = StoredEvents(run._journal.log, run.stream_id, run.version)
+    (opened,) = run._journal.log.read_events(run.stream_id, until=1)
+    stored.put(9, opened)
+
+    assert stored.event(9) is opened
+    with pytest.raises(DamagedError, match=f"{run.stream_id}@8 is damaged: a run needs it, and it is not there"):
+        stored.event(8)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from refold.domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, are_same
+from refold.domain.errors import InvalidInputError
+from refold.domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, are_same, checked_round
 from refold.domain.trajectory.trajectory import TrajectoryEdge
 
 CHANGE = RoundChange(kind="changed", actor="mia", at=3.0, old={"text": "How many?"})
@@ -62,3 +63,14 @@ def test_rounds_that_are_the_same(change: Callable[[RoundRecord], RoundRecord]) 
     """Actors do not count, nor the order of nodes, nor a time that one of the two lacks."""
     assert are_same(change(ROUND), ROUND)
     assert are_same(ROUND, change(ROUND))
+
+
+def test_a_pointer_to_no_node() -> None:
+    """A record that names one is refused, and the error says which."""
+    found = replace(OTHER, attributes={"description": "", "state": "so it is"})
+    right = replace(ROUND, nodes=(found,), edges=())
+    wrong = replace(right, pointers=frozenset({"State(found)", "State(lost)"}))
+
+    with pytest.raises(InvalidInputError, match=r"it holds the pointer 'State\(lost\)', and no such node"):
+        checked_round(wrong)
+    assert checked_round(right) is right

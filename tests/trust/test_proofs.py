@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -13,6 +14,7 @@ import refold
 from refold.domain.errors import InvalidInputError, NotFoundError, TamperedError
 from refold.infrastructure.trust.checkpoints import Checkpoints
 from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash
+from refold.infrastructure.trust.witness import FileWitness
 
 from .forging import Place
 
@@ -159,3 +161,14 @@ def test_a_witness_at_an_endpoint(place: Place, endpoint: str) -> None:
     place.remove(place.rows("chat:b")[-1])
     with pytest.raises(TamperedError, match="the log ends before it"):
         refold.open(place.url, witness=endpoint)
+
+
+def test_a_long_file_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far back as the last entry that names all slices."""
+    witness = FileWitness(tmp_path / "witness.log")
+    full, other = '{"full":true}', '{"full":false,"n":"' + "x" * 30 + '"}'
+    for entry in (other, full, *[other] * 20):
+        witness.add(entry)
+    monkeypatch.setattr("refold.infrastructure.trust.witness.TAIL_BYTES", 100)
+
+    assert [*witness.entries()][-21:] == [full, *[other] * 20]

@@ -454,17 +454,6 @@ def test_an_end_that_is_cut_off_while_it_is_open(place: Place) -> None:
     assert why == "there is no event at it, and the witness saw one"
 
 
-def test_a_long_file_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far back as the last entry that names all slices."""
-    witness = FileWitness(tmp_path / "witness.log")
-    full, other = '{"full":true}', '{"full":false,"n":"' + "x" * 30 + '"}'
-    for entry in (other, full, *[other] * 20):
-        witness.add(entry)
-    monkeypatch.setattr("refold.infrastructure.trust.witness.TAIL_BYTES", 100)
-
-    assert [*witness.entries()][-21:] == [full, *[other] * 20]
-
-
 def test_whether_a_writer_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """On this machine by its process, also that of another user; on others by the time of its last word."""
     now, day = 1_790_000_000.0, 86_400

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ConfigUpdated, FunctionCalled, FunctionReturned, MessageAdded
-from refold.domain.chat.items import ChatRole
+from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.chat.views import make_event
 from refold.domain.errors import InvalidInputError
 
@@ -104,3 +105,13 @@ def test_a_text_of_another_type() -> None:
     event = make_event(FunctionReturned, **{**OUTPUT, "output": Text("fine")})
 
     assert event.output == "fine"  # type: ignore[union-attr]
+
+
+def test_a_part_that_is_neither_text_nor_picture() -> None:
+    """A message that was made past its own checks is refused, and the error names it and the type of the part."""
+    chat = ChatContext()
+    made = ChatMessage.model_construct(id="m", role=ChatRole.USER, content=[7], created_at=1.5)
+
+    with pytest.raises(InvalidInputError, match="message 'm' holds a int: parts are text or ImageContent"):
+        chat.insert(made)
+    assert chat.items == []

@@ -172,3 +172,15 @@ def test_an_append_takes_the_lock(below: MemoryLog) -> None:
     log.finish()
 
     assert lock.taken == 2
+
+
+def test_snapshots(below: MemoryLog) -> None:
+    """What is kept of a stream that was begun here stays here; the log below has those of its own streams."""
+    log = over(below)
+    begun(log, C, 7)
+    below.keep_snapshot(A, lambda: b"below")
+    log.keep_snapshot(C, lambda: b"here")
+    log.finish()
+
+    assert (log.snapshot(A), log.snapshot(C)) == (b"below", b"here")
+    assert (below.snapshot(A), below.snapshot(C)) == (b"below", None)

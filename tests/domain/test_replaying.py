@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import PIECES, ChatItemEvent, MessageAdded
-from refold.domain.chat.replay import _whole
+from refold.domain.chat.replay import _whole, keep_last, keep_tokens
 from refold.domain.chat.tokens import estimate_tokens
 from refold.domain.errors import InvalidInputError, NotFoundError
 from tests.contract.chat_checking import Teller, message
@@ -327,3 +327,12 @@ def test_a_message_of_pieces_says_where_it_ends() -> None:
 
     [whole] = [one for one in _whole(events) if isinstance(one, MessageAdded) and one.until]
     assert whole.until == 1 + max(place for place, one in enumerate(events) if isinstance(one, PIECES))
+
+
+@pytest.mark.parametrize("policy", [keep_last(2), keep_tokens(5)])
+def test_a_policy_within_a_policy(policy: Any) -> None:
+    """A named one may be called by another function, and keeps what it keeps by itself."""
+    chat = talk("u", "A", "u", "A", "u", "A")
+
+    assert chat.replay(lambda scratch: policy(scratch)).calls == chat.replay(policy).calls
+    assert chat.replay(policy).calls != chat.replay("all").calls

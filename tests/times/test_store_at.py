@@ -83,7 +83,7 @@ def test_every_way_to_say_when(store: refold.Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [3, -1, "3", "-1", True, None, 1.5, "", " ", "pos:", "pos:x", "2026-11-31", b"x", "1 2"]
+    "wrong", [3, -1, "3", "-1", True, None, 1.5, "", " ", "pos:", "pos:x", "2026-11-31", b"x", "1 2", "item:m1"]
 )
 def test_what_is_no_moment(store: refold.Store, wrong: Any) -> None:
     """A version belongs to one context, and a time needs its zone: nothing is guessed."""

@@ -208,3 +208,19 @@ def test_texts_that_a_reader_may_hold_are_said(tmp_path: Path, monkeypatch: pyte
     done = run("archive", "--db", path, tmp_path / "cold", "a", "--why", "cold")
 
     assert f"texts may still be in the WAL of {path}, while a reader holds it\n" in done.err
+
+
+def test_what_is_said_twice_is_recorded_once(tmp_path: Path) -> None:
+    """A context that is held for the same reason, or let go again, changes nothing; another reason is recorded."""
+    with refold.open(tmp_path / "agents.db") as store:
+        store.chat("a").add_message("user", "a question")
+        heads = [0]
+        for why in ("case 1", "case 1", "case 2"):
+            store.hold("chat:a", why=why)
+            heads.append(store.log.head("store:erasures"))
+        for _ in range(2):
+            store.release("chat:a", why="closed")
+            heads.append(store.log.head("store:erasures"))
+
+        assert heads == [0, 1, 1, 2, 3, 3]
+        assert store.holds() == {}

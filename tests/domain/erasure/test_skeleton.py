@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.canonical import canonical_json
+from refold.domain.canonical import canonical_json, parse_json
 from refold.domain.chat import events as chat
 from refold.domain.chat.pieces import erased_tokens, written
 from refold.domain.chat.tokens import estimate_tokens
 from refold.domain.content import Content
+from refold.domain.erasure.events import SEAL_BYTES, ErasedVersions
 from refold.domain.erasure.skeleton import _FIELDS, _WHOLE, ERASED, TEXTS, Mask, meta_skeleton, skeleton_of
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.send import anthropic_messages
@@ -28,6 +29,7 @@ from refold.domain.pool import events as pool
 from refold.domain.pool.items import totals_of
 from refold.domain.spans import Ref
 from refold.domain.totals import Totals
+from refold.domain.trajectory.events import MessageRecorded
 from tests.domain.chat_events import called, returned, said
 from tests.domain.formats.openai_contexts import EDITED
 from tests.domain.formats.provider_contexts import CONTEXTS, FEW, POOL
@@ -209,3 +211,29 @@ def test_requests_of_imported_items_stay_valid(items: list[chat.ChatItemEvent], 
 
     assert openai_faults(openai_messages(left)) == []
     assert responses_faults(openai_responses_input(left)[0]) == []
+
+
+def test_of_calls_in_a_message_of_a_run_their_names_are_left() -> None:
+    """And their ids, in either form; so that outputs still have their calls."""
+    calls = [
+        {"name": "look", "args": {"q": "PLANTED"}, "id": "c1"},
+        {"id": "c2", "type": "function", "function": {"name": "find", "arguments": "PLANTED"}},
+        "PLANTED",
+    ]
+    record = canonical_json({"role": "assistant", "content": "PLANTED", "tool_calls": calls}, what="it")
+    left: Any = skeleton_of(MessageRecorded(record=record))
+
+    assert parse_json(left.record)["tool_calls"] == [
+        {"name": "look", "args": {}, "id": "c1"},
+        {"id": "c2", "type": "function", "function": {"name": "find", "arguments": "{}"}},
+    ]
+    assert b"PLANTED" not in left.record
+
+
+def test_each_erased_version_has_its_seal() -> None:
+    """A log takes no event that has more or fewer of them."""
+    for count in (0, 1, 3):
+        erased = ErasedVersions("chat:a", b"\1\2", bytes(SEAL_BYTES * count))
+        with pytest.raises(InvalidInputError, match="it has not one seal for each version of 'chat:a'"):
+            erased.require_admissible()
+    ErasedVersions("chat:a", b"\1\2", bytes(SEAL_BYTES * 2)).require_admissible()

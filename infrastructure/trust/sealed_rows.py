@@ -41,7 +41,7 @@ from ..projecting.store import (
 )
 from .key_ring import KeyRing
 from .keys import NONCE_BYTES
-from .tables import ADD_PAGE, DROP_PAGES, PAGES, Statement, Tables
+from .tables import ADD_PAGE, DROP_PAGE, DROP_PAGES, LATER_PAGES, PAGES, Statement, Tables
 
 T = TypeVar("T")
 # Few pages are not worth a whole one.
@@ -133,10 +133,18 @@ class SealedProjectionStore(MemoryProjectionStore):
                 return result
             number = self._number + 1
             body = self._sealed(number, page)
-            if self._pages.change(Statement(ADD_PAGE, (number, body)))[0]:
+            if self._add(number, body):
                 self._apply(number, page, len(body))
                 self._put_together()
                 return result
+
+    def _add(self, number: int, body: bytes) -> bool:
+        """Add the next page; return False where another process was faster, also if its page is deleted already."""
+        added, later = self._pages.change(Statement(ADD_PAGE, (number, body)), Statement(LATER_PAGES, (number,)))
+        if added and later:
+            # The place was free again, because a whole page follows.
+            self._pages.change(Statement(DROP_PAGE, (number,)))
+        return bool(added) and not later
 
     def _put_together(self) -> None:
         """Write a whole page, if the pages since the last one are as long, and delete those before it."""
@@ -148,7 +156,7 @@ class SealedProjectionStore(MemoryProjectionStore):
             self._count = 0
             return
         # Another process may be faster. Then it is left to do this, and its page needs those before it.
-        if self._pages.change(Statement(ADD_PAGE, (number, body)))[0]:
+        if self._add(number, body):
             self._number, self._whole_bytes, self._bytes, self._count = number, len(body), 0, 0
             self._pages.change(Statement(DROP_PAGES, (number,)))
 
@@ -299,7 +307,7 @@ class SealedProjectionStore(MemoryProjectionStore):
             number = found[-1][0]
         body = self._sealed(number + 1, page)
         # Another process may be faster. Then it has begun anew, or finds the same damage and does so next.
-        if self._pages.change(Statement(ADD_PAGE, (number + 1, body)))[0]:
+        if self._add(number + 1, body):
             self._apply(number + 1, page, len(body))
             self._pages.change(Statement(DROP_PAGES, (number + 1,)))
 

@@ -37,6 +37,8 @@ DESTROY = "UPDATE data_key SET master = '', wrapped = $1 WHERE id = $2"
 PAGES = "SELECT number, body FROM sealed_page WHERE number > $1 ORDER BY number LIMIT 64"
 # The newest page alone may be followed: of two processes that add one, the second gets no row.
 ADD_PAGE = "INSERT INTO sealed_page (number, body) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING number"
+LATER_PAGES = "SELECT number FROM sealed_page WHERE number > $1 LIMIT 1"
+DROP_PAGE = "DELETE FROM sealed_page WHERE number = $1"
 DROP_PAGES = "DELETE FROM sealed_page WHERE number < $1"
 # The id of the store's own key, and its subject where it also encrypts what belongs to no subject: rows of projections,
 # names of moments.

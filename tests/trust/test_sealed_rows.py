@@ -114,6 +114,30 @@ def test_another_process_is_faster(path: str, store: refold.Store, monkeypatch: 
             assert rows_in(each).rows(Counts()) == [Count("a", 1)]
 
 
+def test_another_process_is_much_faster(path: str, store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it has added pages and made all one page before a change is written, the change is made behind that."""
+    assert len(store.search("first")) == 1
+    sealed = SealedProjectionStore._sealed
+    with refold.open(path, keys=KEYS) as other:
+
+        def overtaken(rows: SealedProjectionStore, number: int, page: Page) -> bytes:
+            monkeypatch.setattr(SealedProjectionStore, "_sealed", sealed)
+            monkeypatch.setattr(sealed_rows, "PAGES_MIN", 1)
+            rows_in(other).save(Save(Counts(), counted("a", 1), Checkpoint(), FIRST))
+            monkeypatch.setattr(sealed_rows, "PAGES_MIN", 99)
+            return sealed(rows, number, page)
+
+        monkeypatch.setattr(SealedProjectionStore, "_sealed", overtaken)
+        rows_in(store).drop(CATALOGUE)
+
+        assert rows_in(store).rows(CATALOGUE) == rows_in(other).rows(CATALOGUE) == []
+    assert pages(path) == [3, 4]
+    with refold.open(path, keys=KEYS) as again:
+        for each in (again, store):
+            assert rows_in(each).rows(Counts()) == [Count("a", 1)]
+            assert len(each.search("first")) == 1
+
+
 def test_a_rebuild_takes_their_place(path: str, store: refold.Store) -> None:
     """Rebuilt rows equal those before, and other processes get them."""
     rows = store.contexts()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import InvalidInputError, RefoldError, StorageClosedError, StorageUnavailableError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
@@ -130,3 +131,24 @@ def test_a_log_that_cannot_be_looked_at(caplog: pytest.LogCaptureFixture) -> Non
 
     assert (closed.looks, broken.looks) == (1, 2)
     assert caplog.messages == ["erasures in a log could not be looked for: it is gone"] * 2
+
+
+def test_of_two_large_texts_in_one_block_the_other_stays(tmp_path: Path) -> None:
+    """It can be read, also by whoever opens the store next, and leaves the file when it is erased itself."""
+    path = tmp_path / "store.db"
+    with refold.open(path) as store:
+        chat = store.chat("a")
+        with store.transaction():
+            first, second = (chat.add_message("user", f"{WORD} number {number}; " * 2_000) for number in "12")
+            for number in range(600):
+                chat.add_message("user", f"small {number}")
+    with refold.open(path) as store:
+        store.erase(context="a", item=first.id, why="asked for", dry_run=False)
+
+    with refold.open(path) as store:
+        texts = [item.text for item in store.chat("a").messages()]
+        assert texts[:3] == [ERASED, f"{WORD} number 2; " * 2_000, "small 0"]
+        assert store.verify(processes=1).is_whole
+        store.erase(context="a", item=second.id, why="asked for", dry_run=False)
+        assert store.verify(processes=1).is_whole
+    assert WORD.encode() not in path.read_bytes()

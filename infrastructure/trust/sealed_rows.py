@@ -41,7 +41,7 @@ from ..projecting.store import (
 )
 from .key_ring import KeyRing
 from .keys import NONCE_BYTES
-from .tables import ADD_PAGE, DROP_PAGE, DROP_PAGES, LATER_PAGES, PAGES, Statement, Tables
+from .tables import ADD_PAGE, DROP_LATE_PAGE, DROP_PAGES, PAGES, Statement, Tables
 
 T = TypeVar("T")
 # Few pages are not worth a whole one.
@@ -140,11 +140,11 @@ class SealedProjectionStore(MemoryProjectionStore):
 
     def _add(self, number: int, body: bytes) -> bool:
         """Add the next page; return False where another process was faster, also if its page is deleted already."""
-        added, later = self._pages.change(Statement(ADD_PAGE, (number, body)), Statement(LATER_PAGES, (number,)))
-        if added and later:
-            # The place was free again, because a whole page follows.
-            self._pages.change(Statement(DROP_PAGE, (number,)))
-        return bool(added) and not later
+        # Its place may be free again, since a whole page follows: a second statement sees all that came until then.
+        # The nonce tells the page from that of another process.
+        late = Statement(DROP_LATE_PAGE, (number, body[:NONCE_BYTES], number))
+        added, dropped = self._pages.change(Statement(ADD_PAGE, (number, body)), late)
+        return bool(added) and not dropped
 
     def _put_together(self) -> None:
         """Write a whole page, if the pages since the last one are as long, and delete those before it."""

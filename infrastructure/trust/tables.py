@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
+from .keys import NONCE_BYTES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,8 +38,10 @@ DESTROY = "UPDATE data_key SET master = '', wrapped = $1 WHERE id = $2"
 PAGES = "SELECT number, body FROM sealed_page WHERE number > $1 ORDER BY number LIMIT 64"
 # The newest page alone may be followed: of two processes that add one, the second gets no row.
 ADD_PAGE = "INSERT INTO sealed_page (number, body) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING number"
-LATER_PAGES = "SELECT number FROM sealed_page WHERE number > $1 LIMIT 1"
-DROP_PAGE = "DELETE FROM sealed_page WHERE number = $1"
+DROP_LATE_PAGE = f"""
+DELETE FROM sealed_page WHERE number = $1 AND substr(body, 1, {NONCE_BYTES}) = $2
+  AND EXISTS (SELECT 1 FROM sealed_page WHERE number > $3) RETURNING number
+"""
 DROP_PAGES = "DELETE FROM sealed_page WHERE number < $1"
 # The id of the store's own key, and its subject where it also encrypts what belongs to no subject: rows of projections,
 # names of moments.

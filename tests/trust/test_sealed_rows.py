@@ -15,6 +15,7 @@ from refold.infrastructure.projecting.store import Checkpoint, Save
 from refold.infrastructure.trust import sealed_rows
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.infrastructure.trust.sealed_rows import Page, SealedProjectionStore
+from refold.infrastructure.trust.tables import PAGES
 from refold.projections.catalogue import CATALOGUE
 from tests.projecting.counts import Count, Counts
 
@@ -260,6 +261,23 @@ class Other(Counts):
     """Another part of it."""
 
     name = "other"
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_page_that_comes_too_late_is_not_there(request: pytest.FixtureRequest, path: str, database: str) -> None:
+    """Its place is free, and a page follows; that of another process in such a place stays."""
+    place = str(request.getfixturevalue("ready_pg_url")) if database == "postgres" else path
+    with refold.open(place, keys=KEYS) as store:
+        rows = rows_in(store)
+
+        def add(number: int) -> tuple[bool, list[int]]:
+            is_added = rows._add(number, rows._sealed(number, Page(is_whole=True)))
+            return is_added, [number for number, _ in rows._pages.ask(PAGES, 0)]
+
+        assert add(5) == (True, [5])
+        assert add(3) == (False, [5])
+        assert add(6) == (True, [5, 6])
+        assert add(5) == (False, [5, 6])
 
 
 def rows_in(store: refold.Store) -> SealedProjectionStore:

@@ -186,6 +186,8 @@ async def test_a_file_of_its_own(tmp_path: Path) -> None:
     for scope, key in (("user:mia@x", "a"), ("user:mia@x", "b"), ("user:bob", "a")):
         await memory.put(about(key, scope=scope))
     assert isinstance(memory, Memory)
+    with refold.open(path) as store:
+        store.chat("beside").add_message("user", "no record")
     assert await memory.count() == 3
     await memory.clear()
     assert (await memory.count(), await found(memory, scope="user:bob")) == (0, "")

@@ -24,7 +24,7 @@ class SavedStateRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: int
     recorded_at: int
-    is_deleted: int = 0
+    is_deleted: int
 
 
 class StatesOfFrameworks:

@@ -68,6 +68,7 @@ def test_calls_without_ids() -> None:
     assert ids[3:] == [ids[1], ids[0], ids[2]]
     assert len({*ids}) == 3
     assert [item.output for item in items[3:]] == ['{"result":1}', '{"result":0}', '{"result":2}']  # type: ignore[union-attr]
+    assert not any(item.is_error for item in items[3:])  # type: ignore[union-attr]
     (orphan,) = read({"role": "user", "parts": [{"function_response": {"name": "f", "response": None}}]})
     assert (orphan.output, orphan.call_id[:5]) == ("null", "call_")  # type: ignore[union-attr]
 

@@ -53,11 +53,16 @@ def test_a_blank_answer_is_none(script: list[str], caplog: pytest.LogCaptureFixt
     assert asyncio.run(generate_summary(ScriptedLLM(script), "User: hi")) == ""
 
 
-def test_an_error_is_none() -> None:
-    """Also after part of the answer: half a summary would pass for a whole one."""
+def test_an_error_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    """Also after part of the answer: half a summary would pass for a whole one. The log has the error."""
     script: list[Step] = ["They", RuntimeError("broke off")]
 
-    assert summary_of(ScriptedLLM(script)) == SummaryAnswer("", "the model failed: RuntimeError: broke off")
+    with caplog.at_level(logging.WARNING):
+        answer = summary_of(ScriptedLLM(script))
+
+    assert answer == SummaryAnswer("", "the model failed: RuntimeError: broke off")
+    assert "no summary: the model failed" in caplog.text
+    assert "RuntimeError: broke off" in caplog.text
     assert asyncio.run(generate_summary(ScriptedLLM(script), "User: hi")) == ""
 
 

@@ -90,6 +90,14 @@ CHAT: dict[str, tuple[Do, Do]] = {
         lambda c, **k: c.add_items([said("x", id="i")], **k),
         lambda c, **k: c.add_items([said("x", id="j")], **k),
     ),
+    "messages": (
+        lambda c, **k: c.add_messages([{"role": "user", "content": "x"}], **k),
+        lambda c, **k: c.add_messages([{"role": "user", "content": "y"}], **k),
+    ),
+    "messages beside a system text": (
+        lambda c, **k: c.add_messages([{"role": "user", "content": "x"}], system="s", **k),
+        lambda c, **k: c.add_messages([{"role": "user", "content": "x"}], system="t", **k),
+    ),
     "insert one": (
         lambda c, **k: c.insert(said("x", created_at=1.5), **k),
         lambda c, **k: c.insert(said("y", created_at=1.5), **k),

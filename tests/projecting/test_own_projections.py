@@ -271,6 +271,21 @@ def test_fields_that_may_be_none(store: refold.Store) -> None:
     assert store.rows("counts") == [Maybe("chat:a"), emptied]
 
 
+def test_a_value_of_another_type_where_none_may_be(tmp_path: Path) -> None:
+    """SQLite lets it be: the error names the value and its column, and not one that is empty."""
+    place = str(tmp_path / "store.db")
+    with refold.open(place) as store:
+        store.add_projection(Halves())
+        store.chat("a")
+        assert store.rows("counts") == [Maybe("chat:a")]
+    sql(place, "UPDATE view_counts SET number_of = 'many'")
+
+    with refold.open(place) as store:
+        store.add_projection(Halves())
+        with pytest.raises(DamagedError, match="the table of counts is damaged: 'many' is in its column number_of"):
+            store.rows("counts")
+
+
 class OneKey(Counts):
     """It returns a text where a list of texts is expected."""
 

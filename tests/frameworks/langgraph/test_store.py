@@ -196,6 +196,16 @@ def test_what_is_no_namespace_is_refused(memory: Store, namespace: tuple[str, ..
     assert memory.log.streams() == []
 
 
+@pytest.mark.parametrize("namespace", [("a.b",), ("",)])
+def test_a_batch_with_what_is_no_namespace_is_refused(memory: Store, namespace: tuple[str, ...]) -> None:
+    """Also in operations made by hand, and nothing of the batch is recorded."""
+    ours = RefoldStore(memory)
+    for bad in (PutOp(namespace, "k", {}), GetOp(namespace, "k"), SearchOp(namespace)):
+        with pytest.raises(InvalidNamespaceError):
+            ours.batch([PutOp(("u",), "good", {}), bad])
+    assert memory.log.streams() == []
+
+
 def test_what_cannot_be_stored_changes_nothing(memory: Store) -> None:
     """All changes of a batch are made, or none."""
     ours = RefoldStore(memory)

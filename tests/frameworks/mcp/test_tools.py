@@ -90,6 +90,7 @@ async def test_an_agent_keeps_a_chat(store: refold.Store, mode: str) -> None:
     assert child["parent"] == {"context": "support", "version": made["version"]}
     assert [one["item"]["content"] for one in difference["added"]] == ["And order 8?"]
     assert (merged["items"], back["item_ids"]) == (1, gone["item_ids"])
+    assert back["tokens"] == gone["tokens_removed"] > 0
     assert (why["state"], why["reason"], why["actor"]) == ("gone", "answered", "coder")
     assert [one["left"]["reason"] for one in left["items"]] == ["answered"]
     assert {(hit["context"], hit["kind"]) for hit in found["hits"]} == {("support", "chat"), ("draft", "chat")}

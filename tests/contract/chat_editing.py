@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.events import TAIL_ITEMS
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import (
     ConcurrencyError,
@@ -43,6 +44,15 @@ class ChatEditingContract:
         chat.restore()
 
         assert (shown, ids(chat)) == ("0 a b b2 late c z", "0 a b b2 d late c z")
+        require_same_from_log(log, chat)
+
+    def test_inserting_far_before_the_end(self, log: LiveLog) -> None:
+        """Of several items at once one goes before many that are there, and all others go behind them."""
+        chat = begun(log, *(message(f"m{number}", time=5.0) for number in range(TAIL_ITEMS + 1)))
+        there = ids(chat)
+        chat.insert_many([message("y", time=8.0), message("0", time=1.0), message("z", time=9.0)])
+
+        assert ids(chat) == f"0 {there} y z"
         require_same_from_log(log, chat)
 
     def test_inserting_what_is_there(self, log: LiveLog) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError, TamperedError
+from refold.domain.ids import slice_of
 from refold.infrastructure.trust.checkpoints import Checkpoints
 from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash
 from refold.infrastructure.trust.witness import FileWitness
@@ -57,6 +58,19 @@ def test_an_event_is_among_those_of_a_checkpoint(place: Place, event: str) -> No
     assert (
         led_to(proof, hashlib.blake2b(covered[:-1] + b"?", digest_size=32).digest()) != checkpoints(place)[-1]["root"]
     )
+
+
+def test_an_event_of_the_first_slice(place: Place) -> None:
+    """It is proved together with the other slices, too."""
+    filled(place)
+    assert slice_of("order-2050") == 0
+    with place.open() as store:
+        store.chat("order-2050").add_message("user", "Where is it?")
+        store.flush()
+        proof = store.prove("chat:order-2050@2")
+
+    covered = bytes.fromhex(proof["covered"])
+    assert led_to(proof, hashlib.blake2b(covered, digest_size=32).digest()) == checkpoints(place)[-1]["root"]
 
 
 def test_what_cannot_be_proved(place: Place) -> None:

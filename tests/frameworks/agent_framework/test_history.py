@@ -100,7 +100,8 @@ async def test_an_agent_keeps_its_loop(store: Store) -> None:
     assert [item.type for item in chat.items] == kinds
     assert client.sent[-1][-2:] == ["It is urgent.", "Please hurry."]
     assert chat.to_anthropic_messages()[0][1]["content"][0]["name"] == "track"
-    assert chat.to_dict()["items"][2]["name"] == "track"
+    called, answered = chat.to_dict()["items"][1:3]
+    assert (called["arguments"], answered["name"]) == ('{"order": 7}', "track")
     assert "agent_framework" in {entry.actor for entry in store.audit("support-42")}
 
 

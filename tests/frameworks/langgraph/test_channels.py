@@ -136,6 +136,21 @@ async def test_the_history_of_a_delta_channel_in_a_running_loop(store: Store) ->
     assert found == saver.get_delta_channel_history(config=config, channels=["messages"])
 
 
+def test_the_history_of_a_checkpoint_that_was_pruned(store: Store) -> None:
+    """It is what it was before, up to this checkpoint."""
+    saver = RefoldSaver(store)
+    config = put(saver, thread(), log=["seed"])
+    saver.put_writes(config, [("log", ["first"])], "task")
+    pruned = put(saver, config, other=1)
+    put(saver, pruned, other=2)
+    saver.prune(["t"])
+
+    assert saver.get_tuple(pruned) is None
+    for reader in (saver, RefoldSaver(store)):
+        found = reader.get_delta_channel_history(config=pruned, channels=["log"])
+        assert found == {"log": {"writes": [("task", "log", ["first"])], "seed": ["seed"]}}
+
+
 STEPS = st.lists(
     st.tuples(st.lists(st.integers(0, 3), unique=True), st.booleans(), st.integers(0, 9), st.booleans()), max_size=6
 )

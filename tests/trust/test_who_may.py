@@ -11,9 +11,10 @@ from refold.domain.errors import ActorMissingError, InvalidInputError, NotAllowe
 from refold.domain.kinds import EVERY_KIND
 from refold.domain.log.envelope import NO_META
 from refold.domain.log.gate import ACTIONS, action_of
-from refold.domain.log.gated_log import GatedLog
+from refold.domain.log.gated_log import GatedLog, _GatedPages
 from refold.domain.log.ports import NewEvents, Range
 from refold.domain.moments import MomentNamed
+from refold.domain.positions import BEGINNING
 
 from .policy import Policy, filled, recorder_of
 
@@ -351,3 +352,14 @@ def test_what_may_be_done_is_done_by_the_log_below(name: str) -> None:
     assert log.calls == [(name, given, options)]
     assert answer == (None if taken.return_annotation == "None" else log.calls[0])
     assert [asked for _, asked, _ in gate.calls] == ([ASKED[name]] if name in ASKED else [])
+
+
+def test_a_partition_is_read_by_who_may_read() -> None:
+    """It is asked for each page, and the page is that of the log below; the present end needs no asking."""
+    log, gate = Called(), Called()
+    pages = _GatedPages(cast(Any, log), cast(Any, gate))
+
+    assert cast(Any, pages.read_all(after=BEGINNING, limit=5)) == log.calls[0]
+    assert log.calls == [("read_all", (), {"after": BEGINNING, "limit": 5, "until": None, "undecodable": False})]
+    assert gate.calls == [("ask", ("read",), {})]
+    assert cast(Any, pages.now()) == ("now", (), {})

@@ -15,7 +15,15 @@ from refold.domain.chat import events as chat
 from refold.domain.chat.pieces import erased_tokens, written
 from refold.domain.chat.tokens import estimate_tokens
 from refold.domain.content import Content
-from refold.domain.erasure.events import SEAL_BYTES, ErasedVersions
+from refold.domain.erasure.events import (
+    SEAL_BYTES,
+    ErasedVersions,
+    Erasures,
+    RetentionEnded,
+    RetentionSet,
+    decide,
+    fold,
+)
 from refold.domain.erasure.skeleton import _FIELDS, _WHOLE, ERASED, TEXTS, Mask, meta_skeleton, skeleton_of
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.send import anthropic_messages
@@ -237,3 +245,12 @@ def test_each_erased_version_has_its_seal() -> None:
         with pytest.raises(InvalidInputError, match="it has not one seal for each version of 'chat:a'"):
             erased.require_admissible()
     ErasedVersions("chat:a", b"\1\2", bytes(SEAL_BYTES * 2)).require_admissible()
+
+
+def test_a_policy_that_is_not_there_does_not_end() -> None:
+    """Nothing is recorded; one that is there ends."""
+    ended, begun = RetentionEnded(name="chats", why="x"), next(one for one in EVENTS if isinstance(one, RetentionSet))
+    known = fold(Erasures(), [begun])
+
+    assert decide(ended, Erasures()) == []
+    assert [*decide(msgspec.structs.replace(ended, name=begun.name), known)] != []

@@ -64,7 +64,7 @@ def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None
                 raise
             except Exception as error:
                 raise InvalidInputError(
-                    f"{path} has events of {stream} that do not fit together: {error or type(error).__name__}; "
+                    f"{path} has events of {stream} that do not fit together: {str(error) or type(error).__name__}; "
                     "export it again, or leave that context out"
                 ) from error
 

@@ -73,7 +73,7 @@ def opening(what: str, **remedy: str) -> _Opening:
 
 def unreadable(what: str, error: Exception, **remedy: str) -> DamagedError:
     """Return the error for rows with a changed value, which raised `error`."""
-    return DamagedError(what, f"a value in it cannot be read ({error or type(error).__name__})", **remedy)
+    return DamagedError(what, f"a value in it cannot be read ({str(error) or type(error).__name__})", **remedy)
 
 
 def whole(what: str, value: object, most: int = NUMBER_MAX) -> int:

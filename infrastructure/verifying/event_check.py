@@ -79,7 +79,7 @@ def damage_of(error: Exception, what: str) -> DamagedError:
         return error
     if isinstance(error, StorageError) and type(error) is not StorageError:
         raise error
-    return DamagedError(what, f"it cannot be read ({error or type(error).__name__})")
+    return DamagedError(what, f"it cannot be read ({str(error) or type(error).__name__})")
 
 
 def asked(problems: list[Problem], what: str, ask: Callable[[], T]) -> T | None:

@@ -168,3 +168,13 @@ def test_a_configuration_that_is_none(given: Any, named: str) -> None:
         chat.add_config_update(**given)
 
     assert chat.version == 1
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_the_same_instructions_again(again: bool) -> None:
+    """They are recorded once, and the item is the first one."""
+    chat = ChatContext()
+    for _ in range(1 + again):
+        item = chat.add_message("system", "Be brief.", replace=True, message_id="m1", created_at=1.5)
+
+    assert (item, chat.version) == (chat.items[0], 2)

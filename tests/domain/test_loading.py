@@ -1,23 +1,31 @@
 """What is read of other streams so that a context can be folded: in few questions, and little that is not needed."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.machinery import ModuleSpec
 from typing import Any
 
+import msgspec
 import pytest
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import Forked, Named
 from refold.domain.chat.rules.decide import CHAT
+from refold.domain.chat.state import packed as chat_packed
 from refold.domain.chat.state.fold import ChatState, TakenItem, fold
 from refold.domain.chat.state.loading import _last_taken, complete
 from refold.domain.chat.state.packed import packed
 from refold.domain.chat.state.stored import SCANS_MAX, Hashes, StoredItems
+from refold.domain.context.context import Context
+from refold.domain.context.snapshot import Packing
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Event
 from refold.domain.log.memory_log import MemoryLog
-from refold.domain.log.ports import Range
+from refold.domain.log.ports import Range, StreamEnd
 from refold.domain.spans import Ref, Segment
+from refold.domain.trajectory import packed as run_packed
+from refold.domain.trajectory.factory import RunFactory
 
 from .chat_events import OPENED, STREAM, said
 from .fakes import handle_on, record, texts
@@ -196,3 +204,40 @@ def test_the_last_items_behind_many_other_events() -> None:
     assert _last_taken(log, place, last_events, 5) == ([TakenItem(Ref(2, STREAM), events[1])], (1, OPENED))
     assert asked == [5, 13, 26, 52, 104]
     assert _last_taken(log, place, lambda count: events[2:], 200) == (None, (0, None))
+
+
+def opened_chat(user: str) -> Context[Any]:
+    """Return a chat with a message, in a log of its own."""
+    log = MemoryLog()
+    record(log, msgspec.structs.replace(OPENED, user=user), said())
+    return handle_on(log)
+
+
+def opened_run(agent: str) -> Context[Any]:
+    """Return a run with a query, in a log of its own."""
+    run = RunFactory().run("mia", "s", agent=agent)
+    run.register_query("why?")
+    return run
+
+
+@pytest.mark.parametrize(("module", "of"), [(chat_packed, opened_chat), (run_packed, opened_run)])
+def test_a_snapshot_of_a_context_that_another_event_opened(module: Any, of: Callable[[str], Context[Any]]) -> None:
+    """It is not taken for that of the context that is there now."""
+    one, other = of("mia"), of("eva")
+    data = module.packed(one._journal.state)
+
+    assert module.unpacked(one._journal.log, one.stream_id, data) == one._journal.state
+    with pytest.raises(DamagedError, match=r"its snapshot belongs to a (chat|run) that another event opened"):
+        module.unpacked(other._journal.log, one.stream_id, data)
+
+
+def test_code_without_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of contexts whose code cannot be read there are no snapshots, since nobody could tell which code made them."""
+    log, chat = MemoryLog(), opened_chat("mia")
+    end = StreamEnd(1, b"digest")
+    Packing(lambda _: b"it", lambda *_: None, "json").keep(log, chat.stream_id, None, end)
+    assert log.snapshot(chat.stream_id) is not None
+
+    monkeypatch.setattr(sys.modules["json"], "__spec__", ModuleSpec("json", None))
+    Packing(lambda _: b"it", lambda *_: None, "json").keep(log, "chat:other", None, end)
+    assert log.snapshot("chat:other") is None

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 import refold
-from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError
 from refold.domain.log.ports import LiveLog
 from refold.domain.pool.items import ContextItem
-from refold.infrastructure.queries.entries import EntryStay
+from refold.infrastructure.queries.entries import LEFT, EntryStay, _Held, _Step
 from refold.infrastructure.queries.intervals import holds
+from refold.projections.entries import EntryRow
 from refold.projections.intervals import rows_prefix
 
 from ..model.container_life import NUMBER
@@ -277,3 +278,11 @@ async def test_in_an_event_loop(store: refold.Store) -> None:
     await store.pool("a").add(item(1))
 
     assert await refold.to_async(store).entries("a", 2, with_gone=True) == store.entries("a") != []
+
+
+def test_an_entry_that_left_and_was_not_there() -> None:
+    """Rows that say so are damaged, and the error names the entry."""
+    held_then = _Held({"queue:a@7": EntryRow("queue:a@7", "queue:a", "queue:a@7")}, is_pool=False)
+
+    with pytest.raises(DamagedError, match="queue:a@7 is damaged: it left, and was not there"):
+        held_then.take(_Step(9, LEFT, "queue:a@7"))

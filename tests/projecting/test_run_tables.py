@@ -18,6 +18,7 @@ from refold.domain.trajectory.events import QueryRegistered, RunOpened
 from refold.domain.trajectory.run import Run
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.queries.runs import NodeWish, node_page
 from refold.projections.contract import Projection
 from refold.projections.trajectory_tables import NODES, RUN_TABLES
 from refold.projections.transitions import TRANSITIONS
@@ -227,3 +228,26 @@ def test_in_an_event_loop(store: refold.Store) -> None:
     assert asyncio.run(asked()) == (
         store.run_nodes("mia", "s1"), store.run_edges("mia", "s1"), store.run_graph("mia", "s1"),
     )  # fmt: skip
+
+
+def test_an_event_that_is_none_of_theirs(store: refold.Store) -> None:
+    """A row stays as it is, and no edge belongs to the event."""
+    run = orders(store)
+    (opened,) = store.log.read(run.stream_id, until=1)
+    (table,) = store.run_nodes("mia", "s1", node_type="Table")
+    edge = store.run_edges("mia", "s1")[0]
+    edges = next(one for one in RUN_TABLES if one.name == "run_edge")
+
+    assert NODES["Table"].evolve(table.key, table, opened) is table
+    assert edges.evolve(edge.key, edge, opened) is edge
+    assert edges.keys(opened) == ()
+
+
+def test_a_cursor_of_something_else(store: refold.Store) -> None:
+    """It is refused, and the error says what to do."""
+    orders(store)
+    first = node_page(store._runner, NodeWish(), limit=1, cursor=None)
+
+    assert len(node_page(store._runner, NodeWish(), limit=9, cursor=first.cursor).nodes) == 2
+    with pytest.raises(InvalidInputError, match="'Chart x' is no cursor of a page of nodes: leave it out"):
+        node_page(store._runner, NodeWish(), limit=1, cursor="Chart x")

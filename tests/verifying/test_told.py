@@ -10,8 +10,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import refold
+from refold.domain.errors import StorageBusyError
 from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.row_faults import unreadable
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from refold.infrastructure.verifying.event_check import damage_of
 from tests.cli.running import refold as run
 from tests.support.postgres import Server
 from tests.support.statements import LARGE, without_background
@@ -204,3 +207,18 @@ def test_damage_on_postgres(sound_on_postgres: str, pg_server: Server, name: str
     """The same there."""
     with pg_server.database(sound_on_postgres) as url:
         assert_told(url, cases(ON_POSTGRES)[name], f"postgres {name}")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ValueError("odd"), "row 7 is damaged: it cannot be read (odd)"),
+        (KeyError(), "row 7 is damaged: it cannot be read (KeyError)"),
+    ],
+)
+def test_whatever_reading_raises_is_damage(error: Exception, says: str) -> None:
+    """What it says is told, or else its type; a database that is busy is no damage."""
+    assert str(damage_of(error, "row 7")).startswith(says)
+    assert str(unreadable("row 7", error)).startswith(says.replace(": it", ": a value in it"))
+    with pytest.raises(StorageBusyError):
+        damage_of(StorageBusyError("busy"), "row 7")

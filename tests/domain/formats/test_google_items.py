@@ -108,3 +108,9 @@ def test_what_is_no_content_is_refused(content: Any, fault: str) -> None:
         read(content)
 
     assert fault in str(refused.value)
+
+
+def test_an_answer_that_is_no_json_is_refused() -> None:
+    """The error says where it is."""
+    with pytest.raises(InvalidInputError, match=r"contents\[0\].* cannot be kept as JSON: .*object"):
+        read({"parts": [{"function_response": {"name": "f", "response": {"a": object()}}}]})

@@ -84,6 +84,8 @@ def test_the_base_can_be_made_but_not_asked() -> None:
     for wrong in (question, read()):
         with pytest.raises(NotImplementedError, match=r"LLM has no chat\(\): write it as an async generator"):
             asyncio.run(wrong)
+    with pytest.raises(NotImplementedError, match=r"LLM has no chat\(\)"):
+        model.chat(ChatContext()).throw(ValueError())  # type: ignore[attr-defined]  # it is a coroutine, too
 
 
 def test_a_model_is_closed_at_the_end_of_its_block() -> None:

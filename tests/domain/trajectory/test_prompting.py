@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from refold.domain.trajectory.prompts import NO_PREVIEW, preview_of
+from refold.domain.trajectory import prompts
+from refold.domain.trajectory.graph import RunGraph
+from refold.domain.trajectory.prompts import NO_PREVIEW, _came_from, preview_of
 
-from .finds import question_about, run_that_acted
+from .finds import find, question_about, run_that_acted
 
 
 def parts_of(question: str) -> dict[str, str]:
@@ -145,3 +147,19 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     assert preview_of("File", {"path": str(tmp_path / "pipe")}) == NO_PREVIEW
+
+
+def test_data_that_leads_to_itself() -> None:
+    """A log in which it does has no beginning of it, and the question tells of none."""
+    run, action = run_that_acted()
+    first = find(run, action, "a")
+    second = run.register_node(
+        "Knowledge", "", [first], "next", "b", knowledge_type="fact", knowledge_content="about b"
+    )
+    graph = RunGraph(run._state)
+    assert _came_from(graph, graph.resolve(second))[0] == graph.resolve(action)
+
+    before = {graph.resolve(first): graph.resolve(second), graph.resolve(second): graph.resolve(first)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prompts, "_first_predecessor", lambda _graph, ref: before[ref])
+        assert _came_from(graph, graph.resolve(second)) == (None, None)

@@ -266,3 +266,27 @@ def test_nothing_is_touched(place: str) -> None:
     verified(place, repair=True)
 
     assert bytes_of_log(place) == before
+
+
+def test_a_version_far_behind_the_others(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows a long stretch without an event is not looked at, and the report says where it ended."""
+    monkeypatch.setattr(event_check, "PAGE_EVENTS", 2)
+    monkeypatch.setattr(event_check, "EMPTY_PAGES_MAX", 3)
+    sql(place, f"UPDATE event SET version = 99 WHERE {rows_of(place, 'chat:b')} AND version = 4")
+
+    far, missing, *_ = verified(place).problems
+
+    assert (far.kind, far.where, missing.where) == ("version", "chat:b@10", "chat:b@4..10")
+    assert far.reason == "its last version is 99, and there is none for long: what follows was not looked at"
+
+
+def test_a_place_of_a_subscription_that_nobody_can_read(tmp_path: Path) -> None:
+    """It says nothing about where the log ended, and the check goes on."""
+    place = str(tmp_path / "store.db")
+    written(place)
+    with refold.open(place) as store, store.subscribe(name="mail") as events:
+        next(events)
+        events.ack()
+    sql(place, "UPDATE note SET value = 'x' WHERE name = 'subscription/mail'")
+
+    assert verified(place).problems == ()

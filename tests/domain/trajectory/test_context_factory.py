@@ -16,7 +16,9 @@ from refold.domain.trajectory.factory import RunFactory
 from refold.infrastructure.context_factory import HeldContexts
 from refold.trajectory import Context, ContextFactory, ContextInitOptions, Run, build_context_init_options
 
+from ...contract.agents import store_on
 from ...support.effort import CountedLock
+from ..fakes import DisturbedLog
 
 KEY = ("mia", "s", 0)
 
@@ -294,3 +296,16 @@ def test_a_session_is_held_as_long_as_one_of_its_contexts() -> None:
 
     assert held._sessions.keys() == {("mia", "s")}
     assert held.get_context(*KEY, 0) is first
+
+
+def test_a_round_that_another_process_begins_at_the_same_moment() -> None:
+    """It is opened as the other one created it, and goes back over the round before it once."""
+    log = DisturbedLog()
+    store_on(log).run("mia", "s").register_query("why?")
+    log.disturb, log.times = lambda: store_on(log).run("mia", "s", 1), 1
+
+    run = store_on(log).run("mia", "s", 1)
+    events = [type(one.event).__name__ for one in log.read(run.stream_id)]
+
+    assert (log.times, events.count("RunOpened"), run.version) == (0, 1, len(events))
+    assert run.graph() == store_on(log).run("mia", "s", 1).graph()

@@ -195,3 +195,11 @@ def test_whatever_cannot_be_rebuilt_is_kept_whole(monkeypatch: pytest.MonkeyPatc
 
 def _made(*roles: str) -> list[ChatItemEvent]:
     return [said(f"made {number}", role, role=role) for number, role in enumerate(roles)]
+
+
+@pytest.mark.parametrize(("role", "block"), [("assistant", RESULT), ("user", USE)])
+def test_a_block_in_a_message_of_the_other_role(role: str, block: dict[str, Any]) -> None:
+    """It goes out in the message in which it came in."""
+    messages = [{"role": "user", "content": "hi"}, {"role": role, "content": [text("a"), block, text("b")]}]
+
+    assert source_messages(shaped(*messages)) == messages

@@ -203,11 +203,6 @@ class Items(Sequence[ChatItemEvent]):
         """The estimated tokens of all items."""
         return self.totals.tokens
 
-    @property
-    def turns(self) -> int:
-        """The number of user messages."""
-        return self.totals.turns
-
     def continues(self, earlier: Items) -> bool:
         """Return whether `earlier` is the beginning of these items; this compares what they share, not the items."""
         is_same = self._raw is earlier._raw and self._grown is earlier._grown

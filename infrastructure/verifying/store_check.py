@@ -195,8 +195,7 @@ def _wrong_snapshots(log: LiveLog, *, repair: bool) -> Iterator[Problem]:
         return
     for stream in streams:
         decider = PACKED.get(stream.partition(":")[0])
-        packing = None if decider is None else decider.packing
-        if decider is None or packing is None:
+        if decider is None or (packing := decider.packing) is None:
             continue
         try:
             found = packing.fitting(log, stream)

@@ -133,6 +133,8 @@ def test_items_leave_and_come_back(stocked: Path) -> None:
         [{"stream": "queue:notes", "version": 6, "id": None}],
     )  # fmt: skip
     assert contents(stocked) == [{"cups": 3}, "Mia drinks tea.", {"cups": 2}]
+    last = refold("queue", "restore", "notes", "@6", db=stocked)
+    assert last.out.endswith("; 1 item left to make room\n")
     assert "because: old" in refold("log", "notes@7", db=stocked).out
 
 

@@ -280,6 +280,8 @@ def test_only_what_names_versions_is_kept(asked: Asked) -> None:
         ("items", {"ref": "nonsense"}, 400),
         ("items", {}, 400),
         ("log", {"limit": "many"}, 400),
+        ("log", {"limit": "0"}, 400),
+        ("log", {"limit": "1000000"}, 400),
         ("log", {"after": "?"}, 400),
         ("event", {"event": "chat:a@9999"}, 404),
         ("search", {"q": "   "}, 400),

@@ -9,10 +9,11 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 
 import refold
-from refold.infrastructure.frameworks.langgraph.values import copied
+from refold.infrastructure.frameworks.langgraph.values import Values, copied
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
 
@@ -187,6 +188,14 @@ def test_any_lists_in_any_branches_come_back(steps: list[tuple[list[int], bool, 
             named: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
             for one in (ours, RefoldSaver(store)):
                 assert values(one, named)["notes"] == notes
+
+
+def test_a_value_with_sorted_keys_is_stored_as_it_is() -> None:
+    """Another one is a text, which keeps the order of its keys."""
+    pack = Values(JsonPlusSerializer()).pack
+
+    assert pack({"a": [{"b": 1, "c": 2}]}, "x") == {"json": {"a": [{"b": 1, "c": 2}]}}
+    assert pack({"a": [{"c": 2, "b": 1}]}, "x") == {"text": '{"a":[{"c":2,"b":1}]}'}
 
 
 def test_a_copy_shares_nothing_that_changes() -> None:

@@ -168,6 +168,7 @@ SOUND_ITEMS: list[dict[str, Any]] = [
     {"role": "assistant", "content": "Hello."},
     REPLY | {"content": [SAID, {"type": "refusal", "refusal": "No."}]},
     REPLY | {"content": [SAID], "status": "in_progress"},
+    REPLY | {"content": [SAID], "id": "msg_" + "1" * 60},
     CALLED,
     CALLED | {"id": "fc_1", "status": "incomplete"},
     RETURNED,

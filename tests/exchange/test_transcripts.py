@@ -303,3 +303,16 @@ def test_a_chat_without_a_message_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="empty has no message that atif has a place for"):
             export_transcripts(store.log, path, chats, "atif")
     assert path.read_text() == "earlier"
+
+
+def test_a_developer_stays_one(tmp_path: Path) -> None:
+    """ATIF has no such role: it stands beside the step."""
+    with refold.open(":memory:") as store, refold.open(":memory:") as other:
+        chat = store.chat("trip")
+        for role in ("developer", "system", "user"):
+            chat.add_message(role, "Be brief.")
+        export_transcripts(store.log, tmp_path / "trip.json", [chat], "atif")
+        import_file(other, tmp_path / "trip.json", prefix="got")
+        [back] = [other.chat(row.id, create=False) for row in other.contexts() if row.kind == "chat"]
+
+        assert [message.role for message in back.messages()] == ["developer", "system", "user"]

@@ -255,6 +255,7 @@ def test_a_message_in_pieces_is_whole_at_each_version(asked: Asked) -> None:
             assert [text] == item_then.content
             assert item_then.incomplete == reason
         assert found["is_written"]
+    assert asked.client.get("/api/pieces?event=chat:written@1").status_code == 404
 
 
 def test_only_what_names_versions_is_kept(asked: Asked) -> None:

@@ -14,6 +14,13 @@ EQUIVALENT = {
     ("infrastructure/trust/selection.py", "after = start - 2 if start == first and (start >= 1) else start - 1"): (
         "whatever is asked for before the first event, a stream is read from its beginning"
     ),
+    (
+        "infrastructure/helper_process.py",
+        "page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=2, until=end)",
+    ): "between the event before the end and the end is only one event",
+    ("infrastructure/log/sqlite/append.py", "EMPTY: Last = (0, 1, NO_DIGEST)"): (
+        "events are recorded after the first microsecond of 1970"
+    ),
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,
     ("domain/window/state.py", "self._put(Held(self._version, added, (self._version, 1)))"): _ONE_BY_ITSELF,

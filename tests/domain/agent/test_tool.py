@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from refold.domain.agent.errors import UnregisteredToolError
 from refold.domain.agent.tool import AsyncGenTool, Tool, ToolRegistry, tool
@@ -281,7 +282,7 @@ def test_a_tools_schema() -> None:
 
     @tool(unit="km")
     async def measure(
-        start: str,
+        start: Annotated[str, Field(description="a town")],
         queue: ContextQueue[str],
         ends: list[str],
         unit: str,
@@ -304,6 +305,7 @@ def test_a_tools_schema() -> None:
         "limit": "integer",
     }
     assert schema["parameters"]["required"] == ["start", "ends"]
+    assert schema["parameters"]["properties"]["start"]["description"] == "a town"
     assert tool_schemas([measure]) == tool_schemas([schema])
     with pytest.raises(InvalidInputError, match=r"tool 'strange' have no JSON schema"):
         strange.schema()

@@ -3,10 +3,13 @@
 import copy
 import dataclasses
 import pickle
+from typing import Any
 
 import pytest
 
+from refold.domain.arguments import NotAnItemError
 from refold.domain.window.items import ContextItem
+from refold.domain.window.window import ContextWindow
 
 ITEM = ContextItem("k", "v", "s")
 
@@ -38,3 +41,15 @@ def test_nothing_is_checked() -> None:
     """A1.5: an item takes what it is given; a window looks at it."""
     assert ContextItem("", "", "", -5).priority == -5
     assert ContextItem("k", 7, "s").value == 7  # type: ignore[arg-type,comparison-overlap]
+
+
+@pytest.mark.parametrize("field", ["key", "value", "source"])
+def test_what_is_no_text_is_refused(field: str) -> None:
+    """The field is named, and the window is as it was."""
+    window = ContextWindow(9)
+    fields: dict[str, Any] = {"key": "k", "value": "v", "source": "s", field: 7}
+    wrong = ContextItem(**fields)
+
+    with pytest.raises(NotAnItemError, match=f"the {field} of item .* is int: take a text"):
+        window.add(wrong)
+    assert not window.items

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from difflib import SequenceMatcher
-from functools import partial
+from functools import cache, partial
 from itertools import chain, count, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +82,7 @@ class Records:
     def tests_of(self, place: Place, source: str, seconds_max: float = TESTS_SECONDS_MAX) -> list[str]:
         """Return tests that may notice a defect: those that run its line first, as many as their time allows."""
         lines = self._lines.get(place.file, {})
-        inside = set(chain.from_iterable(map(_lines, _functions(source))))
+        inside = _inside(source)
         at_import = place.mutant.line not in inside
         # The record of a line that runs while its module is loaded names only the test that happened to load it.
         tests = self._using(place, source) if at_import else set(lines.get(place.mutant.line, ()))
@@ -109,6 +109,11 @@ class Records:
         # A server takes seconds to start: where its own code is not meant, tests that need none come first.
         chosen.sort(key=lambda test: "postgres" in test and "postgres" not in place.file)
         return [*_unrecorded(place, at_import=at_import), *chosen]
+
+    def is_run_by_few(self, place: Place, tests_max: int) -> bool:
+        """Return whether at most so many tests run the line of a defect, which is within a function."""
+        inside = _inside((ROOT / place.file).read_text())
+        return place.mutant.line in inside and len(self._lines[place.file][place.mutant.line]) <= tests_max
 
     def _using(self, place: Place, source: str) -> set[str]:
         """Return the tests that run a line with the name that a line defines: of a constant, a field or a function."""
@@ -184,6 +189,12 @@ def _defined_at(line: int, source: str) -> str:
 
 def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@cache
+def _inside(source: str) -> set[int]:
+    """Return the lines of a module that are within a function."""
+    return set(chain.from_iterable(map(_lines, _functions(source))))
 
 
 def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> range:

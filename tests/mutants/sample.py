@@ -165,6 +165,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--in", dest="only", default="")
     parser.add_argument("--not-in", dest="spared", action="append", default=[])
     parser.add_argument("--kind", default="")
+    parser.add_argument("--few", type=int, metavar="TESTS")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--seconds", type=float, default=TESTS_SECONDS_MAX)
     parser.add_argument("--records", type=Path, default=KEPT)
@@ -178,10 +179,13 @@ def main(arguments: Sequence[str]) -> int:
         for place in places(given.only)
         if place.mutant.kind.startswith(given.kind) and not place.file.startswith(spared)
     ]
+    records = Records(given.records)
+    if given.few is not None:
+        wanted = [place for place in wanted if records.is_run_by_few(place, given.few)]
     drawn = random.Random(given.seed).sample(wanted, min(given.count, len(wanted)))
     if given.again:
         drawn = printed_in(given.again.read_text())
-    counted = tried(drawn, Records(given.records), given.seconds, time.monotonic() + 60 * given.minutes)
+    counted = tried(drawn, records, given.seconds, time.monotonic() + 60 * given.minutes)
     noticed, equivalent = counted["noticed"], counted["equivalent"]
     total = counted.total() - equivalent
     rate = f"{noticed / max(total, 1):.1%}"

@@ -120,3 +120,9 @@ def test_a_constant_is_tried_by_those_who_use_it(tmp_path: Path) -> None:
     place = next(one for one in places(file) if one.mutant.line == defined)
     chosen = Records(tmp_path).tests_of(place, source)
     assert (using in chosen, other in chosen) == (True, False)
+    records = Records(tmp_path)
+    few = {one.mutant.line for one in places(file) if records.is_run_by_few(one, 0)}
+    most = {one.mutant.line for one in places(file) if records.is_run_by_few(one, 1)}
+    # A line that runs when its module is loaded is run by whichever test comes first, and counts as none of few.
+    assert defined not in most
+    assert (used in few, used in most) == (False, True)

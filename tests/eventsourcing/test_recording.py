@@ -345,6 +345,7 @@ def test_a_position_that_no_database_stores_is_refused_alone(factory: NewFactory
         recorder.insert_events(events("a", 1), tracking=tracking)
 
     assert recorder.insert_events(events("a", 1), tracking=Tracking("up", 1)) == [1]
+    assert recorder.insert_events(events("a", 2), tracking=Tracking("up", (1 << 63) - 1)) == [2]
 
 
 @pytest.mark.parametrize("text", ["shop", "S" * 500, "a  shop", "a__b", ""])

@@ -18,6 +18,10 @@ EQUIVALENT = {
         "infrastructure/helper_process.py",
         "page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=2, until=end)",
     ): "between the event before the end and the end is only one event",
+    (
+        "infrastructure/log/sqlite/beside.py",
+        "for (joined,) in connection.execute(DIGESTS_OF_BLOCKS, (((first + 1)) // (last - first + 1),)):",
+    ): "a segment has more than two positions",
     ("infrastructure/log/sqlite/append.py", "EMPTY: Last = (0, 1, NO_DIGEST)"): (
         "events are recorded after the first microsecond of 1970"
     ),

@@ -1,5 +1,7 @@
 """The approvals of all chats: which calls wait, and what each version of a chat showed when one was changed."""
 
+from typing import Any
+
 import refold
 from refold.infrastructure.queries.intervals import ids_seen
 
@@ -26,6 +28,10 @@ def test_calls_that_wait_in_all_chats(store: refold.Store) -> None:
     fork = store.chat("a").fork("fork")
 
     assert waiting(store) == [("b", "c1"), ("a", "c1"), ("a", "c2")]
+    rows: list[Any] = store.rows("approvals")
+    [decided] = [row for row in rows if row.context == "chat:c"]
+    # Nobody asked for it, so there is no time of that.
+    assert (decided.state, decided.requested_by, decided.requested_at) == ("approved", "", 0)
     first = store.pending_approvals()[0]
     assert first.call == store.chat("b").approvals.pending()[0]
     assert first.requested_at == store.chat("b").history()[-1].recorded_at

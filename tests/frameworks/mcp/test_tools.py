@@ -251,13 +251,15 @@ async def test_errors_say_what_to_do(store: refold.Store) -> None:
             await fault(client, "context_append", context="support", messages=said, expected_version=99),
             await fault(client, "context_evict", context="support", items=[pinned]),
             await fault(client, "context_view", context="support", evicted="yes"),
+            await fault(client, "context_view", context=7),
         ]
 
     for text, part in zip(texts, ("there is no context 'nobody'", "has no version 99", "there is no context 'nobody'",
                                   "is the past", "queue:todo is no chat", "on version 2: look at it with context_view",
                                   "fork under another id", "has no item 'none'", "is no cursor",
                                   "has no version 99 yet", "is pinned: leave it out",
-                                  "evicted is 'yes': give true or false"), strict=True):  # fmt: skip
+                                  "evicted is 'yes': give true or false",
+                                  "context is 7: give a text"), strict=True):  # fmt: skip
         assert part in text
         # An agent cannot call what programs call.
         assert "()" not in text

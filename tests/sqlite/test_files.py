@@ -433,3 +433,23 @@ def test_a_name_in_the_schema_that_is_no_text(tmp_path: Path, read_only: bool) -
 
     with pytest.raises(DamagedError, match="can't decode byte"):
         refold.open(path, read_only=read_only)
+
+
+def test_what_is_no_database_is_closed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection to it stays behind."""
+    path = tmp_path / "notes.txt"
+    path.write_text("no database at all\n" * 100)
+    connect, made = sqlite3.connect, list[sqlite3.Connection]()
+
+    def noted(*given: Any, **options: Any) -> sqlite3.Connection:
+        made.append(connect(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    with pytest.raises(StorageUnavailableError, match="is not an SQLite database"):
+        refold.open(path)
+
+    for connection in made:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+    assert made

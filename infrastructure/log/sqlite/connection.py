@@ -7,14 +7,13 @@ call waits longer than `busy_timeout_seconds`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, TypeVar
 from urllib.parse import quote
@@ -121,10 +120,7 @@ def _begun(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], 
 
 
 class _Seat:
-    """
-    The right to read, and its connection. The set of seats holds weak references: an interrupted call may not give its
-    seat back.
-    """
+    """The right to read, and its connection. Seats are held weakly: an interrupted call may not give its own back."""
 
     connection: sqlite3.Connection | None = None
 
@@ -215,13 +211,17 @@ class SqliteDatabase:
             check_same_thread=False,
             cached_statements=256,
         )
-        if not self.read_only and not self.in_memory:
-            if is_new:
-                connection.execute(SHORTENED_LATER)
-            self._use_wal(connection)
-            connection.execute(f"PRAGMA synchronous={self._synchronous}")
-            # A reader that stays open keeps the WAL growing; the first write after it has closed cuts the file to this.
-            connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}").fetchone()
+        try:
+            if not self.read_only and not self.in_memory:
+                if is_new:
+                    connection.execute(SHORTENED_LATER)
+                self._use_wal(connection)
+                connection.execute(f"PRAGMA synchronous={self._synchronous}")
+                # A reader that stays open keeps the WAL growing; the first write after it has closed cuts it to this.
+                connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}").fetchone()
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
@@ -304,7 +304,7 @@ class SqliteDatabase:
             self._close_readers()
 
     def _close_readers(self) -> None:
-        with contextlib.suppress(IndexError):
+        with suppress(IndexError):
             while True:
                 self._readers.popleft().close()
 
@@ -399,7 +399,7 @@ class SqliteDatabase:
             # With a small cache SQLite writes pages to the WAL before the commit, so a rollback leaves the WAL full.
             connection.execute("PRAGMA cache_size=10")
             try:
-                with contextlib.suppress(_UndoneError):
+                with suppress(_UndoneError):
                     in_transaction(connection, _fill_and_undo)
             finally:
                 connection.execute(f"PRAGMA cache_size={CACHE_SIZE}")
@@ -416,7 +416,7 @@ class SqliteDatabase:
         """
         if self._closed or self._writer is None or self._writer.in_transaction:
             return
-        with contextlib.suppress(sqlite3.Error):
+        with suppress(sqlite3.Error):
             names = ("page_count", "freelist_count", "page_size")
             pages, free, size = (self.writer.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
             if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:

@@ -133,21 +133,29 @@ class SealedProjectionStore(MemoryProjectionStore):
                 return result
             number = self._number + 1
             body = self._sealed(number, page)
-            if self._add(number, body):
+            if self._add(number, page, body):
                 self._apply(number, page, len(body))
                 self._put_together()
                 return result
 
-    def _add(self, number: int, body: bytes) -> bool:
-        """Add the next page; return False where another process was faster, also if its page is deleted already."""
+    def _add(self, number: int, page: Page, body: bytes) -> bool:
+        """
+        Add the next page, and delete those before it if it is a whole one.
+
+        Return False where another process was faster, also if its page is deleted already.
+        """
         # Its place may be free again, since a whole page follows: a second statement sees all that came until then.
         # The nonce tells the page from that of another process.
         late = Statement(DROP_LATE_PAGE, (number, body[:NONCE_BYTES], number))
         added, dropped = self._pages.change(Statement(ADD_PAGE, (number, body)), late)
-        return bool(added) and not dropped
+        if not added or dropped:
+            return False
+        if page.is_whole:
+            self._pages.change(Statement(DROP_PAGES, (number,)))
+        return True
 
     def _put_together(self) -> None:
-        """Write a whole page, if the pages since the last one are as long, and delete those before it."""
+        """Write a whole page, if the pages since the last one are as long."""
         if self._count < PAGES_MIN or self._bytes < self._whole_bytes:
             return
         number, page = self._number + 1, Page(rows=[*self._stored()], notes=dict(self._notes), is_whole=True)
@@ -156,9 +164,8 @@ class SealedProjectionStore(MemoryProjectionStore):
             self._count = 0
             return
         # Another process may be faster. Then it is left to do this, and its page needs those before it.
-        if self._add(number, body):
+        if self._add(number, page, body):
             self._number, self._whole_bytes, self._bytes, self._count = number, len(body), 0, 0
-            self._pages.change(Statement(DROP_PAGES, (number,)))
 
     def _stored(self) -> Iterator[StoredRows]:
         for name, table in self._tables.items():
@@ -307,13 +314,12 @@ class SealedProjectionStore(MemoryProjectionStore):
             number = found[-1][0]
         body = self._sealed(number + 1, page)
         # Another process may be faster. Then it has begun anew, or finds the same damage and does so next.
-        if self._add(number + 1, body):
+        if self._add(number + 1, page, body):
             self._apply(number + 1, page, len(body))
-            self._pages.change(Statement(DROP_PAGES, (number + 1,)))
 
     @synchronized
     def drop_others(self, *known: Projection) -> None:
-        """Write what is left as one page, and delete all older pages, which still have dropped rows."""
+        """Write what is left as one page; older pages, which still have dropped rows, are deleted."""
         kept = {one.name for one in known}
 
         def decide() -> tuple[Page, None]:
@@ -323,7 +329,6 @@ class SealedProjectionStore(MemoryProjectionStore):
             return (page if len(_ENCODER.encode(page)) <= PAGE_BYTES_MAX else Page(is_whole=True)), None
 
         self._changed(decide)
-        self._pages.change(Statement(DROP_PAGES, (self._number,)))
 
     @synchronized
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:

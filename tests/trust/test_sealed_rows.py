@@ -271,7 +271,8 @@ def test_a_page_that_comes_too_late_is_not_there(request: pytest.FixtureRequest,
         rows = rows_in(store)
 
         def add(number: int) -> tuple[bool, list[int]]:
-            is_added = rows._add(number, rows._sealed(number, Page(is_whole=True)))
+            page = Page()
+            is_added = rows._add(number, page, rows._sealed(number, page))
             return is_added, [number for number, _ in rows._pages.ask(PAGES, 0)]
 
         assert add(5) == (True, [5])

@@ -78,6 +78,11 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error for a message; of one without a text, its type."""
+    return str(error) or type(error).__name__
+
+
 def _received(kind: type[RefoldError], args: tuple[object, ...], fields: dict[str, object]) -> RefoldError:
     # `__init__` would build the message again, from arguments that are not there any more.
     error = kind.__new__(kind, *args)

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from ...domain.chat.events import ITEM_EVENTS, Opened
 from ...domain.clock import REAL_SYSTEM
-from ...domain.errors import InvalidInputError, RefusedError, StorageError
+from ...domain.errors import InvalidInputError, RefusedError, StorageError, reason_of
 from ...domain.formats.anthropic import source_shape as anthropic_shape
 from ...domain.formats.openai import source_shape as openai_shape
 from ...domain.ids import decoded_id, split_stream_id
@@ -64,7 +64,7 @@ def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None
                 raise
             except Exception as error:
                 raise InvalidInputError(
-                    f"{path} has events of {stream} that do not fit together: {str(error) or type(error).__name__}; "
+                    f"{path} has events of {stream} that do not fit together: {reason_of(error)}; "
                     "export it again, or leave that context out"
                 ) from error
 

@@ -206,7 +206,8 @@ def _before(store: Store, text: str) -> tuple[Moment, int]:
             return end, end.events
         moment = page.moment
         scanned += len(page.events)
-    # More came side by side than is looked through: of its slice it is the first one, and others come before it.
+    # More events came side by side than are looked through. The answer begins with the event in its own slice, and may
+    # have events of other slices before it.
     moment = Moment.of(dict(near.heads) | {position.slice: position.number - 1})
     return moment, moment.events
 

@@ -15,7 +15,7 @@ from contextlib import ContextDecorator
 import msgspec
 
 from ...domain.canonical import require_unicode
-from ...domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError, StorageReadOnlyError
+from ...domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError, StorageReadOnlyError, reason_of
 from ...domain.log.envelope import NO_DIGEST
 
 NUMBER_MAX = (1 << 62) - 1
@@ -73,7 +73,7 @@ def opening(what: str, **remedy: str) -> _Opening:
 
 def unreadable(what: str, error: Exception, **remedy: str) -> DamagedError:
     """Return the error for rows with a changed value, which raised `error`."""
-    return DamagedError(what, f"a value in it cannot be read ({str(error) or type(error).__name__})", **remedy)
+    return DamagedError(what, f"a value in it cannot be read ({reason_of(error)})", **remedy)
 
 
 def whole(what: str, value: object, most: int = NUMBER_MAX) -> int:

@@ -19,6 +19,7 @@ import msgspec
 from ...domain.chat.items import ChatRole
 from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
+from ...domain.errors import reason_of
 from ...domain.llm.base import (
     LLM,
     LLMAuthenticationError,
@@ -42,7 +43,7 @@ def translated(error: Exception, provider: str) -> LLMError | None:
     foreign = type(error).__module__.split(".")[0] in FOREIGN
     if not foreign and not isinstance(error, OSError | JSONDecodeError):
         return None
-    status, reason = _status(error), str(error) or type(error).__name__
+    status, reason = _status(error), reason_of(error)
     if status in (401, 403) or WRONG_KEY in reason:
         return LLMAuthenticationError(provider, reason, status=status)
     if status == 429:

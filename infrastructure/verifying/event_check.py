@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ...domain.errors import DamagedError, StorageError
+from ...domain.errors import DamagedError, StorageError, reason_of
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment, Position
@@ -79,7 +79,7 @@ def damage_of(error: Exception, what: str) -> DamagedError:
         return error
     if isinstance(error, StorageError) and type(error) is not StorageError:
         raise error
-    return DamagedError(what, f"it cannot be read ({str(error) or type(error).__name__})")
+    return DamagedError(what, f"it cannot be read ({reason_of(error)})")
 
 
 def asked(problems: list[Problem], what: str, ask: Callable[[], T]) -> T | None:

@@ -33,6 +33,7 @@ from refold.domain.errors import (
     StorageError,
     TamperedError,
     WrongKeyError,
+    reason_of,
 )
 from refold.domain.window.events import WindowOpened
 
@@ -63,6 +64,11 @@ def test_the_tree_is_as_it_is_drawn() -> None:
 def test_one_root() -> None:
     """Catching RefoldError catches all."""
     assert all(issubclass(one, RefoldError) for one in CLASSES)
+
+
+def test_an_error_without_a_text_is_named_by_its_type() -> None:
+    """A message that gives it as the reason never has an empty one."""
+    assert [reason_of(error) for error in (KeyError(), ValueError("no number"))] == ["KeyError", "no number"]
 
 
 def test_a_missing_thing_reads_like_a_sentence() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from ..contract.stores import start_python
 from ..contract.writing import append, said
 from ..projecting.histories import folded_rows, stored_rows
 from ..projecting.small_pages import SMALL_PAGE
+from ..support.waiting import soon
 from .slow_counts import SlowCounts
 
 CONTEXTS, EVENTS = 20, 18
@@ -53,10 +53,7 @@ class Cluster:
 
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.02)
+    assert soon(is_so, PATIENCE_SECONDS), "it took too long"
 
 
 @pytest.fixture

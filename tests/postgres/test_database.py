@@ -1,7 +1,6 @@
 """Connections: few, opened when needed, given back, never waited for without end."""
 
 import threading
-import time
 from typing import NoReturn
 
 import psycopg
@@ -15,6 +14,7 @@ from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import BEGIN, Call, Wire
 from tests.contract.writing import append, at_once, said
 from tests.support.effort import CountedLock
+from tests.support.waiting import soon
 
 MINE = Call("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 WAIT = Call("SELECT pg_sleep(0.2)")
@@ -137,11 +137,9 @@ def test_a_log_leaves_nothing_behind(pg_url: str) -> None:
 
     database = PostgresDatabase(pg_url)
     try:
+        assert threading.active_count() == threads
         # The server learns of a closed connection a moment later.
-        until = time.monotonic() + 10
-        while database.ask(MINE)[0] != [(0,)] and time.monotonic() < until:
-            time.sleep(0.01)
-        assert (threading.active_count(), database.ask(MINE)[0]) == (threads, [(0,)])
+        assert soon(lambda: database.ask(MINE)[0] == [(0,)])
     finally:
         database.close()
 

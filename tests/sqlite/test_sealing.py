@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,17 +23,9 @@ from refold.infrastructure.log.sqlite.partition import WINDOW_MAX, _next_window
 
 from ..contract.test_sqlite_restores import File
 from ..contract.writing import append, check_chain, everything, said
+from ..support.waiting import SOON_SECONDS, soon
 
-SOON_SECONDS = 10.0
 SEGMENT = 512
-
-
-def soon(is_so: Callable[[], bool]) -> bool:
-    """Wait until something is so, for a while."""
-    deadline = time.monotonic() + SOON_SECONDS
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return is_so()
 
 
 class Housekeeping:

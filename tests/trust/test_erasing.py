@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from hashlib import blake2b
@@ -36,6 +35,7 @@ from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.trust.selection import Selection
 from tests.contract.chat_checking import Teller
 from tests.support.every_kind import fill
+from tests.support.waiting import soon
 from tests.trust.stores import KINDS, WORD, Place, places
 
 LARGE = f"a long text with {WORD} in it, that lies beside its event; " * 200
@@ -453,11 +453,7 @@ def test_another_process_forgets_soon(place: Place, monkeypatch: pytest.MonkeyPa
         code = "import sys, refold; refold.open(sys.argv[1]).erase(context='a', why='x', dry_run=False)"
         subprocess.run([sys.executable, "-c", code, place.location], check=True, timeout=60)
 
-        deadline = time.monotonic() + 10
-        while chat._journal.is_loaded and time.monotonic() < deadline:
-            time.sleep(0.02)
-
-        assert not chat._journal.is_loaded
+        assert soon(lambda: not chat._journal.is_loaded)
         assert WORD not in repr(vars(chat))
         assert [item.content for item in (*chat.items, *past.items)] == [[ERASED], [ERASED]]  # type: ignore[union-attr]
         monkeypatch.undo()

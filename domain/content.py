@@ -24,6 +24,7 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from .canonical import canonical_json, parse_json, require_unicode
+from .concurrency.known_types import known
 from .errors import InvalidInputError, LimitExceededError
 from .frozen import freeze
 from .log.admission import JSON_DEPTH_MAX, Json, Total, is_deeper
@@ -272,7 +273,7 @@ def typed_content(type_name: str, value: Any) -> Any:
     try:
         if issubclass(cls, BaseModel):
             return cls.model_validate(value)
-        return msgspec.convert(value, cls, strict=False)
+        return msgspec.convert(value, known(cls), strict=False)
     except (ValidationError, msgspec.ValidationError, TypeError, NameError) as error:
         raise InvalidInputError(f"stored content no longer fits its class {type_name!r}: {error}") from error
 

@@ -338,10 +338,17 @@ class KeyUnavailableError(RefoldError):
 class KeyMissingError(KeyUnavailableError):
     """There is no key named `key` in `where`."""
 
-    def __init__(self, key: str, where: str, *, reason: str = "") -> None:
+    def __init__(
+        self,
+        key: str,
+        where: str,
+        *,
+        reason: str = "",
+        remedy: str = "open the store with the keys that it was made with",
+    ) -> None:
         self.key, self.where = key, where
         missing = reason or f"the key {key!r} is not in {where}"
-        super().__init__(f"{missing}: open the store with the keys that it was made with")
+        super().__init__(f"{missing}: {remedy}")
 
 
 class WrongKeyError(KeyUnavailableError):

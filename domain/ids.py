@@ -1,5 +1,5 @@
 """
-Stream ids and slices.
+Names and what they mean: ids of contexts and their streams, slices, names of versions, addresses.
 
 A stream is the unit of order and conflict; its id is `kind:id`. A slice is one of 1,024 parts of the log: streams that
 belong together (a session, a fork and its parent) share a slice, and so they can share a transaction.

@@ -17,6 +17,7 @@ import msgspec
 from .context.context import Attachment
 from .context.decider import Decider
 from .context.journal import Journal
+from .context.transaction import require_no_transaction
 from .context.view import Place
 from .errors import InvalidInputError
 from .ids import require_name
@@ -145,8 +146,10 @@ class MomentNames:
         Give a moment a name; a name that is in use moves to this moment.
 
         Raises:
-            InvalidInputError: the name does not start with a letter, or holds `@`, `:`, `..` or a blank.
+            InvalidInputError: the name does not start with a letter, or holds `@`, `:`, `..` or a blank; or a
+                transaction is open, whose events have no place in the log yet.
         """
+        require_no_transaction(self._log, "no moment is named")
         _ = self._journal.state
         self._journal.execute(NameMoment(name, str(moment)))
 

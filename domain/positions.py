@@ -81,6 +81,19 @@ class Moment(msgspec.Struct, frozen=True):
 BEGINNING = Moment()
 
 
+def require_kind(moment: Moment, *, has_slices: bool) -> Moment:
+    """
+    Return a moment, if it is of a log with slices, or of one without, as `has_slices` says.
+
+    Raises:
+        InvalidInputError: it is of the other kind. It would be taken for the beginning of the log.
+    """
+    if any((lane >= 0) != has_slices for lane, _ in moment.heads):
+        form = "slice.number, like 3.17" if has_slices else "numbers, like 17"
+        raise InvalidInputError(f"{moment} is no position of this store, whose positions are {form}")
+    return moment
+
+
 class Partition(NamedTuple):
     """
     One of `of` partitions of a log: the streams whose slice modulo `of` is `number`.

@@ -285,9 +285,10 @@ class HeldContexts:
         options: ContextInitOptions | None = None,
     ) -> Context:
         """Return the context of a round and agent, made if needed; see `ContextFactory.get_context`."""
-        # A new sub-agent uses the database of its main agent.
-        known = self._held.get(RunId(user_id, session_id, run_id, sub_id or 0))
-        options = _settled(options, known, is_new=sub_id is None)
+        wanted, main = RunId(user_id, session_id, run_id, sub_id or 0), RunId(user_id, session_id, run_id, 0)
+        # A new sub-agent uses the database of its main agent, whether its number is given or not.
+        is_new = sub_id is None or wanted not in self._held
+        options = _settled(options, self._held.get(main if is_new else wanted), is_new=is_new)
         try:
             factory = self._runs(options.database_url, user_id, session_id)
             run = factory.run(user_id, session_id, run_id, sub_id)

@@ -13,13 +13,34 @@ from typing import TYPE_CHECKING, Any
 from ..domain.arguments import require_instance
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
-from ..domain.errors import InvalidInputError, KeyMissingError, StorageUnavailableError
+from ..domain.erasure import forgetting
+from ..domain.errors import (
+    DamagedError,
+    InvalidInputError,
+    KeyMissingError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
 from ..domain.log.memory_log import MemoryLog
 from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING
 from .log.codec import CODEC, Codec
-from .projecting.store import MemoryProjectionStore, ProjectionStore, ReadOnlyProjectionStore, kept_by
-from .trust.tables import CHAIN, KEY, STORE, KeyRow, MemoryTables, PostgresTables, SqliteTables, Tables
+from .projecting.read_only import ReadOnlyProjectionStore, kept_by
+from .projecting.store import MemoryProjectionStore, ProjectionStore
+from .trust.tables import (
+    BOTH,
+    CHAIN,
+    KEY,
+    REQUIRE_OPEN,
+    STORE,
+    KeyRow,
+    MemoryTables,
+    PostgresTables,
+    SqliteTables,
+    Tables,
+    key_row,
+    keys_in,
+)
 
 if TYPE_CHECKING:
     from .trust.key_ring import KeyRing
@@ -146,17 +167,27 @@ def _open_with_keys(
     below, notes = open_below(codec if is_raw or encrypt is False else SEALED_CODEC, system)
     try:
         tables = tables_of(below)
-        if not tables.exist():
-            if below.now() != BEGINNING:
+        if not _has_own_key(tables):
+            # Another process may make the key, and record events, at the same moment.
+            if below.now() != BEGINNING and not _has_own_key(tables):
+                where = _shown(below, location)
+                if tables.names():
+                    raise _own_key_missing(where, ", or open it without keys if it was made without")
                 raise InvalidInputError(
-                    f"{_shown(below, location)} has events that are not encrypted, and whose digests are not keyed:"
+                    f"{where} has events that are not encrypted, and whose digests are not keyed:"
                     " open it without keys, or bring its events into a new store that has keys"
                 )
             tables.make()
+        elif len(tables.names()) < len(BOTH):
+            # Its rows are made anew like those of every projection.
+            with suppress(StorageReadOnlyError):
+                tables.make()
         ring = KeyRing(tables, keys, system, encrypt=encrypt is not False)
         if encrypt not in (None, ring.encrypts):
             made, remedy = ("is encrypted", "without") if ring.encrypts else ("has keyed digests alone", "with")
             raise InvalidInputError(f"{_shown(below, location)} {made}: open it {remedy} encrypt=False")
+        if ring.encrypts and below.has_slices:
+            stored_log(below).require_open_keys(REQUIRE_OPEN)
         # Before the first event is read: nobody without the keys makes a digest of this store.
         stored_log(below).chain.use(ring.derived("chain"), ring)
         if is_raw or encrypt is False:
@@ -166,7 +197,7 @@ def _open_with_keys(
             return _open_with_keys(location, keys, codec, open_below, system, encrypt=False, is_raw=False)
         rows = SealedProjectionStore(below, tables, ring, kept_by(notes))
         is_kept = notes is kept_by(notes)
-        return SealedLog(below, ring, codec), rows if is_kept else ReadOnlyProjectionStore(rows)
+        return SealedLog(below, ring, codec), rows if is_kept else _read_only(below, rows)
     except BaseException:
         below.close()
         raise
@@ -182,8 +213,28 @@ def _require_no_keys(log: LiveLog, location: str) -> None:
     if isinstance(log, MemoryLog):
         return
     tables = tables_of(log)
-    if tables.exist() and (rows := tables.ask(KEY, STORE)):
-        raise missing_keys(KeyRow(*rows[0]), _shown(log, location))
+    if not tables.names():
+        return
+    if rows := tables.ask(KEY, STORE):
+        raise missing_keys(key_row(rows[0]), _shown(log, location))
+    try:
+        # Whoever was to make the key may have been killed before: then no event needs it.
+        log.read_all(after=BEGINNING, limit=1)
+        is_keyed = any(True for _ in keys_in(tables))
+    except DamagedError:
+        is_keyed = True
+    if is_keyed:
+        raise _own_key_missing(_shown(log, location))
+
+
+def _has_own_key(tables: Tables) -> bool:
+    """Return whether a store has a key of its own, which it gets before its first event."""
+    return bool(tables.names() and tables.ask(KEY, STORE))
+
+
+def _own_key_missing(where: str, instead: str = "") -> KeyMissingError:
+    reason = f"{where} has events, and its own key is not in its table data_key"
+    return KeyMissingError(STORE, where, reason=reason, remedy=f"restore the database from a copy{instead}")
 
 
 def missing_keys(store: KeyRow, where: str) -> KeyMissingError:
@@ -215,7 +266,7 @@ def ring_of(log: Any) -> KeyRing:
 def tables_of(log: Any) -> Tables:
     """Return the tables of a store with keys, which exist if it is one, given the log as it is stored."""
     if isinstance(log, MemoryLog):
-        return MemoryTables()
+        return MemoryTables(log)
     return PostgresTables(log) if log.has_slices else SqliteTables(log)
 
 
@@ -239,7 +290,13 @@ def _open_below(
 
     log = SqliteLog(location, create=create, read_only=read_only, synchronous=synchronous, codec=codec, system=system)
     kept = SqliteProjectionStore(log)
-    return log, ReadOnlyProjectionStore(kept) if read_only else kept
+    return log, _read_only(log, kept) if read_only else kept
+
+
+def _read_only(log: LiveLog, kept: ProjectionStore) -> ProjectionStore:
+    rows = ReadOnlyProjectionStore(kept)
+    forgetting.watch(log, rows)
+    return rows
 
 
 def _keep_private(path: Path, *, may_create: bool) -> None:

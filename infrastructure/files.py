@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -34,6 +33,18 @@ def read_bounded(path: Path) -> bytes:
     if len(data) > FILE_BYTES_MAX:
         raise InvalidInputError(f"{path} is over FILE_BYTES_MAX, {FILE_BYTES_MAX:,}: divide it")
     return data
+
+
+def require_regular(path: Path) -> None:
+    """
+    Require that a path is that of a file, if there is anything: a pipe may be waited for without end, and a device has
+    no end.
+
+    Raises:
+        InvalidInputError: there is something else.
+    """
+    if path.exists() and not path.is_file():
+        raise InvalidInputError(f"{path} is no regular file: name a file")
 
 
 def parse_foreign(text: str | bytes, **options: Any) -> Any:
@@ -88,7 +99,11 @@ def file_beside(path: Path) -> Iterator[IO[bytes]]:
 
     The file has its own name: two writers with one file would mix their halves. It is locked while it is open, so a
     file with such a name and without a lock is abandoned.
+
+    Raises:
+        InvalidInputError: there is something else than a file, such as a device or a pipe.
     """
+    require_regular(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent)
     file = _locked_beside(path)
@@ -104,7 +119,7 @@ def file_beside(path: Path) -> Iterator[IO[bytes]]:
 
 def _locked_beside(path: Path) -> IO[bytes]:
     while True:
-        new = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ENDING}")
+        new = path.with_name(f"{path.name}.{os.urandom(16).hex()}{ENDING}")
         file = new.open("x+b")
         fcntl.flock(file, fcntl.LOCK_EX)
         if new.exists():

@@ -21,7 +21,8 @@ from typing import IO, Any
 from ..domain.log.ports import LiveLog, PartitionedLog
 from ..domain.positions import Moment
 from .databases import open_database, stored_log
-from .projecting.store import ProjectionStore, kept_by
+from .projecting.read_only import kept_by
+from .projecting.store import ProjectionStore
 
 LOOK_SECONDS = 1.0
 BEGIN = """
@@ -45,21 +46,11 @@ def cores() -> int:
 
 def task_on(events: LiveLog, end: Moment) -> dict[str, Any] | None:
     """Return how another process opens this log, and knows it by its end; None if no other process can open it."""
-    location = _location_of(events)
-    if location is None:
+    if not isinstance(events, PartitionedLog) or not (events.has_slices or any(events.files())):
+        # It is encrypted, and the keys are here; or it is in memory.
         return None
     chain_key = stored_log(events).chain.key.hex()
-    return {"location": location, "end": str(end), "digest": _last_digest(events, end), "chain_key": chain_key}
-
-
-def _location_of(events: LiveLog) -> str | None:
-    if not isinstance(events, PartitionedLog):
-        # Another process could not read it: it may be encrypted, and the keys are here.
-        return None
-    # The path that SQLite opened is absolute: the folder of this process may have changed since.
-    file = next(iter(events.files()), None)
-    location: str = getattr(events, "location", "")
-    return file or (location if location.startswith("postgresql://") else None)
+    return {"location": events.location, "end": str(end), "digest": _last_digest(events, end), "chain_key": chain_key}
 
 
 def _last_digest(events: LiveLog, end: Moment) -> str:

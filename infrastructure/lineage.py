@@ -7,9 +7,10 @@ purpose from a file that was replaced by an older copy. Such a copy keeps the id
 
 from __future__ import annotations
 
-import uuid
+import os
 
-from .projecting.store import ProjectionStore, kept_by
+from .projecting.read_only import kept_by
+from .projecting.store import ProjectionStore
 
 NOTE = "lineage"
 
@@ -27,7 +28,7 @@ def lineage_of(rows: ProjectionStore) -> str:
         if found is not None:
             return found
         # Another process may be faster; then its id counts.
-        kept.set_note(NOTE, before=None, after=uuid.uuid4().hex)
+        kept.set_note(NOTE, before=None, after=os.urandom(16).hex())
 
 
 def known_lineage(rows: ProjectionStore) -> str:

@@ -13,7 +13,7 @@ from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Attachment
 from ..domain.errors import InvalidInputError, NotFoundError, StorageUnavailableError
 from ..domain.ids import decoded_id
-from ..domain.memory.memory import Memory
+from ..domain.memory.memory import InMemoryMemoryStore, Memory
 from ..domain.memory.records import MemoryRecord
 from .files import parse_foreign
 from .open import open_store
@@ -101,6 +101,10 @@ def import_agent_memory(memory: Memory, path: str | Path) -> int:
         with closing(_read_only(file)) as connection:
             rows = connection.execute(OLD_RECORDS).fetchall()
         records = [_old_record(*row) for row in rows]
+        # In memory first, since a record that can be read may be refused, as one whose time has no zone.
+        rehearsal = InMemoryMemoryStore()
+        for record in records:
+            rehearsal.scope(record.scope).put(record)
     except (sqlite3.Error, ValidationError, ValueError, TypeError, RecursionError) as error:
         raise InvalidInputError(f"{file} cannot be read as a file of memories: {error}") from error
     new = [record for record in records if memory.scope(record.scope).get(record.key) is None]

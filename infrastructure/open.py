@@ -1,4 +1,4 @@
-"""The composition root: opens a store from a path or a URL."""
+"""The composition root: opens a store from a path or a URL. Contexts in a store are opened by `opening.py`."""
 
 from __future__ import annotations
 
@@ -76,15 +76,15 @@ def open_store(
             require_callable(hook, name)
     if require_unicode(synchronous, "synchronous").upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
+    observer = None if witness is None else _witness_of(text, witness)
     log, projections = open_database(
         text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=system, keys=keys,
         encrypt=encrypt, private=private,
     )  # fmt: skip
     try:
-        # A log in memory has no database, and needs no warning if it is not closed. The `where` of PostgreSQL leaves
-        # out the password.
+        # A log in memory needs no warning if it is not closed. The `where` of PostgreSQL leaves out the password.
         opened_at = log.database.where if hasattr(log, "database") else None
-        checkpoints = None if witness is None else _witnessed(log, projections, witness, read_only=read_only)
+        checkpoints = None if observer is None else _witnessed(log, projections, observer, read_only=read_only)
         make = partial(
             Store, log, projections, durability=durability, opened_at=opened_at, system=system, checkpoints=checkpoints
         )
@@ -123,9 +123,11 @@ def accept_store(
     """
     if witness is None:
         raise InvalidInputError("no witness was named: --witness or REFOLD_WITNESS does")
-    log, projections = open_database(location_of(location), create=False, keys=keys, encrypt=encrypt)
+    text = location_of(location)
+    observer = _witness_of(text, witness)
+    log, projections = open_database(text, create=False, keys=keys, encrypt=encrypt)
     try:
-        checkpoints = _checkpoints(log, projections, witness, read_only=False)
+        checkpoints = _checkpoints(log, projections, observer, read_only=False)
         checkpoints.accept(actor, reason)
         checkpoints.close()
         return checkpoints.known.seen.events
@@ -133,7 +135,16 @@ def accept_store(
         log.close()
 
 
-def _witnessed(log: Any, projections: ProjectionStore, witness: object, *, read_only: bool) -> Checkpoints:
+def _witness_of(location: str, given: Witness | str | Path) -> Witness:
+    """Return the witness that is given for a store; it is refused before a database is made."""
+    from .trust.witness import witness_at
+
+    if location == ":memory:":
+        raise InvalidInputError("a store in memory ends with its process, and nobody else can change it: no witness")
+    return witness_at(given)
+
+
+def _witnessed(log: Any, projections: ProjectionStore, witness: Witness, *, read_only: bool) -> Checkpoints:
     """Compare a log with its witness, from now on."""
     checkpoints = _checkpoints(log, projections, witness, read_only=read_only)
     checkpoints.start()
@@ -141,12 +152,9 @@ def _witnessed(log: Any, projections: ProjectionStore, witness: object, *, read_
     return checkpoints
 
 
-def _checkpoints(log: Any, projections: ProjectionStore, witness: object, *, read_only: bool) -> Checkpoints:
+def _checkpoints(log: Any, projections: ProjectionStore, witness: Witness, *, read_only: bool) -> Checkpoints:
     from .trust.checkpoints import Checkpoints
     from .trust.known_events import KnownEvents
-    from .trust.witness import witness_at
 
-    found, stored = witness_at(witness), stored_log(log)
-    if not hasattr(stored, "use_evidence"):
-        raise InvalidInputError("a store in memory ends with its process, and nobody else can change it: no witness")
-    return Checkpoints(KnownEvents(stored, stored.segment_table(), read_only=read_only), projections, found, log)
+    stored = stored_log(log)
+    return Checkpoints(KnownEvents(stored, stored.segment_table(), read_only=read_only), projections, witness, log)

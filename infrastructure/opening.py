@@ -17,7 +17,7 @@ from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, NotFoundError
 from ..domain.ids import split_stream_id, stream_id
 from ..domain.kinds import KINDS
-from ..domain.log.envelope import Event
+from ..domain.log.envelope import NAME_THE_WRITER, Event
 from ..domain.log.gate import opening_allowed
 from ..domain.log.ports import LiveLog, Log, NewEvents
 from ..domain.spans import Span
@@ -37,7 +37,8 @@ def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
     if len(streams) > 1:
         raise InvalidInputError(f"{name!r} can mean {' or '.join(streams)}: write it with its kind in front")
     if not streams:
-        raise NotFoundError(f"there is no context {name!r}: `refold contexts` lists them")
+        what = "context" if kinds is KINDS else " or ".join(kinds)
+        raise NotFoundError(f"there is no {what} {name!r}: `refold contexts` lists them")
     return streams[0]
 
 
@@ -172,7 +173,8 @@ def _checked(log: LiveLog, stream: str, wanted: Opening) -> Any:
     for field in wanted.settled:
         given, kept = getattr(wanted.first, field), getattr(first, field, None)
         if given is not None and given != kept:
-            raise InvalidInputError(f"{stream} was opened with {field} {kept!r}, not {given!r}: leave it out")
+            way_out = NAME_THE_WRITER if field == "agent" else "leave it out"
+            raise InvalidInputError(f"{stream} was opened with {field} {kept!r}, not {given!r}: {way_out}")
     return first
 
 

@@ -40,7 +40,7 @@ class RequestGuard:
         headers: Mapping[str, str],
         harmless: Sequence[str] = HARMLESS,
     ) -> None:
-        self._app, self._name, self._hosts = app, name, frozenset(hosts)
+        self._app, self._name, self._hosts = app, name, frozenset(map(str.lower, hosts))
         self._headers, self._harmless = dict(headers), frozenset(harmless)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,11 +70,12 @@ class RequestGuard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
+        # Names of hosts are the same in capitals.
+        host = headers.get("host", "").lower()
         if ANY_HOST not in self._hosts and PORT.sub("", host) not in self._hosts:
             return refused(400, f"the host {host!r} is not answered: start the server with --host, or name it in hosts")
         origin = headers.get("origin")
-        if scope["method"] not in self._harmless and origin is not None and origin.partition("://")[2] != host:
+        if scope["method"] not in self._harmless and origin is not None and origin.partition("://")[2].lower() != host:
             return refused(403, f"the {self._name} takes no request from the page of another site")
         return None
 

@@ -18,7 +18,7 @@ from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Attachment, Context
 from ..domain.context.decider import trusted
 from ..domain.context.journal import Journal
-from ..domain.context.transaction import Transaction, transaction
+from ..domain.context.transaction import Transaction, require_no_transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.erasure.events import STREAM as ERASURES
 from ..domain.errors import InvalidInputError, RefoldError
@@ -383,13 +383,14 @@ class Store:
         `context_id`.
 
         Raises:
-            InvalidInputError: it is already in a store, the id is invalid, or a run restores rounds that are different
-                here.
+            InvalidInputError: it is already in a store, the id is invalid, a run restores rounds that are different
+                here, or a transaction is open.
             ConcurrencyError: there is a context with this id.
         """
         kind = require_instance(context, Context, "the context", "give a detached one, as ChatContext()").stream_kind
         if not context.is_detached:
             raise InvalidInputError(f"{kind} context {context.id!r} is kept in a store already: fork or branch it")
+        require_no_transaction(self.log, "nothing is adopted")
         place = Place(stream_id(kind, context_id), context_id)
         context.flush()
         self.log.append(
@@ -517,7 +518,7 @@ class Store:
         again moves.
 
         Raises:
-            InvalidInputError: the name is invalid, or the moment is a time: name a position.
+            InvalidInputError: the name is invalid, a transaction is open, or the moment is a time: name a position.
             NotFoundError: `moment` is a name that no moment has.
         """
         require_name(name)
@@ -677,13 +678,13 @@ class Store:
         Return the items that contain all words of `query`, the best first; items that left the view are found as well.
 
         `"in quotes"` finds adjacent words, `begin*` the beginning of a word; no other sign has a meaning. Case and
-        accents make no difference. A search in `context` includes the past that it kept from the context it was forked
-        from.
+        accents make no difference. `context` is given with or without its kind; a search in it includes the past that
+        it kept from the context it was forked from, and what merges brought in.
 
         Raises:
             InvalidInputError: the query has no word, or there is no such kind.
             LimitExceededError: it has too many words.
-            NotFoundError: there is no such context.
+            NotFoundError: there is no such context, or none of this kind.
         """
         from .queries.search import search
 

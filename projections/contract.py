@@ -38,12 +38,12 @@ class SearchedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchQuery(NamedTuple):
-    """A query for the rows with all `terms`; it can be limited to a kind, or to streams up to a version each."""
+    """A query for the rows with all `terms`; it can be limited to a kind, or to ranges of versions of streams."""
 
     terms: Sequence[Term]
     limit: int
     kind: str | None = None
-    streams: Mapping[str, int] | None = None
+    streams: Mapping[str, Sequence[range]] | None = None
 
     @property
     def candidates(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ..domain.concurrency.known_types import known
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.pool.describe import left_by
 from ..domain.pool.events import (
@@ -116,7 +117,7 @@ class Entries:
 
 def came_with(row: EntryRow) -> Came:
     """Return the entries that came with a mark."""
-    return msgspec.msgpack.decode(row.brought, type=Came)
+    return msgspec.msgpack.decode(row.brought, type=known(Came))
 
 
 def names_prefix(context: str) -> str:

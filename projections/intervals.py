@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ..domain.concurrency.known_types import known
 from ..domain.spans import Ref
 from .rows import VERSION_DIGITS, version_key
 
@@ -58,7 +59,9 @@ def intervals_of(row: IntervalRow) -> list[StoredInterval]:
     """Return the intervals of a row, the oldest first."""
     last = StoredInterval(row.v0, row.v1, row.how, row.reason)
     # Nearly all rows have one interval, so JSON is decoded only for the others.
-    return [last] if row.earlier == "[]" else [*msgspec.json.decode(row.earlier, type=list[StoredInterval]), last]
+    if row.earlier == "[]":
+        return [last]
+    return [*msgspec.json.decode(row.earlier, type=known(list[StoredInterval])), last]
 
 
 def left(row: R, version: int, how: str, reason: str) -> R:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..domain.concurrency.known_types import known
 from ..domain.log.envelope import RecordedEvent
 from ..domain.totals import Totals
 from .growth import GROWTH, growth_of
@@ -60,7 +61,7 @@ class Step(NamedTuple):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[_Step])
+_DECODER = msgspec.msgpack.Decoder(known(list[_Step]))
 
 
 class Steps:

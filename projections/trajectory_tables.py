@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..domain.canonical import canonical_json
+from ..domain.concurrency.known_types import known
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref
 from ..domain.trajectory.events import (
@@ -135,7 +136,7 @@ class NodeTable:
         identity, node = run_of(event.stream), event.event
         if identity is None:
             return None
-        fields = msgspec.json.decode(node.fields, type=Fields)
+        fields = msgspec.json.decode(node.fields, type=known(Fields))
         own: dict[str, Any] = {name: _text(fields.pop(name)) for name in self.own if name in fields}
         is_pointer = isinstance(node, QueryRegistered) or node.is_pointer
         return self.row(
@@ -157,7 +158,7 @@ class NodeTable:
             elif one.name in self.own:
                 new[one.name] = one.new.decode()
             else:
-                extra = msgspec.json.decode(new.get("extra", row.extra), type=Fields)
+                extra = msgspec.json.decode(new.get("extra", row.extra), type=known(Fields))
                 new["extra"] = _json({**extra, one.name: Raw(one.new)})
         old = _json({str(row.changes): {one.name: Raw(one.old) for one in changes}})
         # The new entry is appended to the JSON text, so that the existing history need not be decoded.

@@ -37,6 +37,7 @@ from ..domain.chat.events import (
     added_item,
 )
 from ..domain.chat.tokens import estimate_tokens
+from ..domain.concurrency.known_types import known
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref, Segment, refs_of
 from .intervals import STILL_THERE, IntervalRow, birth_in, bringing, item_key, left, mark_key, returned
@@ -118,7 +119,7 @@ class Validity:
 
 def brought_by(row: ValidityRow) -> Brought:
     """Return the items that came with the mark of a fork or a merge."""
-    return msgspec.msgpack.decode(row.brought, type=Brought)
+    return msgspec.msgpack.decode(row.brought, type=known(Brought))
 
 
 def _touched(event: Event) -> Iterable[Ref]:

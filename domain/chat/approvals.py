@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,10 +10,10 @@ import msgspec
 from ..canonical import canonical_json, require_unicode
 from ..context.context import Context
 from ..errors import InvalidInputError
-from ..log.envelope import Trace
-from .events import FunctionCalled, FunctionReturned
+from ..log.envelope import Event, Trace
+from .events import ApprovalRequested, CallApproved, CallChanged, CallRejected, FunctionCalled, FunctionReturned
 from .pairing import Approval, PendingAnswer, PendingCall
-from .rules.calls import find_call
+from .rules.calls import call_to_decide, find_call
 from .rules.commands import DecideCall
 from .state.fold import ChatState
 from .views import make_event
@@ -106,10 +106,22 @@ class Approvals:
         arguments = None if command.changed is None else command.changed.arguments
         call = ("decide_call", command.call, command.state, command.by, command.reason, arguments)
         with Trace(command.by).recording():
-            self._context._record(command, call=call, idempotency_key=key, catch_up=True)
-        approval = self.of(command.call)
+            outcome = self._context._record(command, call=call, idempotency_key=key, catch_up=True)
+        approval = self._decided(command, outcome.events)
         assert approval is not None, "it was recorded, now or before"
         return approval
+
+    def _decided(self, command: DecideCall, events: Sequence[Event]) -> Approval | None:
+        """Return the approval of the call that was decided: another one may wait under the same call id now."""
+        items = self._context._state.items
+        match events:
+            case [CallChanged(item=item), *_]:
+                ordinal = items.ordinal(item.id)
+            case [ApprovalRequested(call=ref) | CallApproved(call=ref) | CallRejected(call=ref), *_]:
+                ordinal = items.of_ref(ref)
+            case _:
+                ordinal = call_to_decide(command.stream, command.call, items).ordinal
+        return None if ordinal is None else items.approval(ordinal)
 
 
 def _require_name(by: object) -> None:

@@ -797,7 +797,9 @@ class ChatContext(ChatView["ChatContext"]):
         self._require_writer()
         require_chat(other)
         require_model(llm)
-        text = await in_thread(lambda: render_items(other.items))
+        # The version that the model gets is the one that is told: the other context may go on while it writes.
+        told = await in_thread(_at_its_version, other)
+        text = await in_thread(lambda: render_items(told.items))
         self._no_summary = None
 
         def call() -> tuple[object, ...]:
@@ -809,7 +811,7 @@ class ChatContext(ChatView["ChatContext"]):
         self._no_summary = answer.failure
         if answer.failure is None:
             summary = summary_message(self._system, OTHERS_SUMMARY + answer.text, self._system.now(), agent_id)
-            await in_thread(self._tell, other, summary, call, idempotency_key)
+            await in_thread(self._tell, told, summary, call, idempotency_key)
         return self
 
     async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3, idempotency_key: str | None = None) -> Self:
@@ -938,6 +940,8 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             NotFoundError: there is no such call, or a fork began with it: then ask the context that made it.
         """
+        # A view of the past reads the log.
+        self.flush()
         return self._view(ReadOnlyChatContext, version_before(self.stream_id, call_id, self._source.live.state.items))
 
     @property
@@ -975,6 +979,11 @@ class ReadOnlyChatContext(ChatContext):
         shown = items.context if isinstance(items, SeenItems) else items
         # Plain items get a context of their own, which no other code can change.
         self._show(shown if isinstance(shown, ChatView) else ChatContext(list(items)))
+
+
+def _at_its_version(context: ChatView[Any]) -> ChatView[Any]:
+    context.flush()
+    return context if context._version_asked is not None else context._view(ReadOnlyChatContext, context.version)
 
 
 def _holding(made: type[Made], items: list[ChatItemEvent]) -> Made:

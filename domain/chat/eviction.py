@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import msgspec
 
+from ..concurrency.locks import cached_property
 from .items import ChatItem
 from .state.sequence import Items
 

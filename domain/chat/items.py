@@ -12,13 +12,13 @@ import enum
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import VERSION, AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..arguments import require_several
 from ..clock import REAL_SYSTEM
+from ..concurrency.locks import cached_property
 from ..errors import InvalidInputError, MissingFieldError, shown
 from ..frozen import FrozenDict, FrozenList, freeze
 
@@ -150,7 +150,7 @@ class ChatRole(str, enum.Enum):  # noqa: UP042 - the seed's base classes: str(ro
 class _View(BaseModel):
     """Base of all items and parts: frozen, unknown fields ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=BUILT_LATER)
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=BUILT_LATER, ignored_types=(cached_property,))
 
 
 class ResizeOptions(_View):

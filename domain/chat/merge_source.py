@@ -38,14 +38,13 @@ def seen_from(
     If the other context is in another log and `is_wanted`, it is adopted: its events and the merge are one transaction,
     which has the key.
     """
-    other._source.settle()
+    state = other._source.settled()
     if other._attachment.is_shared_with(attachment):
-        yield _side(other.stream_id, other.version, other._state), key
+        yield _side(other.stream_id, state), key
         return
     copy = adopted_copy(other._attachment.log, other.stream_id, beside=stream, root=root, system=attachment.system)
     events = copy.log.read_events(copy.stream, until=other.version)
-    state = CHAT.fold(CHAT.initial_state, complete(copy.log, events))
-    side = _side(copy.stream, other.version, state)
+    side = _side(copy.stream, CHAT.fold(CHAT.initial_state, complete(copy.log, events)))
     if not is_wanted(side):
         yield side, key
         return
@@ -90,8 +89,9 @@ def other_as_given(other: ChatView[Any], attachment: Attachment) -> tuple[object
     return other.stream_id, other._version_asked, held
 
 
-def _side(stream: str, version: int, state: ChatState) -> OtherSide:
-    return OtherSide(stream, version, state.items, state.ancestry)
+def _side(stream: str, state: ChatState) -> OtherSide:
+    # The version of this state: another thread may have changed the other context since.
+    return OtherSide(stream, state.version, state.items, state.ancestry)
 
 
 def fork_point_with(side: OtherSide, journal: Journal[ChatState]) -> Segment | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..arguments import require_instance
+from ..arguments import require_instance, require_limits
 from ..canonical import canonical_json, parse_json, require_unicode
 from ..context.context import Context
-from ..log.envelope import RecordedEvent
 from .events import StateSaved
 from .rules.commands import SaveStates
 from .state.fold import ChatState
@@ -64,34 +63,43 @@ class SavedStates:
 
         The events are read from the end, so that it is quick where a framework saves often.
         """
-        return next((_saved_in(event) for event in self._backwards() if _is_about(event, framework, prefix)), None)
+        events = self._backwards()
+        return next((_saved_in(event, at) for at, event in events if _is_about(event, framework, prefix)), None)
 
     def all(self, framework: str, *, after: int = 0) -> list[SavedState]:
         """Return what was saved in versions above `after`, in their order; also what was replaced or deleted since."""
-        events = self._context.recorded_events(after=after, until=self._context.version)
-        return [_saved_in(event) for event in events if _is_about(event, framework, "")]
+        require_limits(after=after)
+        events = self._events(after, self._context.version)
+        return [_saved_in(event, version) for version, event in events if _is_about(event, framework, "")]
 
     def at(self, version: int) -> SavedState | None:
         """Return what the event of a version saved; None if it saved nothing."""
-        found = self._context.recorded_events(after=version - 1, until=version) if version > 0 else []
-        return next((_saved_in(event) for event in found if isinstance(event.event, StateSaved)), None)
+        if version <= self._context.version:
+            found = self._events(version - 1, version) if version > 0 else []
+        else:
+            # Another writer may have saved it, and this handle may be behind.
+            recorded = self._context.recorded_events(after=version - 1, until=version)
+            found = [(one.version, one.event) for one in recorded]
+        return next((_saved_in(event, number) for number, event in found if isinstance(event, StateSaved)), None)
 
-    def _backwards(self) -> Iterator[RecordedEvent]:
+    def _events(self, after: int, until: int) -> list[tuple[int, Any]]:
+        """Return events of this context with their versions, also those that were decided in an open transaction."""
+        return list(enumerate(self._context._journal.events(after=after, until=until), after + 1))
+
+    def _backwards(self) -> Iterator[tuple[int, Any]]:
         until, count = self._context.version, FIRST_LOOK_EVENTS
         while until > 0:
             after = max(0, until - count)
-            yield from reversed(self._context.recorded_events(after=after, until=until))
+            yield from reversed(self._events(after, until))
             until, count = after, count * 2
 
 
-def _is_about(recorded: RecordedEvent, framework: str, prefix: str) -> bool:
-    event = recorded.event
+def _is_about(event: Any, framework: str, prefix: str) -> bool:
     return isinstance(event, StateSaved) and event.framework == framework and event.key.startswith(prefix)
 
 
-def _saved_in(recorded: RecordedEvent) -> SavedState:
-    event: StateSaved = recorded.event
-    return SavedState(event.key, parse_json(event.value) if event.value else None, recorded.version)
+def _saved_in(event: StateSaved, version: int) -> SavedState:
+    return SavedState(event.key, parse_json(event.value) if event.value else None, version)
 
 
 def _stored(key: str, value: dict[str, Any] | None) -> bytes:

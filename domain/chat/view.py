@@ -115,7 +115,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def _find(self, address: OfItem | Happened) -> int | None:
         """Return the version that brought an item, or the last one before an item that is younger than a time."""
-        self._source.settle()
+        self._source.settled()
         items = self._source.live.state.items
         if isinstance(address, OfItem):
             ordinal = items.named(address.name)
@@ -349,7 +349,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         parent = self._parent()
         forked = forked_from(parent, how="full", agent=agent)
-        return self._begin(context_id, idempotency_key, forked, ("fork", agent))
+        return self._begin(parent, context_id, idempotency_key, forked, ("fork", agent))
 
     def fork_filtered(
         self,
@@ -375,7 +375,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
         forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
         call = ("fork_filtered", recent_turns, None if tools is None else tool_names(tools), agent)
-        return self._begin(context_id, idempotency_key, forked, call)
+        return self._begin(parent, context_id, idempotency_key, forked, call)
 
     def fork_brief(
         self,
@@ -396,11 +396,12 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             raise InvalidInputError("fork_brief() requires non-empty instructions")
         for text, what in ((instructions, "the instructions"), (task_brief or "", "the task")):
             require_unicode(text, what)
-        forked = forked_from(self._parent(), how="brief", agent=agent_id, carried=())
+        parent = self._parent()
+        forked = forked_from(parent, how="brief", agent=agent_id, carried=())
         messages = [self._message("system", instructions, agent_id)]
         messages += [self._message("user", task_brief, agent_id)] if task_brief else []
         call = ("fork_brief", instructions, task_brief, agent_id)
-        return self._begin(context_id, idempotency_key, forked, call, messages)
+        return self._begin(parent, context_id, idempotency_key, forked, call, messages)
 
     def copy(
         self,
@@ -436,12 +437,11 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         parent = self._parent()
         carried = None if copying == Copying() else matching(parent.state.items, copying.keeps)
         forked = forked_from(parent, how="copy", agent=None, carried=carried)
-        return self._begin(context_id, idempotency_key, forked, ("copy", copying))
+        return self._begin(parent, context_id, idempotency_key, forked, ("copy", copying))
 
     def _parent(self) -> Parent:
         # The child's first event refers to events of the parent, so those must be written first.
-        self._source.settle()
-        state, stream = self._state, self.stream_id
+        state, stream = self._source.settled(), self.stream_id
         opened = state.opened
         if opened is None:
             raise InvalidInputError(f"{stream}@{self.version} is before the context began: fork a later version")
@@ -450,6 +450,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def _begin(
         self,
+        parent: Parent,
         context_id: str | None,
         key: str | None,
         forked: Forked | Resolved,
@@ -459,7 +460,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         attachment = self._attachment
         event = forked.event if isinstance(forked, Resolved) else forked
         assert isinstance(event, Forked), "a fork begins with one"
-        made_up = attachment.child_id(self.stream_id, self._state.ancestry, key) if context_id is None else context_id
+        made_up = attachment.child_id(parent.stream, parent.state.ancestry, key) if context_id is None else context_id
         stream = stream_id("chat", made_up)
         journal: Journal[ChatState] = Journal(
             attachment.log,
@@ -467,11 +468,12 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             CHAT,
             version=0,
             unflushed=attachment.unflushed,
-            base=fold(self._state, (forked,)),
+            # Not the present state: another thread may have changed this context meanwhile.
+            base=fold(parent.state, (forked,)),
         )
         begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
         try:
-            call = (*call, self.stream_id, self._version_asked)
+            call = (*call, parent.stream, self._version_asked)
             journal.execute(begin, call=call, idempotency_key=key, catch_up=False)
         except ConcurrencyError as error:
             raise InvalidInputError(f"{stream} exists already: fork under another id") from error

@@ -93,8 +93,8 @@ def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEv
     Return the event that adds an item.
 
     Raises:
-        InvalidInputError: it is no item, a text holds a lone surrogate, open JSON is not JSON, or the time is not a
-            finite number; the error names the item.
+        InvalidInputError: it is no item, a field of it is invalid, a text holds a lone surrogate, open JSON is not
+            JSON, or the time is not a finite number; the error names the item.
     """
     recorder = _RECORDERS.get(type(item))
     if recorder is None:
@@ -102,8 +102,10 @@ def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEv
             f"{item!r} is no item of a chat: give a ChatMessage, FunctionCall, FunctionCallOutput, AgentHandoff or "
             "AgentConfigUpdate"
         )
-    require_time(item.created_at, f"created_at of {item.type} {item.id!r}")
-    event = recorder(item, origin)
+    try:
+        event = recorder(_timed(item), origin)
+    except (AttributeError, TypeError):
+        event = recorder(_timed(_validated(type(item), vars(item))), origin)
     try:
         encode_payload(event)
     except UnicodeEncodeError:
@@ -111,6 +113,19 @@ def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEv
             _check_text(getattr(event, field), f"{field} of {item.type} {item.id!r}")
         raise
     return event
+
+
+def _timed(item: ChatItem) -> ChatItem:
+    require_time(item.created_at, f"created_at of {item.type} {item.id!r}")
+    return item
+
+
+def _validated(model: type[M], fields: dict[str, Any]) -> M:
+    """Return an item with these fields; those of one that `model_construct` made were checked by nobody."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidItemError.of(error) from None
 
 
 def _check_text(value: object, what: str) -> None:
@@ -356,10 +371,7 @@ def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
     is_role = role is None or (isinstance(role, str) and role in ROLES)
     if is_role and _are_plain(fields, _PLAIN[event_type]):
         return event_type(**fields)
-    try:
-        item = _MODELS[event_type].model_validate(fields)
-    except ValidationError as error:
-        raise InvalidItemError.of(error) from None
+    item = _validated(_MODELS[event_type], fields)
     return recorded_form(item)  # type: ignore[arg-type]  # one of the models
 
 

@@ -5,25 +5,32 @@ A signal handler may raise an exception between any two lines. After `acquire()`
 `with` block over several lines, it is before the release. The lock then stays locked for ever. Here, one line takes the
 lock, does the work and releases the lock. A test in tests/house checks that no other line takes one.
 
-A child process has one thread and a copy of everything. Half-made changes and locks of other threads stay as they were,
-and connections belong to the parent. So a fork waits, for a limited time, until no such work is in progress, and the
-child makes the objects anew that it cannot use.
+A child process has one thread and a copy of everything. Half-made changes, half-loaded modules and locks of other
+threads stay as they were, and connections belong to the parent. So a fork waits, for a limited time, until no such work
+is in progress, and the child makes the objects anew that it cannot use.
 """
 
 from __future__ import annotations
 
+import _imp
+import functools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import wraps
+from importlib import _bootstrap
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
 
 from ..clock import REAL_SYSTEM
 
 PAUSE_SECONDS_MAX = 5.0
+LOOK_SECONDS = 0.001
+# The locks of Python's for modules, by their names, while threads load them.
+_LOADING: dict[str, Any] = getattr(_bootstrap, "_module_locks", {})
+_OURS = __name__.partition(".")[0]
 # Weak references, so that objects do not live longer because of it. Global, as `os.register_at_fork` is. By id, since a
 # lock and a context may define their own comparison.
 _LOCKS: WeakValueDictionary[int, threading.RLock] = WeakValueDictionary()
@@ -91,10 +98,29 @@ def _before() -> None:
     for paused in [thing for ref in _PAUSED.valuerefs() if (thing := ref()) is not None]:
         _ENDINGS.append(paused._fork_is_over)
         paused._before_fork(max(0.0, deadline - REAL_SYSTEM.monotonic()))
+    _hold_imports(deadline)
     # These come last, in any order: a thread that holds one of them does not wait for anything.
     for lock in [lock for ref in _LOCKS.valuerefs() if (lock := ref()) is not None]:
         if lock.acquire(timeout=max(0.0, deadline - REAL_SYSTEM.monotonic())):
             _ENDINGS.append(lock.release)
+
+
+def _hold_imports(deadline: float) -> None:
+    """Let no thread begin to import, once no other one loads a module of Refold's: a child would wait for its end."""
+    while True:
+        _imp.acquire_lock()
+        if {None, threading.get_ident()}.issuperset(_loading().values()) or REAL_SYSTEM.monotonic() >= deadline:
+            _ENDINGS.append(_imp.release_lock)
+            return
+        # A thread that loads a module imports others.
+        _imp.release_lock()
+        threading.Event().wait(LOOK_SECONDS)
+
+
+def _loading() -> dict[str, int | None]:
+    """Return the modules of Refold's that threads load, each with the number of its thread; None is about to."""
+    locks = {name: lock() for name, lock in list(_LOADING.items()) if name.partition(".")[0] == _OURS}
+    return {name: lock.owner for name, lock in locks.items() if lock is not None}
 
 
 def _in_parent() -> None:
@@ -110,6 +136,9 @@ def _in_child() -> None:
             lock.release()
         else:
             lock._at_fork_reinit()  # type: ignore[attr-defined]  # as `logging` does; not in the stubs
+    for name in [name for name, owner in _loading().items() if owner != threading.get_ident()]:
+        # A module that is still not whole is refused by name then, and not waited for.
+        _LOADING.pop(name, None)
     for thing in list(_INHERITED.values()):
         thing._after_fork()
 
@@ -132,6 +161,18 @@ Method = Callable[Concatenate[Owner, P], T]
 def locked(lock: AbstractContextManager[Any], work: Callable[[*Args], T], /, *args: *Args) -> T:
     """Hold `lock` while `work` runs, and return its result."""
     with lock: return work(*args)  # noqa: E701
+
+
+class cached_property(functools.cached_property[T]):
+    """
+    The property of Python 3.12 and later, which has no lock: two threads may both compute the value.
+
+    In Python 3.11 one lock is held for the property of all objects, which a fork or an interrupt may leave locked.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        super().__init__(compute)
+        self.lock = nullcontext()
 
 
 def synchronized(method: Method[Owner, P, T]) -> Method[Owner, P, T]:

@@ -104,10 +104,7 @@ def attachment_of(journal: Journal[Any], system: System = REAL_SYSTEM) -> Attach
 
 
 class Live(Generic[S]):
-    """
-    The present of a context, as its journal has it. A context shares it with its views, so that they follow an
-    adoption.
-    """
+    """The present of a context, as its journal has it; its views share it, so that they follow an adoption."""
 
     def __init__(self, journal: Journal[S], attachment: Attachment) -> None:
         self.journal, self.attachment = journal, attachment
@@ -149,9 +146,10 @@ class Live(Generic[S]):
             self.require_readable()
         return journal.state
 
-    def settle(self) -> None:
-        """Wait until all queued events are on disk, so that other streams may name them."""
-        self.journal.flush()
+    def settled(self) -> S:
+        """Return the state when all its events are on disk, so that other streams may name them."""
+        self.require_readable()
+        return self.journal.settled()
 
 
 class Past(Generic[S]):
@@ -194,8 +192,9 @@ class Past(Generic[S]):
             state = self._state = self.live.journal.recorded_past(self._version)
         return state
 
-    def settle(self) -> None:
-        """Do nothing: a past version is on disk already."""
+    def settled(self) -> S:
+        """Return the state: a past version is on disk already."""
+        return self.state
 
 
 class NoWriter:
@@ -453,7 +452,7 @@ class Context(Generic[S]):
 
     def refresh(self) -> tuple[RecordedEvent, ...]:
         """
-        Read the events that others recorded, and return them.
+        Read the events that others recorded, and return them; none while a transaction changes this context.
 
         Raises:
             LogWentBackError: the database does not have events that this view shows, as after the restore of an older

@@ -73,7 +73,7 @@ class Journal(View[S]):
     @synchronized
     def refresh(self) -> tuple[RecordedEvent, ...]:
         """
-        Read the events that others recorded, and return them.
+        Read the events that others recorded, and return them; none while a transaction changes the stream.
 
         Raises:
             LogWentBackError: the log does not have events that this view shows; the view is unchanged.
@@ -81,7 +81,10 @@ class Journal(View[S]):
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
         self.flush()
-        known = StreamEnd(self._version - len(self._in_transaction), self._digest)
+        if self._in_transaction:
+            # They would have the versions of its events. Its commit tells that others came first.
+            return ()
+        known = StreamEnd(self._version, self._digest)
         return self._take_over(self.log.read(self.place.stream, after=self._version, known=known))
 
     def _take_over(self, news: Sequence[RecordedEvent]) -> tuple[RecordedEvent, ...]:
@@ -145,6 +148,10 @@ class Journal(View[S]):
         joined = self._transaction
         is_other = joined is not None and joined.is_under_way and joined is not current_transaction(self.log)
         return joined if is_other else None
+
+    def is_changed_within(self, open_transaction: Transaction | None) -> bool:
+        """Return whether an open transaction has changed this view."""
+        return open_transaction is not None and self._transaction is open_transaction
 
     @synchronized
     def _execute(
@@ -253,10 +260,10 @@ class Journal(View[S]):
             self.require_known()
             actual = max(self._version, self.log.head(self.place.stream))
             raise ConcurrencyError(self.place.stream, expected=expected_version, actual=actual)
-        is_free = not strict and within is None and self.durability == "commit" and getattr(command, "fresh", False)
+        any_version = not strict and within is None and self.durability == "commit" and getattr(command, "fresh", False)
         for attempt in range(CATCH_UPS_MAX):
             try:
-                if is_free and self._crowded:
+                if any_version and self._crowded:
                     return self._record_behind(command, keyed)
                 return self._decide_and_record(command, keyed, within)
             except ConcurrencyError:
@@ -264,7 +271,7 @@ class Journal(View[S]):
                     self.require_known()
                     raise
                 self._crowded = QUIET_APPENDS
-                self.came_between += () if is_free else self.refresh()
+                self.came_between += () if any_version else self.refresh()
         raise AssertionError("the loop returns or raises")
 
     def _record_behind(self, command: object, keyed: _Keyed | None) -> Outcome:
@@ -465,6 +472,12 @@ class Journal(View[S]):
         self._outbox.start_afresh()
         if failure is not None:
             raise failure
+
+    @synchronized
+    def settled(self) -> S:
+        """Wait until all queued events are on disk, and return the state as of then: no other thread adds to it."""
+        self.flush()
+        return self.state
 
     @synchronized
     def forget_erased(self) -> None:

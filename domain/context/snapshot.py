@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ..concurrency.known_types import known
 from ..errors import MISSHAPEN, RefoldError
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log, StreamEnd
@@ -58,7 +59,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
         if not data or checksum != _checksum(stream, data):
             return None
         try:
-            return msgspec.msgpack.decode(data, type=cls)
+            return msgspec.msgpack.decode(data, type=known(cls))
         except msgspec.MsgspecError:
             return None
 

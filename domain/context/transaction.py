@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -23,7 +23,7 @@ from ..concurrency.threads import in_thread
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageBusyError
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.gate import behind_gate, gate_of
-from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
+from ..log.ports import Log, NewEvents, Range, Receipt, StreamEnd, require_known, require_same_call
 
 # Two transactions may each wait for a context that the other one changed: then one of them is refused after this time.
 HANDLE_SECONDS_MAX = 10.0
@@ -90,6 +90,8 @@ class Transaction:
         self._before: dict[str, list[RecordedEvent]] = {}
         self._events: dict[tuple[str, bytes], list[RecordedEvent]] = {}
         self._children = 0
+        # The streams whose events must lie in the log before those of a stream.
+        self._before_it: dict[str, set[str]] = {}
         # A task that was started within the block may run longer than it; its later changes do not join the
         # transaction.
         self._is_open = True
@@ -135,6 +137,27 @@ class Transaction:
         """Return the events to record in a stream."""
         part = self._parts.get(stream)
         return [] if part is None else [event for event, _ in part.recorded]
+
+    @property
+    def recorded(self) -> dict[str, int]:
+        """The last recorded version of each stream that gets events; those of the transaction come behind it."""
+        return {stream: part.first.expected_version for stream, part in self._parts.items()}
+
+    def seen(self) -> SeenWithin:
+        """Return the log as it would be after the commit at any moment."""
+        return SeenWithin(self.log, self._parts)
+
+    def put_behind(self, stream: str, others: Iterable[str]) -> None:
+        """Record the events of a stream behind those of others, whose events they change; no two may do so mutually."""
+        self._before_it.setdefault(stream, set()).update(others)
+
+    def _parts_in_order(self) -> list[_Part]:
+        if not self._before_it:
+            return list(self._parts.values())
+        from graphlib import TopologicalSorter
+
+        before = {stream: self._before_it.get(stream, set()) & self._parts.keys() for stream in self._parts}
+        return [self._parts[stream] for stream in TopologicalSorter(before).static_order()]
 
     def add(self, new: NewEvents, settle: Callable[[Receipt | None], None] | None = None) -> None:
         """
@@ -231,7 +254,7 @@ class Transaction:
             raise DecisionRefusedError(
                 "this process was forked within a transaction, which the parent commits: end the child in the block"
             )
-        parts = list(self._parts.values())
+        parts = self._parts_in_order()
         try:
             receipts = self._receipts(parts)
         except RefoldError as error:
@@ -271,6 +294,45 @@ class Transaction:
         self._ending.announce()
 
 
+class SeenWithin:
+    """A log with the events that an open transaction has collected behind those of their streams."""
+
+    def __init__(self, log: Log, collected: Mapping[str, _Part]) -> None:
+        self._log, self._collected = log, collected
+
+    def head(self, stream: str) -> int:
+        """Return the last version of a stream; 0 for none."""
+        part = self._collected.get(stream)
+        return self._log.head(stream) if part is None else part.first.expected_version + len(part.recorded)
+
+    def streams(self, prefix: str) -> list[str]:
+        """Return the streams whose names begin with a prefix."""
+        return sorted({*self._log.streams(prefix), *(one for one in self._collected if one.startswith(prefix))})
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """Return the events of a stream with versions above `after`, up to and including `until`."""
+        part = self._collected.get(stream)
+        if part is None:
+            return self._log.read_events(stream, after=after, until=until)
+        before = part.first.expected_version
+        recorded = self._log.read_events(stream, after=after, until=before if until is None else min(until, before))
+        collected = part.recorded[max(0, after - before) : None if until is None else max(0, until - before)]
+        return [*recorded, *(event for event, _ in collected)]
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """Return the same for each of several ranges."""
+        elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream not in self._collected]))
+        return [
+            self.read_events(s, after=a, until=u) if s in self._collected else next(elsewhere) for s, a, u in ranges
+        ]
+
+
+def seen_within(log: Log) -> Log | SeenWithin:
+    """Return a log as the open transaction of this flow of control sees it; the log itself if none is open on it."""
+    current = current_transaction(log)
+    return log if current is None else current.seen()
+
+
 def _own_part(recorded: RecordedEvent) -> bytes:
     """Return the fingerprint of an event's call within its transaction, or of a call that was made alone."""
     whole = recorded.meta.fingerprint or b""
@@ -284,6 +346,17 @@ def current_transaction(log: Log) -> Transaction | None:
     """Return the transaction that is open on this log in this flow of control, if any."""
     current = _CURRENT.get()
     return current if current is not None and current.is_open and current.log is log else None
+
+
+def require_no_transaction(log: Log, refusal: str) -> None:
+    """
+    Require that no transaction is open here, for a call that writes at once and could not be rolled back with it.
+
+    Raises:
+        InvalidInputError: one is open; the message begins with `refusal`.
+    """
+    if current_transaction(log) is not None:
+        raise InvalidInputError(f"{refusal} within a transaction: do it before or after it")
 
 
 @contextmanager

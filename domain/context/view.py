@@ -208,7 +208,9 @@ class View(Generic[S]):
         return self._completed(self.events(until=version), skipped=0)
 
     def _completed(self, events: Sequence[Event], *, skipped: int) -> Sequence[Any]:
-        log = SeenLog(self.log, self.place.stream, events)
+        joined = self._transaction
+        # An event of a transaction may name others of it, which are not in the log yet.
+        log = SeenLog(self.log if joined is None else joined.seen(), self.place.stream, events)
         return self.decider.complete(log, events[skipped:] if skipped else events)
 
     def past(self, version: int) -> S:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from ..concurrency.known_types import known
 from ..errors import InvalidInputError
 from ..ids import require_name
 from ..log.admission import StreamName, VersionName, one_of
@@ -65,8 +66,9 @@ class StoreErased(_Event, frozen=True, kw_only=True, gc=False, tag="store.erased
     """
     Texts were erased, because of `why`: `erasure` is the id of the call, which may record several of these events.
 
-    `scope` is what was asked for. Of a user, `subject` is the hash of the name with `salt`. Of an archive, the texts
-    went into the file of this name and hash, and can come back.
+    `scope` is what was asked for; `whole` are the contexts that were erased whole, those of others have events that
+    named the user or were made of what was erased. Of a user, `subject` is the hash of the name with `salt`. Of an
+    archive, the texts went into the file of this name and hash, and can come back.
     """
 
     erasure: str
@@ -77,6 +79,7 @@ class StoreErased(_Event, frozen=True, kw_only=True, gc=False, tag="store.erased
     salt: bytes = b""
     file: str = ""
     hash: bytes = b""
+    whole: tuple[StreamName, ...] = ()
 
 
 class StoreUnarchived(_Event, frozen=True, kw_only=True, gc=False, tag="store.unarchived.v1"):
@@ -147,7 +150,7 @@ ErasureEvent = (
 )
 # An event that names erased ones by their seals.
 Said = TypeVar("Said", StoreErased, StoreUnarchived)
-_DECODER: msgspec.msgpack.Decoder[ErasureEvent] = msgspec.msgpack.Decoder(ErasureEvent)
+_DECODER: msgspec.msgpack.Decoder[ErasureEvent] = msgspec.msgpack.Decoder(known(ErasureEvent))
 
 
 def seal_of(
@@ -175,6 +178,16 @@ def seal_of(
 def subject_hash(name: str, salt: bytes) -> bytes:
     """Return the hash of a user's name: it says of a name whether it is the one, and not the name."""
     return blake2b(name.encode(), key=salt, digest_size=SUBJECT_BYTES).digest()
+
+
+def contexts_owned(events: Iterable[object], user: str) -> set[str]:
+    """Return the contexts that were a user's, by the events of earlier erasures of the user: their names are gone."""
+    return {
+        stream
+        for event in map(decoded, events)
+        if isinstance(event, StoreErased) and event.salt and event.subject == subject_hash(user, event.salt)
+        for stream in event.whole
+    }
 
 
 def erased_events(about: Said, seals: Iterable[tuple[str, int, bytes]]) -> list[Said]:

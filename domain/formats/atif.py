@@ -8,7 +8,7 @@ such as token ids: they are kept beside the items.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..chat.pairing import pair_calls
 from ..chat.usage import metrics_of, usage_of
 from ..errors import InvalidInputError
 from .openai.receive import Fields
-from .parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of
+from .parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of, time_text
 from .receive import Receiver, as_text
 from .send import arguments_of
 
@@ -74,14 +74,14 @@ class AtifForm:
         if role is None:
             raise fields.unexpected_value("source", message.get("source"), f"one of {', '.join(ROLES)}")
         said = message.get("message")
-        calls = [_call(Fields("a step", call, "tool_calls")) for call in message.get("tool_calls") or ()]
-        results = list(_results(message.get("observation"), {call.call_id: call.name for call in calls}))
-        told: list[Part] = [said] if isinstance(said, str) else [_part(part) for part in said or ()]
+        calls = [_call(Fields("a step", call, "tool_calls")) for call in fields.several("tool_calls")]
+        results = list(_results(fields.inner("observation"), {call.call_id: call.name for call in calls}))
+        told: list[Part] = [said] if isinstance(said, str) else [_part(part) for part in fields.several("message")]
         if said != "" or not (calls or results):
             read_parts(role, told, into, "a step")
         if calls or results:
             read_parts(role, [*calls, *results], into, "a step")
-        _complete(message, into)
+        _complete(fields, into)
 
     def write(self, items: Sequence[ChatItemEvent]) -> Step | None:
         """Return the step that these items are."""
@@ -89,7 +89,7 @@ class AtifForm:
         calls = [part for part in parts if isinstance(part, Call)]
         results = [part for part in parts if isinstance(part, Result)]
         told = [part for part in parts if isinstance(part, str | Picture)]
-        step: Step = {"timestamp": _time_of(items[0]), "source": SOURCES[role_of(items)], "message": _message(told)}
+        step: Step = {"timestamp": time_text(items[0]), "source": SOURCES[role_of(items)], "message": _message(told)}
         if isinstance(items[0], MessageAdded) and items[0].role == "developer":
             step["extra"] = {"role": "developer"}
         if step["source"] == "agent":
@@ -137,12 +137,13 @@ def _call(fields: Fields) -> Call:
     return Call(fields.text("function_name"), arguments, fields.text("tool_call_id"))
 
 
-def _results(observation: Any, names: Mapping[str | None, str]) -> Any:
-    for result in (observation or {}).get("results") or ():
-        content = result.get("content")
+def _results(observation: Fields, names: Mapping[str | None, str]) -> Iterator[Result]:
+    for listed in observation.several("results"):
+        result = Fields("a step", listed, "observation.results")
+        content = result.value.get("content")
         output = "" if content is None else content if isinstance(content, str) else as_text(content, "a result")
-        call_id = result.get("source_call_id")
-        failed = (result.get("extra") or {}).get("is_error") is True
+        call_id = None if result.value.get("source_call_id") is None else result.text("source_call_id")
+        failed = result.inner("extra").value.get("is_error") is True
         yield Result(names.get(call_id, ""), output, call_id, is_error=failed)
 
 
@@ -150,16 +151,16 @@ def _part(part: Any) -> Part:
     fields = Fields("a step", part, "message")
     if part.get("type") == "text":
         return fields.text("text")
-    source = part.get("source") or {}
-    return picture_at(source.get("path")) if part.get("type") == "image" else None
+    return picture_at(fields.inner("source").value.get("path")) if part.get("type") == "image" else None
 
 
-def _complete(step: Step, into: Receiver) -> None:
+def _complete(fields: Fields, into: Receiver) -> None:
     """Give the items of a step its time, and the first one of an agent's the tokens that were used."""
+    step = fields.value
     at = _time_in(step.get("timestamp"))
     if at is not None:
         into.items[:] = [msgspec.structs.replace(item, created_at=at) for item in into.items]
-    first, counted = into.items[0], step.get("metrics") or {}
+    first, counted = into.items[0], fields.inner("metrics").value
     if isinstance(first, MessageAdded) and (step.get("extra") or {}) == {"role": "developer"}:
         into.items[0] = msgspec.structs.replace(first, role="developer")
     used = {ours: counted[theirs] for theirs, ours in COUNTS.items() if isinstance(counted.get(theirs), int)}
@@ -204,10 +205,7 @@ def _used(items: Sequence[ChatItemEvent]) -> dict[str, Any]:
 def _time_in(text: Any) -> float | None:
     try:
         moment = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+        # In UTC it may be before the first year, or after the last one.
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC).timestamp()
+    except (TypeError, ValueError, OverflowError):
         return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-
-
-def _time_of(item: ChatItemEvent) -> str:
-    return datetime.fromtimestamp(item.created_at, UTC).isoformat().replace("+00:00", "Z")

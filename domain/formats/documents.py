@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ..canonical import parse_json
 from ..chat.events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded
 from ..clock import REAL_SYSTEM
+from ..errors import InvalidInputError
 from .google.receive import GoogleReader
 from .google.send import SIGNATURE, parts_of_message, signature_of_call
 from .openai.receive import Fields
@@ -94,18 +95,18 @@ class OtelForm:
         """Return whether a value has a role, and parts with types."""
         parts = entry.get("parts")
         typed = isinstance(parts, list) and all(isinstance(part, dict) and "type" in part for part in parts)
-        return typed and bool(parts) and entry.get("role") in OTEL_ROLES
+        return typed and bool(parts) and entry.get("role") in [*OTEL_ROLES]
 
     def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
         """Return the instructions, the messages that were sent, and those that came back; attributes may be texts."""
-        said, sent, answered = (_decoded(document.get(name)) for name in (INSTRUCTIONS, SENT, ANSWERED))
+        said, sent, answered = (_decoded(document, name) for name in (INSTRUCTIONS, SENT, ANSWERED))
         return [*([{"role": "system", "parts": said}] if said else []), *sent, *answered]
 
     def read(self, message: Message, into: Receiver) -> None:
         """Add the items of a message."""
         fields = Fields("a message", message)
         role, parts = message.get("role"), message.get("parts")
-        if role not in OTEL_ROLES or not isinstance(parts, list):
+        if not isinstance(role, str) or role not in OTEL_ROLES or not isinstance(parts, list):
             raise fields.unexpected_value("role", role, f"one of {', '.join(OTEL_ROLES)}, and parts as a list")
         read_parts(OTEL_ROLES[role], (_otel_part(Fields("a part", part)) for part in parts), into, "a message")
 
@@ -203,9 +204,23 @@ class GeminiForm:
 
     def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
         """Return the contents, behind the system instruction if there is one."""
-        given = document.get("system_instruction", document.get("systemInstruction"))
+        _, given = self._instruction(document)
+        if given is not None and not isinstance(given, str | dict):
+            raise Fields("a document", document).unexpected("system_instruction", given, "text or a content")
         system = {"parts": [{"text": given}]} if isinstance(given, str) else given
         return [*([{**system, "role": "system"}] if system else []), *document[self.fields[0]]]
+
+    def beside(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how the instruction was given, if not as parts alone: its other fields; an empty text for a text."""
+        name, given = self._instruction(document)
+        if given is None:
+            return {}
+        left = {field: value for field, value in given.items() if field != "parts"} if isinstance(given, dict) else ""
+        return {} if (name, left) == (self.fields[1], {}) else {name: left}
+
+    def _instruction(self, document: Mapping[str, Any]) -> tuple[str, Any]:
+        names = self.fields[1:]
+        return next(((name, document[name]) for name in names if document.get(name) is not None), (names[0], None))
 
     def read(self, message: Message, into: Receiver) -> None:
         """Add the items of a content."""
@@ -231,14 +246,23 @@ class GeminiForm:
     def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the contents of a request; instructions further on are a user's."""
         has_system = bool(messages) and messages[0].get("role") == "system"
-        system = {"system_instruction": {"parts": messages[0]["parts"]}} if has_system else {}
+        name, left = self._instruction(attributes)
+        others = {field: value for field, value in attributes.items() if field != name}
+        if has_system:
+            parts = messages[0].get("parts", [])
+            is_text = left == "" and len(parts) == 1 and parts[0].keys() == {"text"}
+            others[name] = parts[0]["text"] if is_text else {**(left or {}), "parts": parts}
         contents = [{**one, "role": "user"} if one.get("role") == "system" else one for one in messages[has_system:]]
-        return {"id": context_id, **attributes, **system, self.fields[0]: contents}
+        return {"id": context_id, **others, self.fields[0]: contents}
 
 
-def _decoded(value: Any) -> list[Any]:
-    found = json.loads(value) if isinstance(value, str) else value
-    return found if isinstance(found, list) else []
+def _decoded(document: Mapping[str, Any], name: str) -> list[Any]:
+    value = document.get(name)
+    try:
+        found = json.loads(value) if isinstance(value, str) and value else value
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{name} is a text that is no JSON: {error}") from error
+    return Fields("a span", {name: found or None}).several(name)
 
 
 def _otel_part(part: Fields) -> Part:

@@ -7,6 +7,7 @@ A format says what each of its parts is, and how each is written; the rest is th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -109,6 +110,19 @@ def role_of(items: Sequence[ChatItemEvent]) -> str:
     if isinstance(first, MessageAdded):
         return "system" if first.role == "developer" else first.role
     return "tool" if isinstance(first, FunctionReturned) else "assistant"
+
+
+def time_of(item: ChatItemEvent) -> datetime:
+    """Return the time of an item in UTC; of one beyond all years, as of milliseconds, the nearest time there is."""
+    try:
+        return datetime.fromtimestamp(item.created_at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return (datetime.min if item.created_at < 0 else datetime.max).replace(tzinfo=UTC)
+
+
+def time_text(item: ChatItemEvent) -> str:
+    """Return the time of an item as text, such as 2026-11-21T10:00:00Z."""
+    return time_of(item).isoformat().replace("+00:00", "Z")
 
 
 def _picture(image: Image) -> Picture:

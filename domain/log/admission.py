@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import msgspec
 
+from ..concurrency.known_types import known
 from ..erasure.forgetting import clears_with_erasures
 from ..errors import DamagedError, InvalidInputError, RefoldError
 from ..ids import VERSION_MAX, require_name, split_stream_id, stream_id
@@ -44,10 +45,10 @@ class _As(NamedTuple):
     type: Any
 
 
-class _Looked(NamedTuple):
-    """A check of a field that is neither empty nor None; it raises InvalidInputError."""
+class _Requires(NamedTuple):
+    """What is required of a field that is neither empty nor None: `require` raises InvalidInputError."""
 
-    look: Callable[[Any], object]
+    require: Callable[[Any], object]
 
 
 def _require_json(data: bytes, decoder: msgspec.json.Decoder[Any] = _JSON) -> None:
@@ -93,16 +94,16 @@ def _require_order(priority: float) -> None:
 
 
 # Types of fields that admission checks more strictly than Python's types.
-Json = Annotated[bytes, _Looked(_require_json)]
-JsonObject = Annotated[bytes, _Looked(_require_object)]
-StreamName = Annotated[str, _Looked(_require_stream)]
-VersionName = Annotated[str, _Looked(require_name)]
+Json = Annotated[bytes, _Requires(_require_json)]
+JsonObject = Annotated[bytes, _Requires(_require_object)]
+StreamName = Annotated[str, _Requires(_require_stream)]
+VersionName = Annotated[str, _Requires(require_name)]
 VersionNumber = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)])]
 Total = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=-TOTAL_MAX, le=TOTAL_MAX)])]
 Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
 # Since 1970; only the years 1 to 9999 can be shown.
 Microseconds = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=-62_135_596_800_000_000, lt=253_402_300_800_000_000)])]
-Priority = Annotated[int | float, _As(Number | float), _Looked(_require_order)]
+Priority = Annotated[int | float, _As(Number | float), _Requires(_require_order)]
 _PLAIN = {
     int: Number,
     float: Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)],
@@ -161,7 +162,7 @@ def require_few_named(event: Any) -> None:
 def _check_of(event_type: type[msgspec.Struct]) -> _Check:
     hints = get_type_hints(event_type, include_extras=True)
     naming = tuple(name for name in event_type.__struct_fields__ if any(map(_is_span, parts_of(hints[name]))))
-    return _CHECKS.setdefault(event_type, _Check(msgspec.msgpack.Decoder(_double_of(event_type)).decode, naming))
+    return _CHECKS.setdefault(event_type, _Check(msgspec.msgpack.Decoder(known(_double_of(event_type))).decode, naming))
 
 
 @cache
@@ -172,23 +173,23 @@ def _double_of(struct: Any) -> Any:
     for field in msgspec.structs.fields(struct):
         default = () if field.default is msgspec.NODEFAULT else (msgspec.field(default=field.default),)
         fields.append((field.name, _narrow(hints[field.name]), *default))
-    looks = [(name, look) for name in struct.__struct_fields__ if (look := _look_of(hints[name])) is not None]
-    requires = getattr(struct, "require_admissible", None)
+    of_fields = [(name, one) for name in struct.__struct_fields__ if (one := _requirement_in(hints[name])) is not None]
+    of_whole = getattr(struct, "require_admissible", None)
 
-    def look_at(double: Any) -> None:
-        for name, look in looks:
+    def require_all(double: Any) -> None:
+        for name, require in of_fields:
             value = getattr(double, name)
             if value:
-                look(value)
-        if requires is not None:
-            requires(double)
+                require(value)
+        if of_whole is not None:
+            of_whole(double)
 
     return msgspec.defstruct(
         struct.__name__,
         fields,
         # With this base, `require_admissible` can use the double as it would use an event.
         bases=(struct,),
-        namespace={"__post_init__": look_at} if looks or requires else {},
+        namespace={"__post_init__": require_all} if of_fields or of_whole else {},
         tag=config.tag,
         tag_field=config.tag_field,
         array_like=config.array_like,
@@ -211,8 +212,8 @@ def _narrow(hint: Any) -> Any:
     return _double_of(hint) if _is_struct(hint) else _PLAIN.get(hint, hint)
 
 
-def _look_of(hint: Any) -> Callable[[Any], object] | None:
-    return next((note.look for note in getattr(hint, "__metadata__", ()) if isinstance(note, _Looked)), None)
+def _requirement_in(hint: Any) -> Callable[[Any], object] | None:
+    return next((note.require for note in getattr(hint, "__metadata__", ()) if isinstance(note, _Requires)), None)
 
 
 def parts_of(hint: Any) -> Iterator[Any]:

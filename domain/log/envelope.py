@@ -218,6 +218,8 @@ def covered(
 UNKEYED = Chain()
 
 
+# What to do about an agent who is not the one that a context was opened with.
+NAME_THE_WRITER = "leave it out; refold.acting(actor=...) names another writer"
 _ACTING: ContextVar[Meta] = ContextVar("refold_acting", default=NO_META)
 
 

@@ -8,7 +8,7 @@ tests check all three.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from ..clock import REAL_SYSTEM, System
 from ..concurrency.locks import News, fork_safe_lock, synchronized
 from ..concurrency.promises import Settled
 from ..errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
-from ..positions import Moment, Position
+from ..positions import Moment, Position, require_kind
 from .admission import admitted
 from .envelope import (
     NO_DIGEST,
@@ -61,6 +61,7 @@ class MemoryLog:
         self._indexed = 0
         self._keys: dict[tuple[str, str | None], tuple[RecordedEvent, ...]] = {}
         self._snapshots: dict[str, bytes] = {}
+        self._guard: Callable[[Iterable[Event]], None] | None = None
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         try:
@@ -88,6 +89,8 @@ class MemoryLog:
             end = self.end(new.stream)
             if not new.fits(end):
                 raise ConcurrencyError(new.stream, expected=new.expected_version, actual=end.version)
+        if self._guard is not None:
+            self._guard(event for new in batch for event in new.events)
         # Encoding can refuse an event, so all events are encoded before the first change.
         payloads = [[require_payload_size(admitted(event, new.stream)) for event in new.events] for new in batch]
         encode_payload([(new.stream, new.metas, new.idempotency_key) for new in batch])
@@ -147,7 +150,7 @@ class MemoryLog:
             there = events[known.version - 1].digest if known.version <= len(events) else None
             if there is None or known.digest not in (b"", there):
                 raise LogWentBackError("the log in memory", stream=stream, acknowledged=known[0], found=len(events))
-        return events[max(after, 0) : until]
+        return events[max(after, 0) : None if until is None else max(until, 0)]
 
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
@@ -161,7 +164,7 @@ class MemoryLog:
         return list(self._known(stream, key) or ())
 
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
-        start = after.head(ONE_SEQUENCE)
+        start = require_kind(after, has_slices=False).head(ONE_SEQUENCE)
         events = self._all[start : start + limit if until is None else min(start + limit, until.head(ONE_SEQUENCE))]
         end = start + len(events) if events else len(self._all)
         return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
@@ -177,7 +180,8 @@ class MemoryLog:
         events = self._stream(stream)
         if isinstance(moment, int):
             return bisect.bisect_right(events, moment, key=lambda event: event.recorded_at)
-        return bisect.bisect_right(events, moment.head(ONE_SEQUENCE), key=lambda event: event.position.number)
+        bound = require_kind(moment, has_slices=False).head(ONE_SEQUENCE)
+        return bisect.bisect_right(events, bound, key=lambda event: event.position.number)
 
     def now(self) -> Moment:
         return Moment(((ONE_SEQUENCE, len(self._all)),)) if self._all else Moment()
@@ -217,12 +221,19 @@ class MemoryLog:
             if recorded is None or recorded.digest != one.digest:
                 raise ConcurrencyError(one.stream, expected=one.version, actual=self.head(one.stream))
             changed[recorded.position.number] = msgspec.structs.replace(recorded, event=one.event, meta=one.meta)
+        if self._guard is not None:
+            self._guard(one.event for one in remnants)
         receipts = self._append(new)
         for number, recorded in changed.items():
             self._all[number - 1] = self._streams[recorded.stream][recorded.version - 1] = recorded
         for name, events in list(self._keys.items()):
             self._keys[name] = tuple(changed.get(one.position.number, one) for one in events)
         return receipts
+
+    @synchronized
+    def guard_by(self, guard: Callable[[Iterable[Event]], None]) -> None:
+        """Have `guard` look at all events from now on before they are recorded; it raises an error to refuse them."""
+        self._guard = guard
 
     def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
         return meta, payload

@@ -6,8 +6,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ..arguments import require_whole
 from ..canonical import Without, require_unicode
 from ..concurrency.locks import fork_safe_lock, renew_in_child, synchronized
 from ..concurrency.threads import in_thread
@@ -15,7 +16,7 @@ from ..content import stored_content
 from ..context.context import Attachment, Context, detached_attachment
 from ..context.journal import Journal, Outcome
 from ..context.view import Place
-from ..errors import InvalidInputError, ReadOnlyError
+from ..errors import DecisionRefusedError, InvalidInputError, ReadOnlyError
 from ..ids import decoded_id, encoded_id, microseconds, stream_id
 from ..log.envelope import NO_TRACE, Trace
 from ..log.ports import NewEvents
@@ -23,7 +24,7 @@ from ..positions import Moment
 from .events import MemoryForgotten, MemoryRestored
 from .records import MemoryChange, MemoryKind, MemoryRecord
 from .rules import MEMORIES, Forget, NameVersion, Remember, Restore
-from .state import Held, MemoryState, changes_of, forgotten
+from .state import Held, MemoryState, changed_keys, changes_of, forgotten, recorded_event
 
 SEARCH_LIMIT = 100
 T = TypeVar("T")
@@ -66,10 +67,9 @@ class MemoryScope(Context[MemoryState]):
         Return the newest records, `limit` at most, that pass all filters; `key_prefix` has no wildcards.
 
         Raises:
-            InvalidInputError: there is no such kind, or the limit is negative.
+            InvalidInputError: there is no such kind, or the limit is negative or no whole number.
         """
-        if limit < 0:
-            raise InvalidInputError(f"limit is {limit}: take 0 or more")
+        require_whole(limit, "limit")
         wanted = None if kind is None else _kind(kind)
 
         def passes(held: Held) -> bool:
@@ -146,14 +146,32 @@ class MemoryScope(Context[MemoryState]):
         call = ("restore", key)
         outcome = self._writer.repeated(call, idempotency_key)
         if outcome is None:
-            items = forgotten(self.recorded_events(until=self.version), self.stream_id, key)
+            self.flush()
+            # Also those that were decided in an open transaction.
+            events: list[Any] = self._journal.events(until=self.version)
+            items = forgotten(list(map(recorded_event, events)), self.stream_id, key)
             command = Restore(self.stream_id, tuple(held for held, _ in items))
             outcome = self._record(command, expected_version, idempotency_key, catch_up=False, call=call)
         return sum(event.change.items for event in outcome.events if isinstance(event, MemoryRestored))
 
     def history(self, key: str | None = None) -> list[MemoryChange]:
-        """Return the changes of a key, or of every key, the oldest first: who changed it when, from what, to what."""
-        return changes_of(self.recorded_events(until=self.version), self.scope, key)
+        """
+        Return the changes of a key, or of every key, the oldest first: who changed it when, from what, to what.
+
+        Raises:
+            DecisionRefusedError: an open transaction changed the key.
+        """
+        version = self.version
+        recorded = self.recorded_events(until=version)
+        known = self._journal.known.version
+        if known < version:
+            decided: list[Any] = self._journal.events(until=version)
+            keys = changed_keys(list(map(recorded_event, decided)), after=known)
+            if keys and key in (None, *keys):
+                raise DecisionRefusedError(
+                    "what became of a key can be asked once the transaction that changes it is over"
+                )
+        return changes_of(recorded[:known], self.scope, key)
 
     def at(self, moment: int | str | datetime | Moment) -> ScopeAt:
         """
@@ -284,7 +302,7 @@ class Memory:
         Return the newest records of a scope, `limit` at most, that pass all filters.
 
         Raises:
-            InvalidInputError: there is no such kind, or the limit is negative.
+            InvalidInputError: there is no such kind, or the limit is negative or no whole number.
         """
         return await self._read(
             scope, lambda found: found.search(kind=kind, key_prefix=key_prefix, tag=tag, limit=limit)

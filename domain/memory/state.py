@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..concurrency.known_types import known
 from ..content import estimated_tokens, plain_content, restored_content
 from ..context.description import Departure
 from ..context.snapshot import Packing
 from ..errors import DamagedError, NotFoundError
-from ..log.envelope import RecordedEvent
+from ..log.envelope import Event, RecordedEvent
 from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Span, refs_of, spans_of
@@ -175,7 +176,7 @@ def unpacked(log: Seen, stream: str, data: bytes) -> MemoryState:
     Raises:
         DamagedError: the log does not hold what it names.
     """
-    short = msgspec.msgpack.decode(data, type=_Packed)
+    short = msgspec.msgpack.decode(data, type=known(_Packed))
     there = [Span(stream, span.runs) for span in short.records]
     held = {ref.version: Held(ref.version, event) for ref, event in read_named(log, there, ITEM_EVENTS)}
     return MemoryState(
@@ -196,29 +197,36 @@ def changes_of(events: Sequence[RecordedEvent], scope: str, key: str | None) -> 
     """Return the changes of a key, or of every key, that the events of a scope record, the oldest first."""
     changes: list[MemoryChange] = []
     present: dict[str, Held] = {}
+    plain = [recorded.event for recorded in events]
     for recorded in events:
-        changes += [
-            _change(recorded, scope, touch) for touch in _touched(recorded, present, events) if key in (None, touch.key)
-        ]
+        touched = _touched(recorded.version, plain, present)
+        changes += [_change(recorded, scope, touch) for touch in touched if key in (None, touch.key)]
     return changes
 
 
-def forgotten(events: Sequence[RecordedEvent], stream: str, key: str | None) -> list[tuple[Held, Departure]]:
+def changed_keys(events: Sequence[Event], *, after: int) -> set[str]:
+    """Given all events of a scope, return the keys that those behind a version changed."""
+    present: dict[str, Held] = {}
+    touched = {version: [*_touched(version, events, present)] for version, _ in enumerate(events, 1)}
+    return {one.key for version, many in touched.items() if version > after for one in many}
+
+
+def forgotten(events: Sequence[Event], stream: str, key: str | None) -> list[tuple[Held, Departure]]:
     """
-    Return the record that was last forgotten under a key, or under each key, if it was not restored or replaced; with
-    how it left.
+    Given all events of a scope, return the record that was last forgotten under a key, or under each key, if it was not
+    restored or replaced; with how it left.
 
     Raises:
         NotFoundError: there is no such record under this key.
     """
     gone: dict[str, tuple[Held, Departure]] = {}
     present: dict[str, Held] = {}
-    for recorded in events:
-        for touch in _touched(recorded, present, events):
+    for version, event in enumerate(events, 1):
+        for touch in _touched(version, events, present):
             gone.pop(touch.key, None)
-            left = left_by(recorded.event)
+            left = left_by(event)
             if touch.new is None and touch.old is not None and left is not None:
-                gone[touch.key] = (touch.old, left.with_version(recorded.version))
+                gone[touch.key] = (touch.old, left.with_version(version))
     if key is None:
         return list(gone.values())
     if key not in gone:
@@ -235,11 +243,11 @@ class _Touch(NamedTuple):
     new: Held | None
 
 
-def _touched(recorded: RecordedEvent, present: dict[str, Held], events: Sequence[RecordedEvent]) -> Iterator[_Touch]:
-    """Yield the changes of keys by an event, and keep `present` up to date."""
-    match recorded.event:
+def _touched(version: int, events: Sequence[Event], present: dict[str, Held]) -> Iterator[_Touch]:
+    """Yield the changes of keys by the event of a version, and keep `present` up to date."""
+    match events[version - 1]:
         case MemoryRemembered() as event:
-            new = Held(recorded.version, event)
+            new = Held(version, event)
             yield _Touch(event.key, "remembered", present.get(event.key), new)
             present[event.key] = new
         case MemoryForgotten(items=items):
@@ -252,10 +260,10 @@ def _touched(recorded: RecordedEvent, present: dict[str, Held], events: Sequence
                 present[held.event.key] = held
 
 
-def _named(items: Iterable[Span], events: Sequence[RecordedEvent]) -> Iterator[Held]:
+def _named(items: Iterable[Span], events: Sequence[Any]) -> Iterator[Held]:
     # The events of a scope name records of its own stream only.
     for ref in refs_of(items):
-        yield Held(ref.version, events[ref.version - 1].event)
+        yield Held(ref.version, events[ref.version - 1])
 
 
 def _change(recorded: RecordedEvent, scope: str, touch: _Touch) -> MemoryChange:

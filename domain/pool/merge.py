@@ -326,7 +326,9 @@ class Merging(Change):
 
 
 def _side(log: Log, stream: str, version: int) -> Side:
-    return _seen(stream, version, complete(log, log.read_events(stream, until=version)))
+    events = log.read_events(stream, until=version)
+    # Another thread may have queued events since the others were flushed.
+    return _seen(stream, len(events), complete(log, events))
 
 
 def _seen(stream: str, version: int, events: Iterable[ContainerEvent | Resolved]) -> Side:
@@ -384,12 +386,13 @@ def branch_of(
     Raises:
         InvalidInputError: the id is malformed or taken.
     """
-    # The events that a branch names must be on disk before the branch is.
-    parent._source.settle()
-    event = _branched(parent, limit)
+    # The events that a branch names must be on disk before the branch is. The state is read once, because another
+    # thread may change the parent meanwhile.
+    state = parent._source.settled()
+    event = _branched(parent, state, limit)
     attachment = parent._attachment
     if context_id is None:
-        context_id = attachment.child_id(parent.stream_id, parent.shown_state.ancestry, key)
+        context_id = attachment.child_id(parent.stream_id, state.ancestry, key)
     stream = stream_id(parent.kind.name, context_id)
     journal: Journal[ContainerState] = Journal(
         attachment.log,
@@ -397,7 +400,7 @@ def branch_of(
         parent.decider,
         version=0,
         unflushed=attachment.unflushed,
-        base=fold(parent.recorded_state, (event,)),
+        base=fold(state, (event,)),
     )
     try:
         call = ("branch", parent.stream_id, parent._version_asked, limit)
@@ -409,8 +412,7 @@ def branch_of(
     return journal, attachment
 
 
-def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:
-    state = parent.recorded_state
+def _branched(parent: Container[Any], state: ContainerState, limit: int | None) -> BranchedEvent:
     opened = state.opened
     if opened is None:
         raise InvalidInputError(f"{parent.stream_id}@{parent.version} is before it began: branch a later version")
@@ -420,8 +422,8 @@ def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:
         total += held.totals
     return parent.kind.branched(
         parent=parent.stream_id,
-        version=parent.version,
-        lineage=(*state.ancestry, Segment(parent.stream_id, parent.version)),
+        version=state.version,
+        lineage=(*state.ancestry, Segment(parent.stream_id, state.version)),
         root=parent.root,
         limit=limit,
         tags=state.tags,

@@ -10,6 +10,7 @@ from datetime import datetime
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..arguments import require_whole
 from ..canonical import require_unicode
 from ..errors import InvalidInputError, NotFoundError, RefoldError
 from ..hooks.hook import ContextPoolHook
@@ -160,11 +161,10 @@ class ContextPool(Container[T]):
         descriptions share with the query.
 
         Raises:
-            InvalidInputError: the limit is less than 1.
+            InvalidInputError: the limit is less than 1 or no whole number.
             SelectionError: the model failed, or gave no valid choice.
         """
-        if limit < 1:
-            raise InvalidInputError(f"limit is {limit}: take 1 or more")
+        require_whole(limit, "limit", least=1)
         held = await reading(self, lambda: [*self._state.items.values()])
         chosen = ranked_by_words(query, held, limit) if llm is None else await chosen_by_model(llm, query, held, limit)
         return await reading(self, lambda: [one.item for one in chosen])

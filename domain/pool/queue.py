@@ -7,7 +7,7 @@ from datetime import datetime
 from types import EllipsisType
 from typing import Any, TypeVar
 
-from ..errors import InvalidInputError
+from ..arguments import require_limits
 from ..hooks.hook import ContextQueueHook, Hook
 from ..hooks.registry import HookDecorator
 from ..positions import Moment
@@ -61,12 +61,11 @@ class ContextQueue(Container[T]):
         Return the contents as lines of text; with `last`, only those of the newest items.
 
         Raises:
-            InvalidInputError: `last` is negative.
+            InvalidInputError: `last` is negative or no whole number.
         """
-        if last is not None and last < 0:
-            raise InvalidInputError(f"last is {last}: take 0 or more, or None for all")
+        require_limits(last=last)
         items = self._shown()
-        return "\n".join(str(item.content) for item in (items if last is None else items[len(items) - last :]))
+        return "\n".join(str(item.content) for item in (items if last is None else items[max(0, len(items) - last) :]))
 
     async def append(
         self, *items: ContextItem[T], expected_version: int | None = None, idempotency_key: str | None = None

@@ -187,7 +187,7 @@ def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[Cont
             held = _held(item_id, state)
             return [PoolRemoved(id=item_id, item=held.ref, reason=reason, change=-held.totals)]
         case Evict(items=refs, reason=reason):
-            return _evicted(kind, [_held(_key(ref, state), state) for ref in refs], reason)
+            return _evicted(kind, [_held(state.key_of(ref), state) for ref in refs], reason)
         case Restore(items=items):
             return _restore(kind, items, state)
         case Clear():
@@ -272,7 +272,7 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
     brings = command.taken or command.dropped or command.conflicts or command.made
     if not brings and state.merged.get(command.source, (0, 0))[0] == command.version:
         return []
-    dropped = [_held(_key(ref, state), state) for ref in command.dropped]
+    dropped = [_held(state.key_of(ref), state) for ref in command.dropped]
     replaced = [state.items.get(_key_of(kind, held)) for held in command.taken]
     change = _total(command.taken) + -_total(dropped) + -_total(held for held in replaced if held is not None)
     merged = kind.merged(
@@ -328,10 +328,6 @@ def _held(key: Hashable, state: ContainerState) -> Held:
         what = f"version {key.version} of {key.stream or 'it'}" if isinstance(key, Ref) else repr(key)
         raise NotFoundError(f"the {where} holds no item {what}")
     return held
-
-
-def _key(ref: Ref, state: ContainerState) -> Hashable:
-    return (state.ids.get(ref) or ref) if state.is_pool else ref
 
 
 def _key_of(kind: Kind, held: Held) -> Hashable:

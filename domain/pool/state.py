@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ..concurrency.known_types import known
 from ..context.description import Departure, Left
 from ..context.snapshot import Packing
 from ..errors import DamagedError, InvalidInputError, NotFoundError
@@ -70,6 +71,12 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
     def is_pool(self) -> bool:
         """Whether items have ids."""
         return isinstance(self.opened, PoolOpened | PoolBranched)
+
+    def key_of(self, ref: Ref) -> Hashable:
+        """Return the key that an item with this origin has in `items`; the origin itself where there is none."""
+        item_id = self.ids.get(ref) if self.is_pool else None
+        # An id may be empty.
+        return ref if item_id is None else item_id
 
 
 EMPTY = ContainerState()
@@ -216,7 +223,7 @@ def unpacked(log: Seen, stream: str, data: bytes) -> ContainerState:
     Raises:
         DamagedError: the log does not hold what it names.
     """
-    short = msgspec.msgpack.decode(data, type=_Packed)
+    short = msgspec.msgpack.decode(data, type=known(_Packed))
     opened: Any = log.read_events(stream, until=1)[0]
     refs = refs_of(short.items)
     there = [Span(span.stream or stream, span.runs) for span in short.items]
@@ -377,5 +384,5 @@ def _leaving(event: ContainerEvent, state: ContainerState) -> tuple[Left, list[H
 
 
 def _named(state: ContainerState, refs: Iterable[Ref]) -> list[Held]:
-    by_key = [state.items.get(state.ids.get(ref) or ref if state.is_pool else ref) for ref in refs]
+    by_key = [state.items.get(state.key_of(ref)) for ref in refs]
     return [held for held in by_key if held is not None]

@@ -9,15 +9,15 @@ from ..canonical import require_unicode
 from ..concurrency.locks import renew_in_child, synchronized
 from ..context.context import Attachment, detached_attachment
 from ..context.journal import OPENING, Journal
-from ..context.transaction import current_or_new_transaction
+from ..context.transaction import current_or_new_transaction, current_transaction, seen_within
 from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
-from ..log.envelope import Event
+from ..log.envelope import NAME_THE_WRITER, Event
 from ..log.gate import opening_allowed
 from ..log.ports import StreamEnd
 from .commands import Begin
 from .events import RunOpened
-from .identity import RunId, flushed_end
+from .identity import RunId, flush_streams
 from .rules import RUNS
 from .run import Run
 from .state import RunState
@@ -35,6 +35,8 @@ class RunFactory:
         self._attachment = detached_attachment() if attachment is None else attachment
         self._class = runs
         self._runs: WeakValueDictionary[RunId, Run] = WeakValueDictionary()
+        # Events of a transaction keep the journal on which they were decided.
+        self._journals: WeakValueDictionary[RunId, Journal[RunState]] = WeakValueDictionary()
         self._subs: dict[RunId, int] = {}
         self._after_fork()
         renew_in_child(self)
@@ -74,6 +76,7 @@ class RunFactory:
         identity = RunId(user_id, session_id, run_id, sub_id)
         with opening_allowed(self._attachment.log, identity.stream):
             run = self._runs.get(identity)
+            run = self._changed_here(identity) if run is None else run
             if run is not None and not run._journal.is_void:
                 _require_same(run.agent, run.stream_id, agent)
                 return run
@@ -97,6 +100,13 @@ class RunFactory:
         leaving = [key for key in self._runs if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
         # Runs without references may be gone from the dict meanwhile.
         return sum(self._runs.pop(key, None) is not None for key in leaving)
+
+    def _changed_here(self, identity: RunId) -> Run | None:
+        """Return a run that the open transaction has changed by an object that is released since; else None."""
+        journal = self._journals.get(identity)
+        if journal is None or not journal.is_changed_within(current_transaction(journal.log)):
+            return None
+        return self._kept(journal, identity)
 
     def _opened(self, identity: RunId, agent: str | None, *, restore: bool, create: bool) -> Run:
         journal = self._journal(identity, agent)
@@ -125,21 +135,25 @@ class RunFactory:
         return True
 
     def _next_sub(self, main: RunId, agent: str | None) -> Run:
-        if not self._attachment.log.head(main.stream):
+        log = seen_within(self._attachment.log)
+        if not log.head(main.stream):
             raise InvalidInputError("Cannot initialize Context class in main agent without sub_id.")
         number = self._subs.get(main, 0) + 1
         while True:
             identity = main._replace(sub_id=number)
             # An existing run with this number may have another agent; it is not opened.
             journal = self._journal_at(StreamEnd(0), identity, agent)
-            if not self._attachment.log.head(identity.stream) and _begin(journal, identity, agent):
-                self._subs[main] = number
+            if not log.head(identity.stream) and _begin(journal, identity, agent):
+                if current_transaction(self._attachment.log) is None:
+                    # A transaction may be rolled back, and then the number is free again.
+                    self._subs[main] = number
                 return self._kept(journal, identity)
             number += 1
 
     def _journal(self, identity: RunId, agent: str | None) -> Journal[RunState]:
         log, stream = self._attachment.log, identity.stream
-        end = flushed_end(self._attachment, stream)
+        flush_streams(self._attachment, stream)
+        end = log.end(stream)
         if end.version:
             agent = _require_agent(log.read_events(stream, until=1)[0], stream, agent)
         return self._journal_at(end, identity, agent)
@@ -153,7 +167,7 @@ class RunFactory:
         # The opening is never queued, since all queued events of the run depend on it.
         journal.durability = self._attachment.durability
         run = self._class(journal, self._attachment, identity)
-        self._runs[identity] = run
+        self._runs[identity], self._journals[identity] = run, journal
         return run
 
 
@@ -177,4 +191,4 @@ def _require_agent(first: Event, stream: str, given: str | None) -> str | None:
 
 def _require_same(agent: str | None, stream: str, given: str | None) -> None:
     if given not in (None, agent):
-        raise InvalidInputError(f"{stream} was opened with agent {agent!r}, not {given!r}: leave it out")
+        raise InvalidInputError(f"{stream} was opened with agent {agent!r}, not {given!r}: {NAME_THE_WRITER}")

@@ -9,12 +9,12 @@ rounds.
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from ..canonical import parse_json
+from ..concurrency.locks import cached_property
 from ..frozen import FrozenDict, freeze
 from ..spans import OWN, Ref
 from .events import NodeEvent, NodeRegistered

@@ -69,25 +69,27 @@ class _Place(NamedTuple):
     version: int
 
 
-def node_versions(graph: RunGraph, log: Log, stream: str, ref: Ref) -> list[NodeVersion]:
+def node_versions(graph: RunGraph, log: Log, stream: str, ref: Ref, recorded: Mapping[str, int]) -> list[NodeVersion]:
     """
     Return the versions of the node of a vertex; `stream` is that of the run itself.
 
+    `recorded` has the last version that is in the log of each stream that an open transaction has changed.
+
     A data node is the same node in all rounds; a computation node belongs to one round.
     """
-    event, node_type = graph.event(ref), graph.type_of(ref)
-    vertices = graph.vertices_named(node_type, event.label) if node_type in DATA else [ref]
+    node_type = graph.type_of(ref)
+    vertices = graph.vertices_named(node_type, graph.event(ref).label) if node_type in DATA else [ref]
     places = [place for vertex in vertices for place in _places(graph, vertex, stream)]
     versions: list[NodeVersion] = []
     # The attributes of each vertex. After the newest vertex is removed, the node has those of the vertex before it.
     living: dict[Ref, dict[str, Any]] = {}
-    for place, recorded in zip(places, _read(log, places), strict=True):
-        kind, attributes = _after(recorded, living.pop(place.vertex, {}), is_first=not versions)
+    for place, event in zip(places, _read(log, places, recorded), strict=True):
+        kind, attributes = _after(event, living.pop(place.vertex, {}), is_first=not versions)
         if kind == "removed":
             attributes = next(reversed(living.values()), {})
         else:
             living[place.vertex] = attributes
-        versions.append(NodeVersion(len(versions) + 1, place.vertex, kind, recorded, attributes))
+        versions.append(NodeVersion(len(versions) + 1, place.vertex, kind, event, attributes))
     return versions
 
 
@@ -139,11 +141,13 @@ def _places(graph: RunGraph, vertex: Ref, stream: str) -> list[_Place]:
     return places
 
 
-def _read(log: Log, places: Iterable[_Place]) -> list[RecordedEvent]:
+def _read(log: Log, places: Iterable[_Place], recorded: Mapping[str, int]) -> list[RecordedEvent]:
+    # Where another writer came first, the log has other events under the versions of a transaction.
+    is_open = any(place.version > recorded.get(place.stream, place.version) for place in places)
     found = [log.read(place.stream, after=place.version - 1, until=place.version) for place in places]
-    if not all(found):
+    if is_open or not all(found):
         raise DecisionRefusedError("what became of a node can be asked once the transaction that changes it is over")
-    return [recorded for (recorded,) in found]
+    return [event for (event,) in found]
 
 
 def _after(recorded: RecordedEvent, before: dict[str, Any], *, is_first: bool) -> tuple[str, dict[str, Any]]:

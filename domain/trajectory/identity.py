@@ -9,7 +9,6 @@ from urllib.parse import unquote
 from ..context.context import Attachment
 from ..errors import InvalidInputError
 from ..ids import encoded_id, split_stream_id, stream_id
-from ..log.ports import StreamEnd
 
 KIND = "run"
 ID = re.compile("(?P<user>[^/]+)/(?P<session>[^/]+)/(?P<round>[0-9]+)/(?P<sub>[0-9]+)")
@@ -70,9 +69,9 @@ def is_run_id(context_id: str) -> bool:
     return ID.fullmatch(context_id) is not None
 
 
-def flushed_end(attachment: Attachment, stream: str) -> StreamEnd:
+def flush_streams(attachment: Attachment, *streams: str) -> None:
     """
-    Return the end of a stream, after all events that were queued for it in this process are in the log.
+    Wait until all events that were queued for some streams in this process are in the log.
 
     The object that queued them may be gone, and the next object for the run must see these events.
 
@@ -80,6 +79,5 @@ def flushed_end(attachment: Attachment, stream: str) -> StreamEnd:
         ConcurrencyError, StorageError: queued events were not recorded.
     """
     for journal in list(attachment.unflushed or ()):
-        if journal.place.stream == stream:
+        if journal.place.stream in streams:
             journal.flush()
-    return attachment.log.end(stream)

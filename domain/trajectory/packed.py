@@ -13,6 +13,7 @@ from itertools import accumulate
 
 import msgspec
 
+from ..concurrency.known_types import known
 from ..context.snapshot import DIGEST_BYTES, Packing
 from ..errors import DamagedError
 from ..named_events import Seen, read_named
@@ -140,7 +141,7 @@ def unpacked(log: Seen, stream: str, data: bytes) -> RunState:
     Raises:
         DamagedError: the log does not hold what it names.
     """
-    short = msgspec.msgpack.decode(data, type=_Packed)
+    short = msgspec.msgpack.decode(data, type=known(_Packed))
     first = log.read_events(stream, until=1)
     opened = first[0] if first and isinstance(first[0], RunOpened) else None
     if _digest_of(opened) != short.opened:

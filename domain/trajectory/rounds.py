@@ -130,7 +130,8 @@ def export_round(run: Run) -> RoundRecord:
     """
     state = run._state
     recorded = run.recorded_events(until=state.version)
-    if len(recorded) < state.version:
+    # Where another writer came first, the log has other events under the versions of a transaction.
+    if state.version > min(len(recorded), run._journal.known.version):
         raise DecisionRefusedError(f"{run.stream_id} is being changed by a transaction: tell of it when that has ended")
     # Without the earlier rounds, so edges to them are left out.
     graph = RunGraph(msgspec.structs.replace(state, past=()))

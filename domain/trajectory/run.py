@@ -10,12 +10,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from ..arguments import require_whole
 from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_events
 from ..context.context import Attachment, Context
 from ..context.journal import OPENING, Journal
-from ..context.transaction import current_transaction
+from ..context.transaction import current_transaction, seen_within
 from ..context.view import Durability, Place
 from ..errors import ConcurrencyError, InvalidInputError, StorageClosedError, StorageError
 from ..ids import split_stream_id
@@ -66,7 +67,7 @@ from .history import (
     node_versions,
     numbered_version,
 )
-from .identity import RunId, flushed_end, is_run_id, run_id_of
+from .identity import RunId, flush_streams, is_run_id, run_id_of
 from .nodes import DATA, BaseIR, RunStateError, node_name
 from .prompts import Asking, Portrayer, asking_of, portrait_question
 from .rules import is_undescribed, require_queue
@@ -264,6 +265,8 @@ class Run(Context[RunState]):
         Raises:
             UnknownAttributeError: it has no such attribute, or the attribute cannot be changed; nothing was changed.
         """
+        if not isinstance(changes, Mapping):
+            raise InvalidInputError(f"the changes are {changes!r}: give a dict of attributes and their values")
         command = ModifyNode(graph_node_label, dict(changes))
         self._warn_of_types(command)
         self._record(command, expected_version, idempotency_key, catch_up=False)
@@ -337,34 +340,40 @@ class Run(Context[RunState]):
         rounds; a repeated call records a new event only if they have changed.
 
         Raises:
-            InvalidInputError: another user's rounds, or another session's.
+            InvalidInputError: another user's rounds, or another session's; or a number is none.
         """
         self._require_writer()
         for what, given, own in (("user_id", user_id, self.user_id), ("session_id", session_id, self.session_id)):
             if given not in (None, own):
                 raise InvalidInputError(f"this run has the {what} {own!r}, and {given!r} was asked for: open that run")
+        for what, number in (("current_run_id", current_run_id), ("sub_id", sub_id)):
+            if number is not None:
+                # There are no rounds before the first one, whichever it is asked for.
+                require_whole(number, what, least=None)
         until = self.run_id if current_run_id is None else min(current_run_id, self.run_id)
         agent = self.sub_id if sub_id is None else sub_id
         found = self._rounds_before(until, agent)
         if found or self._state.pins:
             event = RoundsRestored(rounds=tuple(found.values()))
             if event.rounds != self._state.pins:
-                past = past_rounds(self._journal.log, event.rounds)
+                if (current := current_transaction(self._journal.log)) is not None:
+                    # A change of a node of theirs must follow the event that registered it.
+                    current.put_behind(self.stream_id, [one.stream for one in event.rounds])
+                past = past_rounds(seen_within(self._journal.log), event.rounds)
                 # It does not count as a call of its own: if nothing has changed, nothing is recorded.
                 self._record(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
         return list(found)
 
     def _rounds_before(self, until: int, agent: int) -> dict[int, Segment]:
         """Return the existing rounds of an agent in this session, by number, each up to its present version."""
-        log, own = self._journal.log, self.identity
+        log, own = seen_within(self._journal.log), self.identity
         ids = (split_stream_id(stream)[1] for stream in log.streams(own.session_prefix))
         # Streams that were imported with an adopted run have ids made from the run's id, and are not runs.
         runs = [run_id_of(context_id) for context_id in ids if is_run_id(context_id)]
         numbers = sorted(run.run_id for run in runs if run.sub_id == agent and run.run_id < until)
         streams = {number: own._replace(run_id=number, sub_id=agent).stream for number in numbers}
-        return {
-            number: Segment(stream, flushed_end(self._attachment, stream).version) for number, stream in streams.items()
-        }
+        flush_streams(self._attachment, *streams.values())
+        return {number: Segment(stream, log.head(stream)) for number, stream in streams.items()}
 
     def get_historical_trajectory(self, run_id: int) -> Trajectory | None:
         """Return the graph of an earlier round alone, or None if it was not restored."""
@@ -402,7 +411,7 @@ class Run(Context[RunState]):
         """
         pre = self.pre_workflow if pre_workflow is None else pre_workflow
         post = self.post_workflow if post_workflow is None else post_workflow
-        queues = {"pre": tuple(map(_step, pre)), "post": tuple(map(_step, post))}
+        queues = {"pre": _steps(pre, "pre_workflow"), "post": _steps(post, "post_workflow")}
         if not any(queues.values()):
             raise RunStateError("TodoListManager.init_todolist requires pre_workflow or post_workflow definitions.")
         command = LoadSteps(queues, self.steps_max)
@@ -455,8 +464,9 @@ class Run(Context[RunState]):
 
         Raises:
             NotFoundError: it is not taken, or was put back already.
+            InvalidInputError: it is no step.
         """
-        version = step.version if isinstance(step, QueuedStep) else step
+        version = step.version if isinstance(step, QueuedStep) else require_whole(step, "the step")
         self._record(ReturnStep(version), None, idempotency_key, catch_up=True)
 
     def clear_steps(self, *list_types: str, idempotency_key: str | None = None) -> None:
@@ -651,10 +661,16 @@ class Run(Context[RunState]):
         Return the versions of a node, from 1: each is an event about it, in all rounds that the run goes back over.
 
         A removed node can be named too.
+
+        Raises:
+            DecisionRefusedError: an open transaction changed the node.
         """
         self.flush()
         graph = self._graph
-        return node_versions(graph, self._journal.log, self.stream_id, self._ever_named(name))
+        log, known = self._journal.log, {self.stream_id: self._journal.known.version}
+        current = current_transaction(log)
+        recorded = known if current is None else current.recorded | known
+        return node_versions(graph, log, self.stream_id, self._ever_named(name), recorded)
 
     def history(self, name: str, attribute: str | None = None) -> list[AttributeVersion]:
         """
@@ -672,6 +688,7 @@ class Run(Context[RunState]):
         Raises:
             NodeNotFoundError: there is no such version, or it removed the node.
         """
+        require_whole(version, "the version of a node", least=None)
         versions = self.versions(name)
         wanted = numbered_version(versions, name, version)
         # The first version registered the vertex, each later one changed it.
@@ -899,6 +916,12 @@ def _step(given: str | Mapping[str, Any]) -> Step:
     params = definition.get("params")
     stored = b"" if params is None else canonical_json(params, what=f"the parameters of the step {name!r}")
     return Step(require_unicode(name, "the name of a step"), stored)
+
+
+def _steps(given: Iterable[str | Mapping[str, Any]], what: str) -> tuple[Step, ...]:
+    if not isinstance(given, Iterable):
+        raise InvalidInputError(f"{what} is {given!r}: give a list of steps")
+    return tuple(map(_step, given))
 
 
 def _undescribed(graph: RunGraph) -> list[Ref]:

@@ -418,8 +418,16 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRo
 
 
 def past_rounds(log: Seen, rounds: Sequence[Segment]) -> tuple[PastRound, ...]:
-    """Return earlier rounds, each folded by itself."""
+    """
+    Return earlier rounds, each folded by itself.
+
+    Raises:
+        DamagedError: a stream does not hold the version that is named.
+    """
     held: list[Any] = log.read_ranges([Range(one.stream, 0, one.version) for one in rounds])
+    for one, events in zip(rounds, held, strict=True):
+        if len(events) != one.version:
+            raise DamagedError(f"{one.stream}@{one.version}", "a later round goes back over it, and it does not exist")
     states = [fold(EMPTY, events) for events in held]
     return tuple(PastRound(one.stream, state, leaves_of(state)) for one, state in zip(rounds, states, strict=True))
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
 
+from ..concurrency.locks import cached_property
 from ..frozen import thaw
 from ..spans import Ref
 from .nodes import DATA, DESCRIPTION, NodeNotFoundError, node_name

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ..concurrency.known_types import known
 from ..context.description import Departure
 from ..context.snapshot import Packing
 from ..errors import DamagedError, NotFoundError
-from ..log.ports import Log, StreamEnd
 from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Span, refs_of, spans_of
@@ -246,7 +246,7 @@ def unpacked(log: Seen, stream: str, data: bytes) -> WindowState:
     Raises:
         DamagedError: the log does not hold what it names.
     """
-    short = msgspec.msgpack.decode(data, type=_Packed)
+    short = msgspec.msgpack.decode(data, type=known(_Packed))
     opened = log.read_events(stream, until=1)[0]
     there = [Span(stream, span.runs) for span in short.items]
     held = {
@@ -289,11 +289,10 @@ PACKING = Packing(
 
 
 class Departures:
-    """Items that left a window up to a version, or were dropped, and are not in it: by version."""
+    """Items that left a window with its events so far, or were dropped, and are not in it: by version."""
 
-    def __init__(self, log: Log, stream: str, version: int) -> None:
-        self._stream = stream
-        self._events: Sequence[Any] = log.read_events(stream, until=version, known=StreamEnd(version))
+    def __init__(self, stream: str, events: Iterable[Any]) -> None:
+        self._stream, self._events = stream, list(events)
         self._there: dict[int, None] = {}
         self._left: dict[int, Departure] = {}
         self._dropped: dict[int, None] = {}

@@ -36,7 +36,7 @@ from .rules import (
     Restore,
     SetItems,
 )
-from .state import Departures, WindowState
+from .state import Departures, WindowState, recorded_event
 
 MAX_TOKENS = 100_000
 AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
@@ -262,7 +262,8 @@ class ContextWindow(Context[WindowState]):
 
     def _departures(self) -> Departures:
         self.flush()
-        return Departures(self._journal.log, self.stream_id, self.version)
+        events: list[Any] = self._journal.events(until=self.version)
+        return Departures(self.stream_id, map(recorded_event, events))
 
     def _forget_shown(self) -> None:
         self._shown = None

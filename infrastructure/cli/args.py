@@ -280,6 +280,19 @@ def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return text
 
 
+def id_of_new(kind: str, name: str, what: str) -> str:
+    """
+    Return the id of a new context of a kind, `what`; its name may begin with this kind.
+
+    Raises:
+        UsageError: the name begins with another one.
+    """
+    said, _, context_id = name.partition(":")
+    if said in KINDS and said != kind:
+        raise click.UsageError(f"{what} is a {kind}, not a {said}: {name!r}", click.get_current_context())
+    return context_id if said == kind else name
+
+
 def _parsed(text: str) -> Reference:
     try:
         return parse_reference(checked_text(text))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
 from ...domain.context.address import Reference
 from ...domain.context.description import because, joined, place_of
-from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.trajectory.events import MessageRecorded
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import DATA, parse_node_name
 from ..queries.audit import AuditEntry, context_changes, of_actor, of_attribute, of_item, run_changes
-from ..queries.node_audit import is_node_name, node_changes
+from ..queries.node_audit import SeveralNodesError, is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
 from ..views.answers import change_shape
@@ -27,7 +26,6 @@ from .completion import named_contexts, offered_items
 from .item_list import seen
 from .lines import print_events, said_by, summary_of
 from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list
-from .runs import runs_in
 
 PLACES_SHOWN_MAX = 10
 LINES_AT_ONCE = 512
@@ -56,44 +54,19 @@ def changes_of(store: Store, name: str, attribute: str | None, where: Mapping[st
     """
     try:
         told = store.audit_node(name, attribute, **where)
-    except InvalidInputError as error:
-        places = _places(store, name, where)
-        if len(places) < 2:
-            raise
-        raise InvalidInputError(_several(name, places)) from error
+    except SeveralNodesError as error:
+        raise InvalidInputError(_several(name, error.runs)) from error
     return node_changes(store.log, name, told)
 
 
-def _several(name: str, places: list[str]) -> str:
+def _several(name: str, runs: Sequence[RunId]) -> str:
     is_data = parse_node_name(name).type in DATA
     options = "--session and --user" if is_data else "--session, --user, --round and --sub"
-    shown = ", ".join(islice(places, PLACES_SHOWN_MAX))
+    places = [f"session {run.session_id!r} of {run.user_id!r}" if is_data else _id(run) for run in runs]
+    shown = ", ".join(places[:PLACES_SHOWN_MAX])
     more = len(places) - PLACES_SHOWN_MAX
     shown += f" and {more} more" if more > 0 else ""
     return f"there is {name!r} in {shown}: say which with {options}"
-
-
-def _places(store: Store, name: str, where: Mapping[str, Any]) -> list[str]:
-    """Return the sessions that have a data node of this name, or the runs that have a node of another type."""
-    is_data = parse_node_name(name).type in DATA
-    runs = [run for run in runs_in(store.contexts()) if _is_meant(run, where)]
-    # All runs of a session share a data node, so one run is enough for each session.
-    candidates = {run[:2] if is_data else run: run for run in sorted(runs)}.values()
-    having = [run for run in candidates if _has(store, name, run, is_data)]
-    return [f"session {run.session_id!r} of {run.user_id!r}" if is_data else _id(run) for run in having]
-
-
-def _is_meant(run: RunId, where: Mapping[str, Any]) -> bool:
-    return all(value in (None, getattr(run, field)) for field, value in where.items())
-
-
-def _has(store: Store, name: str, run: RunId, is_data: bool) -> bool:
-    run_id, sub_id = (None, None) if is_data else run[2:]
-    try:
-        store.audit_node(name, user_id=run.user_id, session_id=run.session_id, run_id=run_id, sub_id=sub_id)
-    except NotFoundError:
-        return False
-    return True
 
 
 def _id(run: RunId) -> str:

@@ -16,7 +16,6 @@ from ...domain.context.address import Reference
 from ...domain.context.description import count_of, counted, places_of
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
-from ...domain.kinds import KINDS
 from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
 from ...domain.pool.merge import Merging, Side
@@ -30,6 +29,7 @@ from .args import (
     chat_in,
     database,
     existing,
+    id_of_new,
     new_id,
     optional_text,
     seen_at,
@@ -104,7 +104,8 @@ def fork(
     moment = next(iter(reference.moments), None)
     with changing(location, actor) as store:
         stream = stream_of(store, reference.context, FORKED)
-        new = _id_of_a(split_stream_id(stream)[0], new)
+        kind, _ = split_stream_id(stream)
+        new = id_of_new(kind, new, f"a fork of a {kind}")
         if stream.startswith("chat:"):
             view = seen_at(chat_in(store, stream), moment)
             child = _forked(view, new, turns=turns, brief=brief, task=task, agent=agent)
@@ -117,14 +118,6 @@ def fork(
         past = past_container(container_in(store, stream), moment)
         branch = past.branch(context_id=new)
         _report_fork(branch, stream, past.version, "full", totals_of(branch.shown_state.items.values()), as_json)
-
-
-def _id_of_a(kind: str, name: str) -> str:
-    """Return the id of a fork; its name may begin with the kind, which must be that of its parent."""
-    said, _, context_id = name.partition(":")
-    if said in KINDS and said != kind:
-        raise click.UsageError(f"a fork of a {kind} is a {kind}, not a {said}: {name!r}", click.get_current_context())
-    return context_id if said == kind else name
 
 
 def _forked(

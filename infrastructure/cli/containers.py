@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from shlex import quote
 from typing import Any
 
@@ -29,6 +30,7 @@ from ...domain.pool.rules import Add, Command, Evict, Remove, Restore
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
+from ..opening import streams_named
 from ..queries.origins import first_events
 from ..store import Store
 from ..views.changes import PLACE
@@ -41,6 +43,7 @@ from .args import (
     content,
     database,
     group,
+    id_of_new,
     is_json,
     optional_text,
     parsed,
@@ -190,7 +193,7 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
         raise click.UsageError("--limit goes with --create: it is for a new one", click.get_current_context())
     if create:
         opener = store.queue if kind == "queue" else store.pool
-        made: Container[Any] = opener(name.removeprefix(f"{kind}:"), limit=limit)
+        made: Container[Any] = opener(id_of_new(kind, name, "what is made here"), limit=limit)
         return made
     try:
         return container_in(store, stream_of(store, name, (kind,)))
@@ -198,9 +201,14 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
         raise NotFoundError(f"{error}; --create makes a new one") from error
 
 
-def add_to(container: Container[Any], item: ContextItem[Any], *, as_json: bool) -> None:
-    """Add an item, and print the result."""
-    events = changed(container, lambda _: Add((container.added_event(item),)))
+def add_to(
+    store: Store, name: str, kind: str, item: ContextItem[Any], *, create: bool, limit: int | None, as_json: bool
+) -> None:
+    """Add an item to a queue or a pool, and print the result; one that is new is made with it, or not at all."""
+    is_new = create and not streams_named(store.log, name, (kind,))
+    with store.transaction() if is_new else nullcontext():
+        container = container_for(store, name, kind, create=create, limit=limit)
+        events = changed(container, lambda _: Add((container.added_event(item),)))
     stream, event, evicted = container.stream_id, events[-1], made_room(container, events)
     old = event.old if isinstance(event, PoolReplaced) else None
     shape = {
@@ -371,7 +379,7 @@ def add_to_queue(
     """
     item = ContextItem(parsed(content, is_json=is_json), description)
     with changing(location, actor) as store:
-        add_to(container_for(store, context, "queue", create=create, limit=limit), item, as_json=as_json)
+        add_to(store, context, "queue", item, create=create, limit=limit, as_json=as_json)
 
 
 queue = group(
@@ -433,7 +441,7 @@ def add_to_pool(
     """
     item = ContextItem(parsed(content, is_json=is_json), description, item_id)
     with changing(location, actor) as store:
-        add_to(container_for(store, context, "pool", create=create, limit=limit), item, as_json=as_json)
+        add_to(store, context, "pool", item, create=create, limit=limit, as_json=as_json)
 
 
 pool = group(

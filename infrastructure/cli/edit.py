@@ -111,7 +111,8 @@ def restore(
         restore_store(context, at=moment, into=into or location, overwrite=overwrite, as_json=as_json)
         return
     if moment or into or overwrite:
-        fault = f"--at, --into and --overwrite are for the file of a backup, and {context} is none"
+        found = f"{context} is none" if Path(context).exists() else f"there is no file {context}"
+        fault = f"--at, --into and --overwrite are for the file of a backup, and {found}"
         raise click.UsageError(fault, click.get_current_context())
     with changing(location, actor) as store:
         chat = opened(store, context)
@@ -141,7 +142,7 @@ def pinned_or_not(
         before = chat.version
         (chat.pin if is_pinned else chat.unpin)(named_items(chat, items), reason=reason)
         pinned = chat.pinned_ids()
-        report(chat, f"{counted(len(pinned), 'item')} pinned", {"pinned_ids": pinned}, as_json=as_json)
+        report(chat, f"{counted(len(pinned), 'item')} pinned now", {"pinned_ids": pinned}, as_json=as_json)
         if chat.version == before:
             note(f"what was named was {'pinned' if is_pinned else 'not pinned'}: nothing was changed")
 

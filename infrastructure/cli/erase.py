@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 import msgspec
 
+from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import acting
 from ..exchange.archiving import Archived
+from ..exchange.event_files import writing_file
 from ..trust.erasing import Erasure
 from ..trust.receipts import Signer
 from .args import actor, argument, as_json, changing, database, keeping, optional_text, required_text
@@ -26,7 +29,9 @@ FOR_GOOD = click.option("--for-good", is_flag=True, help="Erase it; without, onl
 @click.command("erase")
 @click.option("--user", metavar="NAME", callback=optional_text, help="Erase all contexts of this user.")
 @click.option("--context", metavar="CTX", callback=optional_text, help="Erase this context, or an item of it.")
-@click.option("--item", metavar="ID", callback=optional_text, help="Erase this item: its id, key, or CTX@V.")
+@click.option(
+    "--item", metavar="ID", callback=optional_text, help="Erase this item: its id, key, or place (@3, other@3)."
+)
 @WHY
 @FOR_GOOD
 @click.option("--receipt", "receipt", metavar="FILE", type=Path, help="Write the receipt into this file.")
@@ -55,10 +60,12 @@ def erase(
     With --json: the erasure as `store.erase()` returns it.
     """
     signer = None if key is None else _signer(key)
-    with changing(location, actor) as store:
+    with changing(location, actor) as store, ExitStack() as stack:
+        # Before anything is erased: there is one receipt of an erasure, and no other way to it.
+        file = stack.enter_context(writing_file(receipt, store.log)) if receipt is not None and for_good else None
         found = store.erase(user=user, context=context, item=item, why=why, dry_run=not for_good, signer=signer)
-    if receipt is not None and found.receipt is not None:
-        receipt.write_bytes(msgspec.json.format(msgspec.json.encode(found.receipt)) + b"\n")
+        if file is not None:
+            file.write(msgspec.json.format(msgspec.json.encode(found.receipt)) + b"\n")
     if as_json:
         print_json(msgspec.to_builtins(found))
     else:
@@ -95,6 +102,8 @@ def _print(found: Erasure) -> None:
         note(f"not reached: {where}")
     if found.is_dry_run:
         note("nothing is erased yet: --for-good does it")
+    else:
+        note(f"the texts of {counted(sum(one.events for one in found.contexts), 'event')} are erased")
 
 
 @click.command("hold")
@@ -111,6 +120,8 @@ def hold(context: str | None, why: str | None, is_release: bool, actor: str, loc
 
     With --json: an array of {context, why}.
     """
+    if context is None and (why is not None or is_release):
+        raise click.UsageError("--why and --release go with CTX", click.get_current_context())
     with changing(location, actor) as store:
         if context is not None:
             if why is None:

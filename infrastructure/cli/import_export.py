@@ -23,6 +23,7 @@ from ..exchange import TakenIn, copy_store, export_events, take_in_events
 from ..exchange.copying import LAG_SECONDS
 from ..exchange.parquet import export_parquet
 from ..exchange.transcripts import TRANSCRIPT_FORMS, export_transcripts
+from ..files import require_regular
 from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, import_as_runs, import_runs, read_runs
 from ..store import Store
 from ..views.contexts import SeenChat, view_of
@@ -60,15 +61,17 @@ def exports_among(files: Sequence[Path], form: str) -> list[Path]:
     exports = [path for path in files if _is_export(path)] if form in ("auto", OWN_FORMAT) else []
     if form == OWN_FORMAT:
         for path in files:
+            require_regular(path)
             if path not in exports:
                 raise InvalidInputError(f"{path} was not written by `refold export`: leave out --format refold")
     return exports
 
 
 def _is_export(path: Path) -> bool:
-    # Errors are ignored here: the importer reports a file that cannot be read.
-    with suppress(OSError), path.open("rb") as file:
-        return file.read(len(HEADER)) == HEADER
+    # What is read from a pipe is gone for the importer, who also reports a file that cannot be read.
+    if path.is_file():
+        with suppress(OSError), path.open("rb") as file:
+            return file.read(len(HEADER)) == HEADER
     return False
 
 
@@ -304,7 +307,11 @@ def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path, location:
         if not contexts:
             chats = [store.chat(row.id, create=False) for row in store.contexts() if row.kind == "chat"]
         with _file_for(path) as file:
-            lost = export_transcripts(store.log, file, chats, form)
+            # Of all chats, those that hold nothing are left out; one that was named must have something.
+            lost = export_transcripts(store.log, file, chats, form, skip_empty=not contexts)
+    left_out = 0 if contexts else len(chats) - len(lost)
+    if left_out:
+        note(f"{counted(left_out, 'chat')} left out: {form} has no place for anything in them")
     for context, names in lost.items():
         if names:
             note(f"{one_line(context)}: {form} has no place for {joined(names)}")

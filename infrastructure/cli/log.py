@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import Any, get_args
@@ -157,7 +158,8 @@ def command(
         if follow:
             events = _followed(store, readable, events, stream, after or BEGINNING)
         wanted = (event for event in events if not types or any(_is_called(event.event, name) for name in types))
-        shown = islice(wanted, limit)
+        # No log has so many events that a larger number would mean more.
+        shown = islice(wanted, limit and min(limit, sys.maxsize))
         if not as_json:
             print_events(_tied(shown), 1 if follow else PAGE_EVENTS)
         elif follow:

@@ -212,6 +212,8 @@ def _code_of(arguments: list[str], used: list[Redactor]) -> int:
     except OSError as error:
         _forget_stdout()
         return _failed(f"{error.filename or 'the output'} failed: {error.strerror or error}", FAILED)
+    except MemoryError:
+        return _failed("there is too little memory: give the command more", FAILED)
     except Exception as error:
         if not _is_of_database(error):
             raise
@@ -232,6 +234,7 @@ def _invoke(arguments: list[str], used: list[Redactor]) -> int:
 
 
 def _prepare_streams() -> None:
+    _open_missing_streams()
     # Warnings of background work are not shown: it is tried again, and the user of a command cannot act on them.
     logging.getLogger("refold").addHandler(SILENT)
     # A character that the terminal's encoding does not have is printed as its number instead of raising an error.
@@ -239,6 +242,18 @@ def _prepare_streams() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+def _open_missing_streams() -> None:
+    """Put the null device in the place of each standard stream that was closed before the program began."""
+    # Otherwise the next file that is opened, a backup for example, would be taken for that stream by child processes.
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", closefd=False))
 
 
 def _failed(message: str, code: int) -> int:
@@ -270,6 +285,6 @@ def _usage_message(error: click.ClickException) -> str:
 def _message(error: RefoldError) -> str:
     if isinstance(error, ConcurrencyError):
         return f"another program wrote to {error.stream} at the same time: run the command again"
-    if isinstance(error, DamagedError):
+    if isinstance(error, DamagedError) and "--check" not in error.remedy:
         return f"{error}; `refold verify` tells all that is wrong"
     return str(error)

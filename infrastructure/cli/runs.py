@@ -108,7 +108,8 @@ def _runs_of_session(rows: Iterable[CatalogueRow], wanted: Wanted) -> list[RunId
     users = sorted({run.user_id for run in runs})
     if not users:
         whose = "" if wanted.user is None else f" of {wanted.user!r}"
-        raise NotFoundError(f"there is no session {wanted.name!r}{whose}: `refold contexts` lists the runs")
+        hint = ", and --user names the user of one" if "/" in wanted.name else ""
+        raise NotFoundError(f"there is no session {wanted.name!r}{whose}: `refold contexts` lists the runs{hint}")
     if len(users) > 1:
         named = ", ".join(map(repr, users))
         raise InvalidInputError(f"session {wanted.name!r} is one of {named}: say whose with --user")

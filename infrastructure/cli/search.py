@@ -66,7 +66,6 @@ def command(query: str, kind: str | None, context: str | None, limit: int, locat
 
 def print_found(location: str, query: str, kind: str | None, context: str | None, limit: int, *, as_json: bool) -> None:
     """Search for `query` and print the hits."""
-    kind, context = _split(kind, context)
     hits = summed_up(location, lambda store: store.search(query, kind=kind, context=context, limit=limit))
     if as_json:
         print_json_list(map(hit_shape, hits))
@@ -76,14 +75,6 @@ def print_found(location: str, query: str, kind: str | None, context: str | None
         click.echo(f"these are the best {limit}: --limit N shows more", err=True)
     elif not hits:
         click.echo("nothing was found", err=True)
-
-
-def _split(kind: str | None, context: str | None) -> tuple[str | None, str | None]:
-    """Return the kind and the id of a context; the id may be given as `kind:id`."""
-    named, colon, context_id = (context or "").partition(":")
-    if colon and named in SEARCHED_KINDS and kind in (None, named):
-        return named, context_id
-    return kind, context
 
 
 def _print_lines(hits: Sequence[SearchHit]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import webbrowser
 from typing import Any
@@ -79,4 +80,6 @@ def bound(host: str, port: int | None, usual: int) -> socket.socket:
             fault = error
             continue
         return found
-    raise InvalidInputError(f"nothing can listen at {host}:{port or usual}: {fault}")
+    is_taken = fault.errno == errno.EADDRINUSE
+    reason = "another program listens there, give another --port" if is_taken else fault.strerror or fault
+    raise InvalidInputError(f"nothing can listen at {host}:{port or usual}: {reason}")

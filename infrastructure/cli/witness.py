@@ -102,6 +102,8 @@ def prove(event: str | None, since: int | None, location: str) -> None:
     if (event is None) == (since is None):
         raise click.UsageError("give an EVENT, or --since N")
     with reading(location) as store:
+        # A store without a witness is refused with how to name one.
+        _state(store)
         print_json(store.prove(event) if event is not None else store.prove_consistency(since or 0))
 
 

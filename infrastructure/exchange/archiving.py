@@ -19,9 +19,10 @@ from typing import IO, Any
 
 import msgspec
 
+from ...domain.canonical import require_unicode
 from ...domain.chat.events import ARCHIVED_TEXT
 from ...domain.clock import System
-from ...domain.context.transaction import current_transaction
+from ...domain.context.transaction import require_no_transaction
 from ...domain.erasure.events import (
     DAY_MICROSECONDS,
     STREAM,
@@ -99,8 +100,8 @@ class Archivist:
         if bool(contexts) == (idle is not None):
             raise InvalidInputError("say which contexts: by their names, or idle= with a time")
         require_reason(why)
-        self._require_no_transaction()
-        path, days = Path(os.path.realpath(file)), None if idle is None else days_of(idle)
+        require_no_transaction(self._log, "nothing is archived")
+        path, days = Path(require_unicode(os.path.realpath(file), "the file")), None if idle is None else days_of(idle)
         for _ in range(ATTEMPTS_MAX):
             # Of this version of the store's own events: whatever is erased, held or archived since refuses the append.
             _ = self._eraser.state
@@ -176,10 +177,6 @@ class Archivist:
         """Replace events, and record what says so, unless the store's own events went on since a version."""
         self._log.erase(remnants, [saying(events, version)])
 
-    def _require_no_transaction(self) -> None:
-        if current_transaction(self._log) is not None:
-            raise InvalidInputError("nothing is archived within a transaction: do it before or after it")
-
     # Back
 
     def unarchive(self, contexts: Sequence[str], file: str | os.PathLike[str] | None) -> Archived:
@@ -192,7 +189,7 @@ class Archivist:
             DamagedError: the file is not as it was written.
             StorageBusyError: others erased, archived or held all the time.
         """
-        self._require_no_transaction()
+        require_no_transaction(self._log, "nothing is archived")
         for _ in range(ATTEMPTS_MAX):
             archives, version = self._eraser.state.archives, self._eraser.journal.version
             streams = [*dict.fromkeys(context_named(self._log, one) for one in contexts)]

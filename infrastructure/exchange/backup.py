@@ -34,7 +34,8 @@ from ..databases import Database, location_of, missing_keys, open_database, stor
 from ..files import replacing
 from ..lineage import known_lineage, lineage_of
 from ..opening import root_of
-from ..projecting.store import ProjectionStore, kept_by
+from ..projecting.read_only import kept_by
+from ..projecting.store import ProjectionStore
 from ..trust.tables import ADD_KEY, STORE, KeyRow, MemoryTables, Statement, keys_in
 from .backup_file import (
     CHUNK_BYTES_MAX,
@@ -165,7 +166,7 @@ class _Run:
         if isinstance(self._log, MemoryLog):
             return []
         tables = tables_of(self._log)
-        return [(*row[:-1], bytes(row.wrapped)) for row in keys_in(tables)] if tables.exist() else []
+        return [(*row[:-1], bytes(row.wrapped)) for row in keys_in(tables)] if tables.names() else []
 
     def lost_keys(self) -> bool:
         """Return whether the file has keys that were destroyed in the store since."""

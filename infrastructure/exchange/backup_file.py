@@ -22,10 +22,11 @@ from typing import IO, NamedTuple, TypeVar
 
 import msgspec
 
+from ...domain.concurrency.known_types import known
 from ...domain.errors import DamagedError, InvalidInputError, StorageBusyError
 from ...domain.log.envelope import NO_META, Meta, RecordedEvent
 from ...domain.positions import Moment, Position
-from ..files import sync_folder
+from ..files import require_regular, sync_folder
 from ..log.compression import Compression
 from ..trust.tables import STORE
 
@@ -36,6 +37,8 @@ CHUNK_EVENTS = 1_024
 CHUNK_BYTES_MAX = 4 << 20
 # Streams whose slice was stored with their first event.
 UNKNOWN_SLICE = -1
+# What to do about a damaged backup.
+REMEDY = "take another copy of the backup, which `refold backup FILE --check` finds whole; nothing was changed"
 _HEAD = len(MAGIC) + LENGTH_BYTES + HASH_BYTES
 T = TypeVar("T")
 _FRAME = 1 + LENGTH_BYTES + HASH_BYTES
@@ -113,8 +116,8 @@ class Frame(NamedTuple):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_chunk = msgspec.msgpack.Decoder(Chunk).decode
-_decode_record = msgspec.msgpack.Decoder(Record).decode
+_decode_chunk = msgspec.msgpack.Decoder(known(Chunk)).decode
+_decode_record = msgspec.msgpack.Decoder(known(Record)).decode
 
 
 class BackupFile:
@@ -165,7 +168,7 @@ class BackupFile:
             return
         length = self._read_head()
         if size < length:
-            raise DamagedError(str(self.path), f"it was cut off: {length - size:,} of its bytes are missing")
+            raise _damaged(self.path, f"it was cut off: {length - size:,} of its bytes are missing")
         while True:
             frame = self._next_frame(size, is_needed=self._end < length)
             if frame is None:
@@ -180,7 +183,7 @@ class BackupFile:
             raise InvalidInputError(f"{self.path} is no backup of Refold's: name another file")
         length, checksum = head[len(MAGIC) : -HASH_BYTES], head[-HASH_BYTES:]
         if checksum != _hash(MAGIC, length):
-            raise DamagedError(str(self.path), "its first bytes do not match their hash")
+            raise _damaged(self.path, "its first bytes do not match their hash")
         return int.from_bytes(length, "big")
 
     def _next_frame(self, size: int, *, is_needed: bool) -> tuple[bytes, Frame, bytes] | None:
@@ -193,7 +196,7 @@ class BackupFile:
         if body and expected == _hash(kind, length.to_bytes(LENGTH_BYTES, "big"), body):
             return kind, Frame(self._end, _FRAME + length, expected), body
         if is_needed:
-            raise DamagedError(f"{self.path}, byte {self._end:,}", "the bytes there do not match their hash")
+            raise _damaged(self.path, "the bytes there do not match their hash", at=self._end)
         return None
 
     def _take(self, kind: bytes, frame: Frame, body: bytes) -> None:
@@ -204,7 +207,7 @@ class BackupFile:
             return
         record = self._opened(_decode_record, body, frame)
         if record.root != self._root.digest() or record.chunks != len(self.chunks) + len(self.left):
-            raise DamagedError(f"{self.path}, byte {frame.offset:,}", "its record is of other events")
+            raise _damaged(self.path, "its record is of other events", at=frame.offset)
         self.chunks += self.left
         self.left = []
         self.records.append(record)
@@ -213,7 +216,7 @@ class BackupFile:
         try:
             return decode(body)
         except (msgspec.DecodeError, ValueError) as error:
-            raise DamagedError(f"{self.path}, byte {frame.offset:,}", f"it cannot be read ({error})") from error
+            raise _damaged(self.path, f"it cannot be read ({error})", at=frame.offset) from error
 
     def open(self, frame: Frame) -> Chunk:
         """
@@ -225,7 +228,7 @@ class BackupFile:
         self._file.seek(frame.offset + _FRAME)
         body = self._file.read(frame.size - _FRAME)
         if _hash(CHUNK, len(body).to_bytes(LENGTH_BYTES, "big"), body) != frame.hash:
-            raise DamagedError(f"{self.path}, byte {frame.offset:,}", "the bytes there do not match their hash")
+            raise _damaged(self.path, "the bytes there do not match their hash", at=frame.offset)
         expanded = _COMPRESSION.expand(body, f"{self.path}, byte {frame.offset:,}")
         return self._opened(_chunk_in, expanded, frame)
 
@@ -338,6 +341,11 @@ def is_backup(path: Path) -> bool:
         return False
 
 
+def _damaged(path: Path, reason: str, *, at: int | None = None) -> DamagedError:
+    what = str(path) if at is None else f"{path}, byte {at:,}"
+    return DamagedError(what, reason, remedy=REMEDY)
+
+
 @contextmanager
 def reading_backup(path: Path) -> Iterator[BackupFile]:
     """
@@ -349,6 +357,7 @@ def reading_backup(path: Path) -> Iterator[BackupFile]:
         StorageBusyError: another process is writing it.
     """
     try:
+        require_regular(path)
         with path.open("rb") as file:
             _lock(path, file, fcntl.LOCK_SH)
             if not os.fstat(file.fileno()).st_size:
@@ -373,6 +382,7 @@ def writing_backup(path: Path) -> Iterator[BackupFile]:
     if not path.parent.is_dir():
         raise InvalidInputError(f"there is no folder {path.parent}: make it first")
     try:
+        require_regular(path)
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
             _lock(path, file, fcntl.LOCK_EX)
             sync_folder(path.parent)

@@ -15,12 +15,12 @@ import hashlib
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from os.path import realpath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.known_types import known
 from ...domain.erasure.events import require_unarchived
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import Meta, RecordedEvent
@@ -31,9 +31,10 @@ from ..databases import Database, open_database, ring_of, tables_of
 from ..log.codec import CODEC, Codec
 from ..log.compression import erased_form
 from ..log.records import Part
-from ..projecting.store import ProjectionStore, kept_by
+from ..projecting.read_only import kept_by
+from ..projecting.store import ProjectionStore
 from ..trust.tables import ADD_KEY, Statement, keys_in
-from .event_files import Progress, pages_up_to
+from .event_files import Progress, is_same_file, pages_up_to
 
 if TYPE_CHECKING:
     from ..trust.keys import Keys
@@ -55,7 +56,7 @@ class _Tagged(msgspec.Struct):
     t: str
 
 
-_tagged = msgspec.msgpack.Decoder(_Tagged)
+_tagged = msgspec.msgpack.Decoder(known(_Tagged))
 
 
 # Leaves events as they are stored: old shapes stay old.
@@ -200,12 +201,16 @@ class _Side:
             for recorded in page:
                 self.tally.add(self.slice_of(recorded), recorded, bytes(recorded.event))
 
+    def event_of(self, recorded: RecordedEvent) -> Any:
+        """Return an event that was read, decoded."""
+        payload, reference = bytes(recorded.event), recorded.reference
+        return self.sealed.event_in(payload, reference) if self.sealed else CODEC.decode(payload, f"event {reference}")
+
     def slice_of(self, recorded: RecordedEvent) -> int:
         """Return the slice of an event's stream."""
         if self.log.has_slices:
             return recorded.position.slice
-        number = self._slices.get(recorded.stream)
-        if number is None:
+        if (number := self._slices.get(recorded.stream)) is None:
             if len(self._slices) >= SLICES_KEPT_MAX:
                 self._slices.clear()
             number = self._slices[recorded.stream] = self.log.slice_of_stream(recorded.stream)
@@ -227,6 +232,16 @@ class _Copy:
     @property
     def _keeps_order(self) -> bool:
         return self._target.log.has_slices and not self._source.log.has_slices
+
+    def is_recorded(self) -> bool:
+        """Return whether the target says that it has all of the source, as after a move that was killed then."""
+        source, target = self._source, self._target
+        said = [target.event_of(recorded) for recorded in target.log.read(STREAM)][-1:]
+        if not said or not isinstance(said[0], StoreCopied) or said[0].moment != str(source.log.now()):
+            return False
+        source.read_on()
+        target.tally = source.tally
+        return source.tally.root() == said[0].root
 
     def require_begun(self) -> None:
         """
@@ -271,8 +286,7 @@ class _Copy:
         """
         target = self._target
         target.read_on()
-        number = self._source.tally.differs(target.tally)
-        if number is not None:
+        if (number := self._source.tally.differs(target.tally)) is not None:
             raise DamagedError(f"slice {number} of {target.where}", "it is not equal to the source's: copy again")
 
     def _noted(self, recorded: RecordedEvent) -> tuple[int, bytes]:
@@ -303,16 +317,10 @@ class _Copy:
 
     def _renamed(self, recorded: RecordedEvent, payload: bytes) -> bytes:
         """Return the event that named a moment with the same moment of the target."""
-        sealed = self._source.sealed
-        event: Any
-        if sealed is None:
-            event = CODEC.decode(payload, f"event {recorded.reference}")
-        else:
-            event = sealed.event_in(payload, recorded.reference)
+        event, sealed = self._source.event_of(recorded), self._source.sealed
         if not isinstance(event, MomentNamed):
             return payload
-        moment = Moment.parse(event.moment)
-        there = self.moment_there(moment)
+        there = self.moment_there(moment := Moment.parse(event.moment))
         if there.events != moment.events:
             self.inexact[event.name] = str(there)
         if str(there) == event.moment:
@@ -339,8 +347,7 @@ class _Copy:
             for one in behind:
                 counts[source.slice_of(one)] -= 1
             return Moment.of({number: count for number, count in counts.items() if count})
-        first = next(behind, None)
-        if first is None:
+        if (first := next(behind, None)) is None:
             return _moment_of(source.tally.events)
         self._incoming.write()
         (there,) = self._target.log.read(first.stream, after=first.version - 1, until=first.version)
@@ -452,7 +459,7 @@ def _give_keys(source: LiveLog, target: str, clock: CopyClock) -> None:
     log: Any = open_database(target, codec=BYTES, system=clock, is_raw=True)[0]
     with closing(log):
         tables = tables_of(log)
-        if not tables.exist() and log.now() != BEGINNING:
+        if not tables.names() and log.now() != BEGINNING:
             raise InvalidInputError(f"{log.database.where} has events without keys: copy into a new database")
         tables.make()
         tables.change(*(Statement(ADD_KEY, row) for row in keys_in(tables_of(source))))
@@ -461,11 +468,13 @@ def _give_keys(source: LiveLog, target: str, clock: CopyClock) -> None:
 def _carried_out(
     copy: _Copy, source: _Side, target: _Side, clock: CopyClock, move: bool, lag_seconds: float
 ) -> CopyReport:
-    if source.where == target.where or {*map(realpath, source.log.files())} & {*map(realpath, target.log.files())}:
+    if source.where == target.where or any(map(is_same_file, source.log.files()[:1], target.log.files()[:1])):
         raise InvalidInputError(f"{source.where} cannot be copied onto itself: name another database")
+    if move and copy.is_recorded():
+        source.log.retire()
+        return copy.report(0, is_moved=True)
     copy.require_begun()
-    begun = source.tally.events
-    is_woven = source.log.has_slices and not target.log.has_slices
+    begun, is_woven = source.tally.events, source.log.has_slices and not target.log.has_slices
     horizon = int((REAL_SYSTEM.now() - lag_seconds) * 1_000_000) if is_woven else None
     copy.copy(source.log.now(), horizon)
     copy.verify()

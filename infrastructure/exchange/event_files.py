@@ -22,11 +22,12 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from ...domain.concurrency.known_types import known
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import PAYLOAD_BYTES_MAX, Event, Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ..files import replacing
+from ..files import replacing, require_regular
 from ..log.codec import CODEC
 
 FORM_VERSION = 1
@@ -37,7 +38,7 @@ Progress = Callable[[int, int], None]
 # An event is at most PAYLOAD_BYTES_MAX, and its line is not longer than its base64 with its envelope.
 LINE_BYTES_MAX = 512 * 1024 * 1024
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(CODEC.events).decode
+_decode = msgspec.json.Decoder(known(CODEC.events)).decode
 _decode_plain = msgspec.json.Decoder().decode
 
 
@@ -173,7 +174,7 @@ def lines_in(path: Path) -> Iterator[tuple[int, int, EventLine]]:
 def event_at(file: IO[bytes], offset: int) -> tuple[Event, Meta]:
     """Return the event whose line begins at an offset, and its metadata; the line was checked before."""
     file.seek(offset)
-    line = msgspec.json.decode(file.readline(LINE_BYTES_MAX), type=EventLine)
+    line = msgspec.json.decode(file.readline(LINE_BYTES_MAX), type=known(EventLine))
     return event_in(line.event), line.meta
 
 
@@ -201,7 +202,7 @@ def _require_header(path: Path, data: bytes) -> None:
 
 def _decoded(path: Path, number: int, data: bytes, wanted: type[Any]) -> Any:
     try:
-        return msgspec.json.decode(data, type=wanted)
+        return msgspec.json.decode(data, type=known(wanted))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path}, line {number}: this is not an export of Refold's: {error}") from error
 
@@ -231,9 +232,10 @@ def reading_file(path: Path) -> Iterator[IO[bytes]]:
     Yield a file that is open for reading.
 
     Raises:
-        InvalidInputError: the file is missing, or cannot be read.
+        InvalidInputError: the file is missing, cannot be read, or is none, such as a pipe.
     """
     try:
+        require_regular(path)
         with path.open("rb") as file:
             yield file
     except FileNotFoundError as error:
@@ -251,7 +253,7 @@ def writing_file(path: Path, log: LiveLog) -> Iterator[IO[bytes]]:
         InvalidInputError: it cannot be written, is no regular file, or is a file of the log that is exported.
     """
     for held in log.files():
-        if _is_same_file(path, held):
+        if is_same_file(path, held):
             raise InvalidInputError(f"{path} is where the database lies, or belongs to it: export into another file")
     target = _replaceable(path)
     try:
@@ -268,16 +270,16 @@ def _replaceable(path: Path) -> Path:
         raise InvalidInputError(f"there is no folder {path.parent}: make it first")
     if not target.exists():
         return target
-    if not target.is_file():
-        raise InvalidInputError(f"{path} is no regular file: name a new file, or one to replace")
+    require_regular(path)
     # Its owner protected it. A file is replaced by renaming, which would not ask.
     if not (target.stat().st_mode & WRITABLE and os.access(target, os.W_OK)):
         raise InvalidInputError(f"{path} is write-protected: name another file, or make it writable")
     return target
 
 
-def _is_same_file(path: Path, other: str) -> bool:
+def is_same_file(path: str | Path, other: str | Path) -> bool:
+    """Return whether two paths are those of one file, or will be."""
     if os.path.realpath(path) == os.path.realpath(other):
         return True
     # One file may have several names, because of hard links or a file system that ignores case.
-    return path.exists() and os.path.exists(other) and os.path.samefile(path, other)
+    return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)

@@ -29,9 +29,9 @@ from ..log.codec import CODEC
 from ..queries.cuts import Cut, LogEnd, cut_at
 from ..trust.tables import ADD_KEY, Statement
 from .backup import chain_of
-from .backup_file import BackupFile, Record, Stream, reading_backup
+from .backup_file import BackupFile, Stream, reading_backup
 from .copying import BYTES, CopyClock, Incoming, Tally
-from .event_files import Progress, pages_up_to
+from .event_files import Progress, is_same_file, pages_up_to
 
 if TYPE_CHECKING:
     from ..trust.keys import Keys
@@ -173,8 +173,8 @@ def restore(
     `overwrite`. Its rows of projections are not in a backup, and are made anew by the first questions.
 
     Raises:
-        InvalidInputError: the file is no backup, the moment is malformed, the location has events or is of another kind
-            than the store that was backed up.
+        InvalidInputError: the file is no backup, the moment is malformed, the location has events, is that of the
+            backup, or is of another kind than the store that was backed up.
         NotFoundError: no moment has this name.
         DamagedError: the backup was changed or cut off; nothing was restored.
         KeyUnavailableError: the store was made with keys, and these are not they.
@@ -183,7 +183,7 @@ def restore(
     target = location_of(into)
     with reading_backup(Path(path)) as file:
         record = file.record
-        _require_kind(record, target)
+        _require_place(file, target)
         if not overwrite:
             _require_empty(target)
         backed_up = _BackedUp(file)
@@ -208,7 +208,11 @@ def restore(
     )
 
 
-def _require_kind(record: Record, target: str) -> None:
+def _require_place(file: BackupFile, target: str) -> None:
+    """Require that a location is of the kind of the store that was backed up, and is not that of the backup."""
+    if is_same_file(file.path, target):
+        raise InvalidInputError(f"{file.path} is the backup itself: restore it into another file")
+    record = file.record
     is_on_server = target.startswith("postgresql://")
     if target == ":memory:":
         raise InvalidInputError("a backup cannot be restored into memory: name a file or postgresql://...")

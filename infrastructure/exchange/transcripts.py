@@ -25,6 +25,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.formats.atif import AtifForm
 from ...domain.formats.documents import DocumentForm, GeminiForm, OtelForm, ShareGptForm
 from ...domain.formats.messages import dialect_of, named_outputs
+from ...domain.formats.openai.receive import Fields
 from ...domain.formats.openai.source_shape import rest_of
 from ...domain.formats.receive import IdsOfPlaces
 from ...domain.formats.responses.receive import items_from_session
@@ -76,11 +77,14 @@ class ResponsesForm:
 
     def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
         """Return the instructions as a message, then the items."""
-        given = document.get("instructions")
-        front = [{"role": "system", "content": given}] if isinstance(given, str) and given else []
-        asked, answered = document.get("input") or [], document.get("output") or []
-        asked = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
-        return [*front, *asked, *answered]
+        given, asked = document.get("instructions"), document.get("input")
+        told = {
+            **document,
+            "instructions": [{"role": "system", "content": given}] if isinstance(given, str) and given else given,
+            "input": [{"role": "user", "content": asked}] if isinstance(asked, str) and asked else asked,
+        }
+        fields = Fields("a document", {name: value or None for name, value in told.items()})
+        return [message for name in ("instructions", "input", "output") for message in fields.several(name)]
 
     def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the input of a request."""
@@ -111,6 +115,8 @@ def groups_of(name: str, messages: Sequence[Any], context_id: str = "") -> list[
     Raises:
         InvalidInputError: an entry is no message of this form.
     """
+    for number, message in enumerate(messages):
+        Fields(f"messages[{number}]", message)
     conversation: Conversation | None = None
     if name == "responses":
         groups = [[item] for item in items_from_session(messages, system_clock=REAL_SYSTEM)]
@@ -155,10 +161,17 @@ def transcript_of(chat: ChatView[Any], form: TranscriptForm) -> Transcript:
     Raises:
         InvalidInputError: the chat has nothing that the form has a place for.
     """
+    made = _made(chat, form)
+    if made is None:
+        raise InvalidInputError(f"{chat.id} has no message that {form} has a place for: add one, or leave it out")
+    return made
+
+
+def _made(chat: ChatView[Any], form: TranscriptForm) -> Transcript | None:
     items = list(chat.recorded_items())
     kept = messages_of(form, items)
     if not kept:
-        raise InvalidInputError(f"{chat.id} has no message that {form} has a place for: add one, or leave it out")
+        return None
     attributes, lost = _attributes_of(chat, form, items), []
     if "final_metrics" in attributes and not _is_as_imported(chat, items):
         attributes = {name: value for name, value in attributes.items() if name != "final_metrics"}
@@ -170,22 +183,29 @@ def transcript_of(chat: ChatView[Any], form: TranscriptForm) -> Transcript:
 
 
 def export_transcripts(
-    log: LiveLog, path: str | os.PathLike[str], chats: Iterable[ChatView[Any]], form: TranscriptForm
+    log: LiveLog,
+    path: str | os.PathLike[str],
+    chats: Iterable[ChatView[Any]],
+    form: TranscriptForm,
+    *,
+    skip_empty: bool = False,
 ) -> dict[str, tuple[str, ...]]:
     """
     Write chats into a file, which is replaced as a whole, as JSON Lines; one chat is one JSON document.
 
-    Return for each chat what the form has no place for.
+    Return for each chat what the form has no place for; a second version of one has the version behind its id.
 
     Raises:
-        InvalidInputError: a chat has nothing that the form has a place for, or the file cannot be written; it stays as
-            it was.
+        InvalidInputError: a chat has nothing that the form has a place for, unless those are skipped; or the file
+            cannot be written, and stays as it was.
     """
-    lost = {}
+    lost: dict[str, tuple[str, ...]] = {}
     with writing_file(Path(path), log) as file:
         for chat in chats:
-            made = transcript_of(chat, form)
-            lost[chat.id] = made.lost
+            made = _made(chat, form) if skip_empty else transcript_of(chat, form)
+            if made is None:
+                continue
+            lost[chat.id if chat.id not in lost else f"{chat.id}@{chat.version}"] = made.lost
             file.write(msgspec.json.encode(leaving(made.document, log)) + b"\n")
     return lost
 

@@ -19,6 +19,7 @@ from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, pictu
 from ...domain.formats.receive import Receiver
 from ...domain.log.envelope import acting, current_meta
 from .conversation import Conversation, Message
+from .open_chats import require_store
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -64,7 +65,7 @@ class RefoldHistoryProvider(HistoryProvider):
         `actor` is recorded where nobody else is named as the actor.
         """
         super().__init__(source_id, **settings)
-        self._store, self._actor = store, actor
+        self._store, self._actor = require_store(store), actor
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any

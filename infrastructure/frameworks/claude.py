@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -27,7 +27,6 @@ from claude_agent_sdk import (
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded, Origin
-from ...domain.chat.rules.commands import EvictItems
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.threads import in_thread
 from ...domain.errors import InvalidInputError
@@ -35,12 +34,13 @@ from ...domain.formats.anthropic.receive import AnthropicReader
 from ...domain.formats.anthropic.source_shape import message_of
 from ...domain.formats.messages import named_outputs
 from ...domain.formats.openai.receive import Fields
+from ...domain.formats.parts import time_of
 from ...domain.formats.receive import Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ...domain.log.envelope import acting, current_meta
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, ordered, read_lines
 from .conversation import Conversation, Message
-from .open_chats import OpenChat, OpenChats
+from .open_chats import OpenChat, OpenChats, require_store, take_all_out
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -84,7 +84,7 @@ class _Lines:
             "uuid": first.id,
             # Nobody has this parent: the line follows the one before it.
             "parentUuid": LOST,
-            "timestamp": datetime.fromtimestamp(first.created_at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+            "timestamp": time_of(first).isoformat(timespec="milliseconds")[:-6] + "Z",
             "message": message_of(items),
         }
         return {"id": first.id, "line": line}
@@ -104,7 +104,7 @@ class RefoldSessions(SessionStore):
 
     def __init__(self, store: Store, *, actor: str = NAME) -> None:
         """Keep sessions in `store`; `actor` is recorded where nobody else is named as the actor."""
-        self._store, self._actor = store, actor
+        self._store, self._actor = require_store(store), actor
         self._chats = OpenChats(store, LINES, encode=_line_json)
 
     def chat_id(self, key: SessionKey) -> str:
@@ -224,11 +224,8 @@ class RefoldSessions(SessionStore):
                     found.chat.rebase(partial(self._emptied, name=_saved_name(one)))
 
     def _emptied(self, chat: ChatContext, *, name: str) -> None:
-        ids = tuple(item.id for item in chat.recorded_items())
         with self._store.transaction():
-            if ids:
-                leave = EvictItems(chat.stream_id, ids, DELETED, partners=False)
-                chat._record(leave, expected_version=chat.version)
+            take_all_out(chat, DELETED)
             chat.saved_states.save(NAME, {name: None})
 
 

@@ -24,6 +24,7 @@ from ...domain.formats.send import arguments_of
 from ...domain.ids import decoded_id, encoded_id
 from ...domain.log.envelope import acting, current_meta
 from .conversation import Conversation, Kept, Message
+from .open_chats import require_store
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -75,7 +76,7 @@ class RefoldChatStore(AsyncDBChatStore):
     def __init__(self, store: Store, *, actor: str = NAME) -> None:
         """Keep messages in `store`; `actor` is recorded where nobody else is named as the actor."""
         super().__init__()
-        self._store, self._actor = store, actor
+        self._store, self._actor = require_store(store), actor
 
     async def get_messages(
         self, key: str, status: MessageStatus | None = ACTIVE, limit: int | None = None, offset: int | None = None
@@ -99,15 +100,22 @@ class RefoldChatStore(AsyncDBChatStore):
         Raises:
             InvalidInputError: a message cannot be kept as JSON.
         """
-        await in_thread(self._change, key, lambda chat: _add(chat, messages, status))
+        plain = _plain(messages)
+        if plain:
+            await in_thread(self._change, key, lambda chat: _add(chat, plain, status))
 
     async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE) -> None:
         """Replace the messages of every status, all or none."""
 
+        plain = _plain(messages)
+
         def replace(chat: ChatContext) -> None:
             _leave(chat, _kept(chat, None), DELETED)
-            _add(chat, messages, status)
+            _add(chat, plain, status)
 
+        # No chat is made for no messages.
+        if not plain and not await in_thread(self._kept, key, None):
+            return
         await in_thread(self._change, key, replace)
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
@@ -173,12 +181,24 @@ def _kept(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
     return CONVERSATION.kept([items.arena.items[ordinal] for ordinal in ordinals])
 
 
-def _add(chat: ChatContext, messages: Sequence[ChatMessage], status: MessageStatus) -> None:
-    held = chat._state.items
+def _plain(messages: Sequence[ChatMessage]) -> list[Message]:
+    """
+    Return messages as JSON.
+
+    Raises:
+        InvalidInputError: one cannot be kept.
+    """
     try:
         plain = [message.model_dump(mode="json") for message in messages]
     except PydanticSerializationError as error:
         raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
+    # A bad message is refused before a chat is made for it.
+    CONVERSATION.items_of(plain)
+    return plain
+
+
+def _add(chat: ChatContext, plain: Sequence[Message], status: MessageStatus) -> None:
+    held = chat._state.items
     items = named_outputs([item for group in CONVERSATION.items_of(plain, held) for item in group], held)
     if items:
         chat.record_items(items)
@@ -190,8 +210,14 @@ def _leave(chat: ChatContext, leaving: Sequence[Kept], reason: str) -> None:
     ids = tuple(item_id for kept in leaving for item_id in kept.item_ids)
     shown = {item.id for item in chat.recorded_items()}
     if archived := tuple(item_id for item_id in ids if item_id not in shown):
+        items = chat._state.items
+        departed = items.edits.departed() if items.edits else []
+        reasons = {items.arena.items[ordinal].id: gone.reason for ordinal, gone in departed}
         # They are taken out again, for another reason.
         chat._record(RestoreItems(chat.stream_id, archived))
+        # A call comes back with its output, and an output with its call, which may have left by themselves.
+        for one in [item.id for item in chat.recorded_items() if item.id not in shown.union(ids)]:
+            chat._record(EvictItems(chat.stream_id, (one,), reasons[one], partners=False))
     if ids:
         chat._record(EvictItems(chat.stream_id, ids, reason, partners=False))
 

@@ -10,23 +10,32 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from ...domain.arguments import require_instance
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent
 from ...domain.erasure.forgetting import watch
 from ...domain.errors import LogWentBackError, NotFoundError
+from ..store import Store
 from .conversation import Conversation, Kept, Message, is_later_part
-
-if TYPE_CHECKING:
-    from ..store import Store
 
 CHATS_KEPT_MAX = 64
 # Of a chat that was just opened, the first look at the end reads so many items for each message that is wanted.
 ITEMS_OF_A_MESSAGE = 4
 Shown = Callable[[ChatContext], Sequence[ChatItemEvent]]
+
+
+def require_store(store: Store) -> Store:
+    """
+    Return the store that an adapter is given.
+
+    Raises:
+        InvalidInputError: it is none, such as the path of one.
+    """
+    return require_instance(store, Store, "the store", "give an open one, as `refold.open()` returns it")
 
 
 class Entry(NamedTuple):
@@ -41,6 +50,12 @@ class Entry(NamedTuple):
 def view_of(chat: ChatContext) -> Sequence[ChatItemEvent]:
     """Return the items in the view; those that nobody looks at stay in the log."""
     return chat._state.items
+
+
+def take_all_out(chat: ChatContext, reason: str) -> None:
+    """Take all items out of the view, also pinned ones: the framework has deleted what the chat held."""
+    if chat.recorded_items():
+        chat.clear(reason=reason, expected_version=chat.version)
 
 
 def entries_of(messages: Iterable[Kept], encode: Callable[[Message], bytes]) -> list[Entry]:

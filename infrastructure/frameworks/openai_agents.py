@@ -16,6 +16,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ...domain.chat.rules.commands import EvictItems
 from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.known_types import known
 from ...domain.concurrency.locks import renew_in_child, synchronized
 from ...domain.concurrency.threads import in_thread
 from ...domain.erasure.forgetting import watch
@@ -25,6 +26,7 @@ from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
 from ...domain.log.envelope import acting
 from .conversation import is_called
+from .open_chats import require_store
 
 if TYPE_CHECKING:
     from agents.run_state import RunState
@@ -61,6 +63,7 @@ class RefoldSession(SessionABC):
         **opening: Any,
     ) -> None:
         """Open the chat; `opening` is passed to `store.chat`, such as `user`, `agent` or `durability`."""
+        require_store(store)
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._store, self._actor = store, actor
@@ -152,15 +155,23 @@ class RefoldSession(SessionABC):
             return []
         self._chat.refresh()
         items = self._chat.recorded_items()
-        start = 0 if limit is None or limit < 0 else max(0, len(items) - limit)
+        if limit is None or limit < 0:
+            return self._entries_from(items, 0)
+        # Not every item is an entry: a chat has changes of agents and tools, too.
+        width, entries = limit, self._entries_from(items, max(0, len(items) - limit))
+        while len(entries) < limit and width < len(items):
+            width *= 2
+            entries = self._entries_from(items, max(0, len(items) - width))
+        return entries[-limit:]
+
+    def _entries_from(self, items: Sequence[ChatItemEvent], start: int) -> list[Entry]:
         if self._encoded is None:
             # A session that is read once, as by a run that resumes it, is not kept as JSON, too.
             self._encoded = {}
-            entries = [entry for item in _sound(items, start) for entry in _entries_of(item)]
-        else:
-            encoded = filter(None, map(self._known, _sound(items, start)))
-            entries = msgspec.json.decode(b"[" + b",".join(encoded) + b"]", type=list[Entry])
-        return entries if limit is None or limit < 0 else entries[-limit:]
+            return [entry for item in _sound(items, start) for entry in _entries_of(item)]
+        encoded = filter(None, map(self._known, _sound(items, start)))
+        entries: list[Entry] = msgspec.json.decode(b"[" + b",".join(encoded) + b"]", type=known(list[Entry]))
+        return entries
 
     def _known(self, item: ChatItemEvent) -> bytes:
         """Return the entries of an item as JSON, without the brackets of a list."""

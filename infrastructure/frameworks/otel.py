@@ -20,10 +20,11 @@ from ...domain.chat.usage import usage_of
 from ...domain.formats.documents import OtelForm
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent, correlate_by
+from ...domain.redaction import redacted
 
 TRACEPARENT = "traceparent"
 # Calls that wait for their output; more are forgotten, the oldest first.
-CALLS_AWAITED = 10_000
+CALLS_AWAITED_MAX = 10_000
 NANOS = 1_000_000_000
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -68,7 +69,7 @@ class Spans:
         event = recorded.event
         if isinstance(event, FunctionCalled):
             self._waiting[recorded.stream, event.call_id] = recorded
-            while len(self._waiting) > CALLS_AWAITED:
+            while len(self._waiting) > CALLS_AWAITED_MAX:
                 self._waiting.popitem(last=False)
         elif isinstance(event, FunctionReturned):
             self._write_tool(recorded, event, self._waiting.pop((recorded.stream, event.call_id), recorded))
@@ -87,8 +88,9 @@ class Spans:
             "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
         })  # fmt: skip
         if self._content:
-            said = self._form.write([answer])
-            _set(span, {"gen_ai.output.messages": msgspec.json.encode([said]).decode()})
+            # By its texts: a hook that is given all of the JSON could make something else of it.
+            said = redacted([self._form.write([answer])])
+            span.set_attribute("gen_ai.output.messages", msgspec.json.encode(said).decode())
         span.end(max(recorded.recorded_at * 1_000, _nanos(answer.created_at)))
 
     def _write_tool(self, recorded: RecordedEvent, output: FunctionReturned, asked: RecordedEvent) -> None:
@@ -120,7 +122,9 @@ class Spans:
 
 
 def _set(span: Span, attributes: dict[str, Any]) -> None:
-    span.set_attributes({name: value for name, value in attributes.items() if value is not None})
+    # Spans leave the program, so the hook of the process sees their texts.
+    told = redacted({name: value for name, value in attributes.items() if value is not None})
+    span.set_attributes(told)
 
 
 def _nanos(seconds: float) -> int:

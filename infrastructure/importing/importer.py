@@ -23,7 +23,7 @@ from ...domain.canonical import parse_json
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, Forked, Opened
 from ...domain.chat.items import ChatItem, FunctionCall, FunctionCallOutput
-from ...domain.errors import InvalidInputError
+from ...domain.errors import ConcurrencyError, InvalidInputError
 from ...domain.formats.anthropic.source_shape import message_of, source_messages
 from ...domain.formats.openai.send import openai_messages
 from ...domain.formats.source_json import is_same
@@ -272,6 +272,8 @@ def _written(store: Store, plan: _Plan, user: str | None) -> ImportedContext:
                 attributes=run.attributes or None,
                 create=not plan.version,
             )
+            if not plan.version:
+                _require_begun_here(chat)
             chat.record_items(items, expected_version=plan.version or chat.version)
     return ImportedContext(
         id=run.context_id, outcome=outcome, messages=len(run.messages) - plan.start, items=len(items)
@@ -338,7 +340,7 @@ class _Writer:
     def _begun(self, context_id: str, branch: Branch) -> ChatContext:
         run = self._run
         if branch.after is None:
-            return self._store.chat(
+            chat = self._store.chat(
                 context_id,
                 user=self._user,
                 session=run.session,
@@ -346,8 +348,16 @@ class _Writer:
                 source=run.source,
                 attributes=run.attributes or None,
             )
+            _require_begun_here(chat)
+            return chat
         parent, version = self._places[branch.after]
         return self._chats[parent].at(version).fork(context_id)
+
+
+def _require_begun_here(chat: ChatContext) -> None:
+    """Raise ConcurrencyError if somebody else began a context since it was found missing, and wrote in it."""
+    if chat.version > 1:
+        raise ConcurrencyError(chat.stream_id, expected=0, actual=chat.version)
 
 
 def _take_out(chat: ChatContext, ids: set[str], reason: str) -> None:

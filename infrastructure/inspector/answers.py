@@ -73,7 +73,7 @@ def contexts_answer(store: Store, wish: Wish) -> Shape:
     """Return the answer to `contexts`; if the log cannot be folded, the names and versions alone, and the reason."""
     limit, cursor = wish.whole("limit", 200, 1, PAGE_MAX), wish.text("cursor")
     named = wish.text("kind")
-    kinds = [None] if named is None else sorted(named.split(","))
+    kinds = [None] if named is None else sorted({*named.split(",")})
     user, session, agent = map(wish.text, ("user", "session", "agent"))
     found: list[CatalogueRow] = []
     try:

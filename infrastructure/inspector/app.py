@@ -28,7 +28,15 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ...domain.errors import InvalidInputError, NotAllowedError, NotFoundError, RefoldError
+from ...domain.errors import (
+    ConcurrencyError,
+    InvalidInputError,
+    LimitExceededError,
+    NotAllowedError,
+    NotFoundError,
+    RefoldError,
+    RefusedError,
+)
 from ...domain.log.gate import gate_of, hook_of
 from ...domain.redaction import Redact, redacted
 from ..request_guard import LOCAL_HOSTS, RequestGuard, refused
@@ -60,7 +68,11 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-STATUS = {NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400}
+# The first one that fits; all others are faults of the store.
+STATUS = {
+    NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400, LimitExceededError: 400, RefusedError: 409,
+    ConcurrencyError: 409,
+}  # fmt: skip
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -204,7 +216,7 @@ async def _change(settings: Settings, change: Change | Task, request: Request) -
         given = json.loads(body)
         if not isinstance(given, dict):
             raise ValueError
-    except ValueError:
+    except (ValueError, RecursionError):
         return refused(400, "the request is no JSON object")
     try:
         wish = Wish(given, [])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from secrets import token_urlsafe
 from typing import Any, Literal, NamedTuple
 
@@ -94,8 +95,9 @@ class Jobs:
             InvalidInputError: one of this name is running.
         """
         job = Job(name, kind)
-        # The thread ends with the process: nothing is lost then.
-        job.thread = threading.Thread(target=self._run, args=(job, work), name=f"refold {kind}", daemon=True)
+        # In the context of the request, which says who acts. The thread ends with the process: nothing is lost then.
+        run = copy_context().run
+        job.thread = threading.Thread(target=run, args=(self._run, job, work), name=f"refold {kind}", daemon=True)
         self._put(job, "wait for its end, or cancel it")
         job.thread.start()
         return job.shape()

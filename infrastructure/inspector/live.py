@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from ...domain.errors import InvalidInputError, RefoldError
+from ...domain.errors import InvalidInputError, LogWentBackError, RefoldError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
 from ..times import exact
@@ -77,11 +77,19 @@ async def _lines(jobs: Jobs, hide: Hide, after: Moment, request: Request) -> Asy
 
 
 def _read_on(log: LiveLog, after: Moment) -> tuple[Moment, dict[str, int], int, str | None]:
-    """Return the moment after the next events, the heads of their streams, their number, and the time of the last."""
+    """
+    Return the moment after the next events, the heads of their streams, their number, and the time of the last.
+
+    Raises:
+        LogWentBackError: the log ends before the moment, as an older copy does that was put in its place.
+    """
     now = log.now()
     if now.events - after.events > MISSED_MAX:
         return now, {}, now.events - after.events, None
     page = log.read_all(after=after, limit=PAGE_EVENTS, undecodable=True)
+    if not page.events and not page.moment.includes(after):
+        seen = f"the log of {after.events:,} events that the page has seen"
+        raise LogWentBackError(seen, reason=f"it has {page.moment.events:,}", remedy="load the page again")
     if not page.events:
         log.wait_for_news(after, timeout_seconds=WAIT_SECONDS)
         return after, {}, 0, None

@@ -99,12 +99,14 @@ class Filter(NamedTuple):
 
 def _log_of_context(store: Store, stream: str, wish: Wish, wanted: Filter, limit: int) -> Shape:
     """Return the lines of one context; its versions are the moments from which a filtered question goes on."""
-    row = wish.whole("after", wish.whole("row", 0))
+    head = store.log.head(stream)
+    # Behind the end there is nothing yet: whoever asks on from there would miss what comes next.
+    row = min(wish.whole("after", wish.whole("row", 0)), head)
     position = wish.text("pos")
     if position is not None:
         row = store.log.version_at(stream, _before(store, position)[0])
     lines: list[Shape] = []
-    scanned, head = 0, store.log.head(stream)
+    scanned = 0
     while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
         start = row + scanned
         end = min(head, start + (SCANNED_AT_ONCE if any(wanted) else limit))
@@ -164,7 +166,8 @@ def _from(store: Store, wish: Wish) -> tuple[Moment, int]:
     if not row:
         return BEGINNING, 0
     if not store.log.has_slices:
-        return Moment(((-1, row),)), row
+        row = min(row, store.now().events)
+        return Moment(((-1, row),)) if row else BEGINNING, row
     moment, count = _moment_near(store.rollup(), row)
     # The rest of a block, so that the lines keep their numbers, and the last part of the log is not beyond its end.
     page = store.log.read_all(after=moment, limit=row - count, undecodable=True) if row > count else None
@@ -196,20 +199,16 @@ def _before(store: Store, text: str) -> tuple[Moment, int]:
     if not store.log.has_slices:
         return Moment(((-1, position.number - 1),)) if position.number > 1 else BEGINNING, position.number - 1
     recorded_at = _event_of(store, position).recorded_at
-    near, _ = _moment_behind(row for row in store.rollup() if row.last_at < recorded_at)
-    moment, scanned = near, 0
-    while scanned < SCANNED_MAX:
-        page = store.log.read_all(after=moment, limit=SCANNED_AT_ONCE, undecodable=True)
+    moment, _ = _moment_behind(row for row in store.rollup() if row.last_at < recorded_at)
+    # However many events came side by side with it: those before it, slice by slice, are known no other way.
+    while (page := store.log.read_all(after=moment, limit=SCANNED_AT_ONCE, undecodable=True)).events:
         place = next((at for at, one in enumerate(page.events) if one.position == position), None)
         if place is not None:
             end = store.log.read_all(after=moment, limit=place, undecodable=True).moment if place else moment
             return end, end.events
         moment = page.moment
-        scanned += len(page.events)
-    # More events came side by side than are looked through. The answer begins with the event in its own slice, and may
-    # have events of other slices before it.
-    moment = Moment.of(dict(near.heads) | {position.slice: position.number - 1})
-    return moment, moment.events
+    # An older copy of the database was put in place meanwhile.
+    raise NotFoundError(f"the log has no position {text}: it has {store.now().events:,} events")
 
 
 def _moment_near(rows: Sequence[RollupRow], row: int) -> tuple[Moment, int]:

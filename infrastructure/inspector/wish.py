@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from ...domain.errors import InvalidInputError
 from ..store import Store
 
+# Parameters that are a context, with or without a version.
+SIDES = ("before", "after")
+
 
 class Wish(NamedTuple):
     """What was asked for: the parameters of a request by name."""
@@ -112,5 +115,6 @@ class Question(NamedTuple):
 def _names_version(wish: Wish, name: str) -> bool:
     if name == "ref":
         return bool(wish.refs)
-    given = str(wish.given.get(name, ""))
-    return (given.rpartition("@")[2] if "@" in given else given).isdigit()
+    _, at, version = str(wish.given.get(name, "")).rpartition("@")
+    # A number alone is a version, or the place of an event; but the newest version of a context that is called so.
+    return version.isdigit() and bool(at or name not in SIDES)

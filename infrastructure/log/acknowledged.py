@@ -64,7 +64,7 @@ class Acknowledged:
 
     def __init__(self) -> None:
         self._ends: dict[str, AcknowledgedEnd] = {}
-        self._witnesses: dict[int, AcknowledgedEnd] = {}
+        self._last_by_slice: dict[int, AcknowledgedEnd] = {}
         self._recent: deque[RecordedEvent] = deque(maxlen=RECENT_MAX)
         self._noted: list[Receipt] = []
         # A reader that finds a missing event sorts `_noted` while the writer adds to it.
@@ -101,8 +101,8 @@ class Acknowledged:
             end = self._ends[stream] = AcknowledgedEnd(stream, event.version, event.digest, number, lane)
             # Streams come in the order of their first event here, so another stream of the slice may have a later
             # event.
-            if lane not in self._witnesses or self._witnesses[lane].number < number:
-                self._witnesses[lane] = end
+            if lane not in self._last_by_slice or self._last_by_slice[lane].number < number:
+                self._last_by_slice[lane] = end
         if len(self._ends) > ENDS_MAX:
             self._ends = dict(list(self._ends.items())[ENDS_MAX // 2 :])
 
@@ -113,9 +113,9 @@ class Acknowledged:
         self._recent.clear()
 
     def witness(self, number: int) -> AcknowledgedEnd | None:
-        """Return the event that was acknowledged last in a slice, or None."""
+        """Return the event that was acknowledged last in a slice, or None: if it is gone, the log went back."""
         self._put_in_order()
-        return self._witnesses.get(number)
+        return self._last_by_slice.get(number)
 
     def went_back(self, where: str, present: Present, stream: str, known: StreamEnd) -> LogWentBackError:
         """Return the error for a log that lacks `known` of a stream; it lists all events that are gone."""
@@ -158,7 +158,7 @@ class Acknowledged:
     def _forget(self, gone: Mapping[str, AcknowledgedEnd]) -> None:
         # An event that was noted after the search may be gone as well, and nobody knows that yet: keep it.
         self._ends = {stream: end for stream, end in self._ends.items() if gone.get(stream) != end}
-        self._witnesses = {end.lane: end for end in sorted(self._ends.values(), key=attrgetter("number"))}
+        self._last_by_slice = {end.lane: end for end in sorted(self._ends.values(), key=attrgetter("number"))}
 
     def _lost_of(self, stream: str, head: int, end: int, present: Present) -> Iterator[Lost]:
         """Yield the versions after `head`, and the earlier ones that now hold other events."""

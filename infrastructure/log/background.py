@@ -13,7 +13,7 @@ from time import monotonic
 
 from ...domain.concurrency.locks import News, locked, renew_in_child
 from ...domain.concurrency.threads import start_if_possible
-from ...domain.errors import StorageClosedError
+from ...domain.errors import StorageClosedError, StorageReadOnlyError
 
 # The next process that writes does the work that is left.
 CLOSING_SECONDS_MAX = 5.0
@@ -21,6 +21,8 @@ CLOSING_SECONDS_MAX = 5.0
 QUIET_SECONDS = 0.05
 # Work that is not pressing rests this many times as long as it worked.
 REST_FACTOR = 6
+# A standby may become a server that is written to, and a user may get the right.
+READ_ONLY_SECONDS = 60.0
 LOGGER = logging.getLogger("refold")
 
 
@@ -133,18 +135,22 @@ class WaitingSnapshots:
 
     They are packed by the thread that stores them, or where the stream is opened again before.
 
-    No answer depends on them: those that wait when the process ends are lost.
+    No answer depends on them: those that wait when the process ends are lost. Where a database may only be read, as by
+    a user without the right or on a standby, none waits, and storing is tried again after READ_ONLY_SECONDS.
     """
 
     def __init__(self, where: str, store: Callable[[str, bytes], None], pulse: Callable[[], int]) -> None:
         self._store = store
         self._waiting: dict[str, Callable[[], bytes | None]] = {}
+        self._refused_until = 0.0
         self._storing = BackgroundWork(self._store_one, f"storing snapshots in {where}", pulse=pulse)
 
     def put(self, stream: str, pack: Callable[[], bytes | None]) -> None:
         """Store later what `pack` returns."""
-        self._waiting[stream] = cache(pack)
-        self._storing.wake()
+        # Each holds the state of its stream.
+        if monotonic() >= self._refused_until:
+            self._waiting[stream] = cache(pack)
+            self._storing.wake()
 
     def get(self, stream: str) -> bytes | None:
         """Return the snapshot of a stream that waits."""
@@ -164,7 +170,12 @@ class WaitingSnapshots:
             self._drop(stream, pack)
             raise
         if packed is not None:
-            self._store(stream, packed)
+            try:
+                self._store(stream, packed)
+            except StorageReadOnlyError:
+                self._refused_until = monotonic() + READ_ONLY_SECONDS
+                self._waiting.clear()
+                raise
         self._drop(stream, pack)
         return bool(self._waiting)
 

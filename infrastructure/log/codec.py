@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...domain.chat.events import ChatEvent
+from ...domain.concurrency.known_types import known
 from ...domain.erasure.events import ErasureEvent
 from ...domain.errors import DamagedError
 from ...domain.kinds import every_event
@@ -26,7 +27,7 @@ UPCASTS_MAX = 100
 # The first byte of a msgpack array of five items.
 FIVE_FIELDS = b"\x95"
 _META_ENCODER = msgspec.msgpack.Encoder()
-_META_DECODER = msgspec.msgpack.Decoder(Meta)
+_META_DECODER = msgspec.msgpack.Decoder(known(Meta))
 _PLAIN_DECODER = msgspec.msgpack.Decoder()
 
 
@@ -60,7 +61,7 @@ class Codec:
         self._upcasters = dict(upcasters or {})
         self._mended = dict(mended or {})
         self._others = others
-        self._decoder = msgspec.msgpack.Decoder(events)
+        self._decoder = msgspec.msgpack.Decoder(known(events))
 
     @property
     def events(self) -> Any:
@@ -75,7 +76,7 @@ class Codec:
             return False
         # In this order, a thread that comes between takes them as well: the union does not change by that.
         self._events |= others()
-        self._decoder = msgspec.msgpack.Decoder(self._events)
+        self._decoder = msgspec.msgpack.Decoder(known(self._events))
         self._others = None
         return True
 
@@ -119,7 +120,7 @@ class Codec:
         """Return the event whose payload, tag included, is `plain`; an old tag is upcast first."""
         fields = self.upcast(plain)
         try:
-            event: Event = msgspec.convert(fields, self.events)
+            event: Event = msgspec.convert(fields, known(self.events))
         except msgspec.ValidationError as error:
             tag = str(fields.get(TAG_FIELD))
             raise DamagedError(what, f"its tag is {tag!r}: {error} (written by a newer Refold?)") from error

@@ -29,6 +29,8 @@ WITH_DICTIONARY = (bytes([ZSTD_DICTIONARY]), bytes([ZSTD_DICTIONARY | REFERENCES
 SMALLEST = 96
 # How payloads of encrypted events begin (see `trust/sealed_log.py`): to compress them makes nothing smaller.
 ENCRYPTED = b"\x83\xa1t\xa9sealed.v1"
+# The name of the next field, the id of a key; its length is in these bits of the byte that follows.
+KEY_FIELD, SIZE_BITS = b"\xa1k", 0x1F
 SMALLEST_WITHOUT_DICTIONARY = 256
 LEVEL = 1
 BLOCK_LEVEL = 3
@@ -53,6 +55,14 @@ class _Coder:
         decompressor = zstandard.ZstdDecompressor(dict_data=data)
         self.expand = decompressor.decompress
         self.expand_many = decompressor.multi_decompress_to_buffer
+
+
+def key_in(stored: bytes) -> bytes:
+    """Return the id of the key of an encrypted event in its stored form; none of any other event."""
+    if not stored.startswith(ENCRYPTED, 1):
+        return b""
+    start = 1 + len(ENCRYPTED) + len(KEY_FIELD)
+    return stored[start + 1 : start + 1 + (stored[start] & SIZE_BITS)]
 
 
 class Plain:

@@ -15,15 +15,26 @@ from contextlib import ContextDecorator
 import msgspec
 
 from ...domain.canonical import require_unicode
-from ...domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError, StorageReadOnlyError, reason_of
+from ...domain.errors import (
+    MISSHAPEN,
+    DamagedError,
+    RefoldError,
+    StorageBusyError,
+    StorageError,
+    StorageReadOnlyError,
+    reason_of,
+)
 from ...domain.log.envelope import NO_DIGEST
 
 NUMBER_MAX = (1 << 62) - 1
 # The name of the trigger or the check by which a database takes no events.
 RETIRED = "refold_retired"
+# The error of a database for an event that is encrypted with a key which is closed or destroyed.
+KEY_DESTROYED = "refold_key_destroyed"
 # There are one or two hashes for each 64 events: 4 MB at most.
 CHECKED_MAX = 1 << 15
 REBUILD = "`rebuild` makes it anew, events are not concerned"
+NO_NOTE = "delete its row from the table note"
 # A value of another type, NULL, or truncated bytes raise these when they are used. RecursionError is not among them:
 # its cause is the caller's stack, not a row.
 VALUE_FAULTS = (*MISSHAPEN, ArithmeticError, msgspec.MsgspecError, struct.error)
@@ -34,6 +45,11 @@ def retired(where: str) -> StorageReadOnlyError:
     return StorageReadOnlyError(
         f"{where} was moved to another database, and takes no events any more: open that one, or `refold init --reopen`"
     )
+
+
+def key_closed(where: str) -> StorageBusyError:
+    """Return the error for an event that is encrypted with a key which is closed or destroyed."""
+    return StorageBusyError(f"somebody was erased while an event of theirs waited for {where}: try again")
 
 
 class _Opening(ContextDecorator):

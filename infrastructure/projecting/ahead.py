@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from ...domain.concurrency.known_types import known
 from ...domain.log.envelope import NO_META, RecordedEvent
 from ...domain.log.ports import LiveLog, Page
 from ...domain.positions import Moment, Position
@@ -32,7 +33,7 @@ from ..log.sqlite.log import SqliteLog
 from .builtin import PROJECTIONS
 from .folding import fold_page
 from .pages import Groups, Pages
-from .rows.database import types_of
+from .rows.checkpoints import types_of
 from .rows.sqlite import SqliteProjectionStore
 from .store import ProjectionStore, rows_of
 
@@ -67,7 +68,7 @@ class FoldedPage(msgspec.Struct, array_like=True, gc=False):
 
     def rows(self, projection: Projection) -> dict[str, Any]:
         """Return the rows of a projection that the page changes, by key."""
-        values = msgspec.msgpack.decode(self.values[projection.name], type=types_of(projection.row))
+        values = msgspec.msgpack.decode(self.values[projection.name], type=known(types_of(projection.row)))
         return {row.key: row for row in rows_of(projection.row, values)}
 
 
@@ -138,7 +139,7 @@ class Ahead(HelperProcess):
                 self._begin(moment, limit)
             if self._moment != moment:
                 raise ValueError(f"it is at {self._moment}, and the rows are at {moment}")
-            page = msgspec.msgpack.decode(self._heard(), type=FoldedPage)
+            page = msgspec.msgpack.decode(self._heard(), type=known(FoldedPage))
         except Exception as error:
             log.info("this process goes on alone at %s (%r)", moment, error)
             self.end()

@@ -1,4 +1,4 @@
-"""The projections that every store keeps."""
+"""The projections that every store keeps: a new one gets a line here."""
 
 from __future__ import annotations
 

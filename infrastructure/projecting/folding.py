@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
+from ...domain.concurrency.known_types import known
 from ...domain.errors import DamagedError, ProjectionError, RefoldError, StorageError
 from ...domain.log.admission import require_few_named
 from ...domain.log.envelope import RecordedEvent
@@ -26,6 +27,8 @@ from .shape import code_of
 from .store import Column, ProjectionStore, SetAside, columns_of, floats_of
 
 NUMBER_MAX = 2**63 - 1
+# Up to here every whole number is a float as well.
+WHOLE_FLOAT_MAX = 2**53
 # The largest key that an index of PostgreSQL takes, with room for the rest of its entry.
 KEY_BYTES_MAX = 2_500
 # If more events cannot be folded, the projection itself is faulty, and its rows are of no use.
@@ -35,6 +38,8 @@ ERROR_CHARACTERS_MAX = 200
 FAULT = "fault/"
 log = logging.getLogger("refold.projections")
 Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
+Float = Annotated[int, msgspec.Meta(ge=-WHOLE_FLOAT_MAX, le=WHOLE_FLOAT_MAX)] | float
+NUMBERS: Mapping[type | None, Any] = {int: Number, float: Float}
 
 
 def require_keys(keys: Iterable[str]) -> None:
@@ -73,7 +78,7 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
             # SQLite stores NaN as NULL.
             raise ValueError(f"a number of the row {key!r} is NaN")
     try:
-        msgspec.convert(values, _values_of(projection.row))
+        msgspec.convert(values, known(_values_of(projection.row)))
     except msgspec.ValidationError:
         for key, row in rows.items():
             _require_values(key, row)
@@ -86,7 +91,7 @@ def _values_of(row: type[msgspec.Struct]) -> Any:
 
 
 def _value_of(column: Column) -> Any:
-    kind: Any = Number if column.type is int else column.type
+    kind: Any = NUMBERS.get(column.type, column.type)
     return kind | None if column.is_optional else kind
 
 
@@ -94,7 +99,7 @@ def _require_values(key: str, row: msgspec.Struct) -> None:
     for column in columns_of(type(row)):
         value = getattr(row, column.name)
         try:
-            msgspec.convert(value, _value_of(column))
+            msgspec.convert(value, known(_value_of(column)))
         except msgspec.ValidationError as error:
             raise TypeError(f"{column.name} of the row {key!r} is {value!r}: {error}") from None
 
@@ -124,7 +129,8 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
     with _BlamedOnEvents():
         for event in _concerning(projection, events):
             require_few_named(event.event)
-            for key in _keys(projection.keys(event)):
+            # A key that comes twice is one row, which changes once.
+            for key in dict.fromkeys(_keys(projection.keys(event))):
                 touched.setdefault(key, []).append(event)
     if not touched:
         return {}
@@ -136,6 +142,8 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
             row = evolve_all(key, rows.get(key), of_key)
             if row is not None:
                 rows[key] = row
+            elif key in rows:
+                raise _vanished(key)
     require_storable(projection, rows)
     return rows
 
@@ -159,8 +167,16 @@ def _concerning(projection: Projection, events: Sequence[RecordedEvent]) -> Sequ
 
 def _evolve_all(projection: Projection, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Any:
     for event in events:
-        row = projection.evolve(key, row, event)
+        after = projection.evolve(key, row, event)
+        if after is None and row is not None:
+            raise _vanished(key)
+        row = after
     return row
+
+
+def _vanished(key: str) -> TypeError:
+    # It would depend on the end of a page whether the next event meets the row that is stored, or none.
+    return TypeError(f"under {key!r} it makes None of a row, and rows are never removed: return a row that says so")
 
 
 class Fault(NamedTuple):
@@ -187,7 +203,7 @@ def fault_of(events: LiveLog, store: ProjectionStore, projection: Projection) ->
     if noted is None:
         return None
     try:
-        fault = msgspec.json.decode(noted, type=Fault)
+        fault = msgspec.json.decode(noted, type=known(Fault))
         stream, version = place_in(fault.event)
     except (msgspec.DecodeError, ValueError):
         # An unreadable note is ignored: if the event still cannot be folded, the projection stops there again.
@@ -259,11 +275,19 @@ def _reason(projection: Projection, error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, RefoldError) or frames[-1].filename == __file__:
         # A check of this package failed, and its text says all.
-        return str(error)
+        return _text_of(error)
     own = getattr(getattr(projection.evolve, "__code__", None), "co_filename", None)
     frame = next((one for one in reversed(frames) if one.filename == own), frames[-1])
-    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    text = f"{type(error).__name__}: {_text_of(error)}".removesuffix(": ")
     return f"{os.path.basename(frame.filename)}:{frame.lineno}: {text}"
+
+
+def _text_of(error: Exception) -> str:
+    """Return the text of an error as it can be stored; errors of other people may have no text at all."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception:
+        return ""
 
 
 class _Rows:

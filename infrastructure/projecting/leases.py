@@ -11,7 +11,6 @@ notes of the others. From the notes alone every worker reckons which share is it
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ class Lease:
 
     def _after_fork(self) -> None:
         # A child process does not hold the lease of its parent.
-        self._owner = f"{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        self._owner = f"{os.getpid()}.{os.urandom(4).hex()}"
         self._beat = 0
         # The value that this worker last wrote to the note, and when; None while it does not hold the lease.
         self._held: str | None = None
@@ -94,7 +93,7 @@ class Crew:
 
     def _after_fork(self) -> None:
         # A child process is not the worker that its parent is.
-        self._id = f"{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        self._id = f"{os.getpid()}.{os.urandom(4).hex()}"
         self._place = self._beat = 0
         self._noted: str | None = None
         self._noted_at = 0.0

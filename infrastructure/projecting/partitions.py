@@ -12,7 +12,7 @@ finds another plan.
 from __future__ import annotations
 
 import logging
-import uuid
+import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
@@ -142,9 +142,11 @@ class PartitionedBuild:
             return False
         with ThreadPoolExecutor(1) as alone:
             shadows = [shadow for shadow, _ in found]
-            gathered = alone.submit(self._store.gather, self._build.shadow, shadows, moment=until)
+            plan = (self._note, self._plan)
+            gathered = alone.submit(self._store.gather, self._build.shadow, shadows, moment=until, plan=plan)
             self._wait([gathered], lambda: False)
-            gathered.result()
+            if not gathered.result():
+                raise self._build.taken()
         self._store.set_note(self._note, before=self._plan, after=None)
         return True
 
@@ -154,7 +156,7 @@ class PartitionedBuild:
         while not is_noted:
             before = self._store.note(self._note)
             of = (0 if before is None else _of(before)) or partitions
-            self._plan = f"{of}.{uuid.uuid4().hex[:8]}"
+            self._plan = f"{of}.{os.urandom(4).hex()}"
             is_noted = self._store.set_note(self._note, before=before, after=self._plan)
 
     def _build_all(self, executor: Executor, tasks: Sequence[PartitionTask], stop: Stop, progress: _Parts) -> bool:

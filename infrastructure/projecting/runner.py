@@ -14,24 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...domain.canonical import require_unicode
 from ...domain.errors import (
     DamagedError,
     InvalidInputError,
     NotFoundError,
+    RefoldError,
+    StorageBusyError,
     StorageClosedError,
     StorageError,
+    StorageUnavailableError,
 )
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import PagedLog
 from ...domain.positions import BEGINNING, Moment, Position
-from ...projections.contract import (
-    Found,
-    Projection,
-    SearchQuery,
-)
+from ...projections.contract import Found, Projection, SearchQuery
 from .folding import fold_around, fold_page
 from .pages import Groups, Pages, Read
 from .shape import require_projection, require_same_columns
@@ -40,6 +39,7 @@ from .store import Checkpoint, ProjectionStore, Save, SetAside
 if TYPE_CHECKING:
     from .ahead import Ahead
 
+T = TypeVar("T")
 PAGE_EVENTS = 2_048
 # Of fewer events, it is not worth it to start a process that folds ahead.
 AHEAD_EVENTS_MIN = 100_000
@@ -50,6 +50,8 @@ BARE_PAGES_MAX = 64
 MARK, TRACE = "mark/", "trace/"
 # How many events are read to find the event of a mark: events of other slices may come before it.
 EVENTS_MAX = 64
+# How often a question is asked if the rows of its projection went away each time.
+READS_MAX = 100
 
 
 # The errors of projections, by name.
@@ -151,10 +153,32 @@ class ProjectionRunner:
         for error in failed.values():
             raise error
 
-    def caught_up(self, projection: Projection) -> ProjectionStore:
-        """Bring a projection up to date, and return the store that has its rows."""
-        self.catch_up(projection)
-        return self._store
+    def read(self, *projections: Projection, ask: Callable[[ProjectionStore], T]) -> T:
+        """
+        Bring projections up to date, and return what `ask` makes of their rows.
+
+        It asks again if rows went away in between: an erasure drops them, and so does a program with another version.
+        """
+        for left in reversed(range(READS_MAX)):
+            self.catch_up(*projections)
+            try:
+                # No rows where there are events may be rows that went away.
+                if (answer := ask(self._store)) or self._has_rows_of(projections):
+                    return answer
+            except RefoldError as error:
+                # A table that went away may be there again by now.
+                is_new = isinstance(error, StorageUnavailableError) and left == READS_MAX - 1
+                if not left or (self._has_rows_of(projections) and not is_new):
+                    raise
+        names = ", ".join(one.name for one in projections)
+        raise StorageBusyError(
+            f"the rows of {names} are dropped all the time: end programs with other versions of them"
+        )
+
+    def _has_rows_of(self, projections: Sequence[Projection]) -> bool:
+        return (
+            all(one.moment != BEGINNING for one in self._store.checkpoints(*projections)) or not self._log.now().events
+        )
 
     def pages(
         self,
@@ -380,13 +404,13 @@ class ProjectionRunner:
 
     def rows(self, projection: Projection) -> list[Any]:
         """Bring a projection up to date, and return all its rows."""
-        return self.caught_up(projection).rows(projection)
+        return self.read(projection, ask=lambda store: store.rows(projection))
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
         """Bring a projection up to date, and return some of its rows, ordered by key."""
-        return self.caught_up(projection).page(projection, after=after, limit=limit, where=where)
+        return self.read(projection, ask=lambda store: store.page(projection, after=after, limit=limit, where=where))
 
     def rows_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
         """
@@ -394,8 +418,7 @@ class ProjectionRunner:
 
         The rows come projection by projection and prefix by prefix, and within each ordered by key.
         """
-        self.catch_up(*projections)
-        return self.stored_under(projections, prefixes)
+        return self.read(*projections, ask=lambda _: self.stored_under(projections, prefixes))
 
     def stored_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
         """
@@ -413,7 +436,7 @@ class ProjectionRunner:
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """Bring a projection up to date, and return its rows that match a query, the best first."""
-        return self.caught_up(projection).search(projection, query)
+        return self.read(projection, ask=lambda store: store.search(projection, query))
 
 
 def _is_bare(due: _Due, rows: Mapping[str, Any], read: Read) -> bool:

@@ -75,7 +75,7 @@ class Build:
         end = self._watch.monotonic() + PATIENCE_SECONDS
         while not self._lease.hold():
             if self._watch.monotonic() > end:
-                raise self._taken()
+                raise self.taken()
             time.sleep(LOOK_SECONDS)
         return self
 
@@ -117,14 +117,15 @@ class Build:
             StorageBusyError: this process paused for so long that another process took over.
         """
         if not self._lease.hold():
-            raise self._taken()
+            raise self.taken()
 
     def report(self, done: int, total: int, folded: int, seconds: float) -> None:
         """Report the progress: `done` of `total` events are in the shadow, `folded` of them in the last `seconds`."""
         if self._progress is not None:
             self._progress(progress_after(self._projection.name, done, total, folded, seconds))
 
-    def _taken(self) -> StorageBusyError:
+    def taken(self) -> StorageBusyError:
+        """Return the error for a build that another process has taken over."""
         holder = holder_of(self._store, self.shadow.name) or "another process"
         return StorageBusyError(
             f"the projection {self._projection.name} is being rebuilt or checked by {holder}: try again after that"

@@ -16,10 +16,15 @@ import msgspec
 
 from ...domain.errors import InvalidInputError
 from ...projections.contract import Projection, SearchedRow, SelectiveProjection
-from .store import TAKEN, TAKEN_SEARCHED, ProjectionStore, columns_of, kept_by
+from .read_only import kept_by
+from .store import TAKEN, TAKEN_SEARCHED, ProjectionStore, column_texts, columns_of
 
 # Tables have the names of projections; the excluded endings are those of further tables of a projection.
-NAME = re.compile("(?!.*_(?:shadow|shadow_[0-9]+|check|words)$)[a-z][a-z0-9_]{0,39}")
+FURTHER = "shadow|shadow_[0-9]+|check|words|words_(?:data|idx|content|docsize|config)"
+NAME = re.compile(f"(?!.*_(?:{FURTHER})$)[a-z][a-z0-9_]{{0,39}}")
+# PostgreSQL cuts longer names, and that of a table has more before it and behind it; see `table_of` in `rows`.
+NAME_AND_VERSION_MAX = 42
+COLUMN_BYTES_MAX = 63
 MEMBERS = ("name", "version", "row", "keys", "evolve")
 # The largest version that a column of a table can hold.
 VERSION_MAX = 2**31 - 1
@@ -46,10 +51,15 @@ def require_projection(projection: Projection) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidInputError(
             f"{name!r} cannot name a projection: at most 40 of a-z, 0-9 and _, a letter first, "
-            "and none of the endings _shadow, _check and _words"
+            "and none of the endings _shadow, _check and _words, or _words_data and the like"
         )
     if type(version) is not int or not 0 <= version <= VERSION_MAX:
         raise InvalidInputError(f"the version of {name} is {version!r}: take a whole number, 1 at first")
+    if len(f"{name}{version}") > NAME_AND_VERSION_MAX:
+        raise InvalidInputError(
+            f"the name of {name} and its version {version} have more than {NAME_AND_VERSION_MAX} characters together:"
+            " take a shorter name, or a smaller version"
+        )
     require_row(projection)
     _require_choices(projection)
 
@@ -94,8 +104,10 @@ def require_row(projection: Projection) -> None:
                 f"{column.name} of the rows of {name} is of the type {column.text}: "
                 "take str, int, float or bytes, each also with `| None`"
             )
-        if column.name in taken:
+        # SQLite takes no account of case.
+        if column.name.lower() in taken or len(column.name.encode()) > COLUMN_BYTES_MAX:
             raise InvalidInputError(f"a row of {name} cannot have a field {column.name!r}: call it otherwise")
+        taken = (*taken, column.name.lower())
 
 
 def require_same_columns(store: ProjectionStore, projection: Projection) -> None:
@@ -106,7 +118,7 @@ def require_same_columns(store: ProjectionStore, projection: Projection) -> None
         InvalidInputError: the fields changed, and the version did not.
     """
     stored = kept_by(store).columns(projection)
-    fields = {column.name: column.text for column in columns_of(projection.row)}
+    fields = column_texts(projection.row)
     if stored is None or stored == fields:
         return
     raise InvalidInputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import uuid
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -19,16 +19,25 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
+from ...projections.rows import end_of_prefix
 
-T = TypeVar("T")
 _newness = attrgetter("recorded_at", "version", "key")
+T = TypeVar("T")
 Values = Sequence[Any]
+# The note of a build in partitions, and the value that it has as long as no other process takes over.
+Plan = tuple[str, str | None]
 # A long text is ranked by this many characters of its words.
 RANKED_CHARACTERS = 16_384
 # The types of fields that all tables can hold; each may have None as well.
 COLUMN_TYPES = (str, int, float, bytes)
 # Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
-TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")
+# PostgreSQL has some in every table.
+TAKEN = ("slice", "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
+TAKEN_SEARCHED = (*TAKEN, "number", "vector")
+
+
+# The note of the last erasure: its value is another one each time.
+ERASED = "erased"
 
 
 class SetAside(NamedTuple):
@@ -40,7 +49,8 @@ class SetAside(NamedTuple):
 
 class Checkpoint(NamedTuple):
     """
-    The moment up to which rows are made, and the id of the transaction that stored them last; empty if there is none.
+    The moment up to which rows are made, and the id of the transaction that stored them last. Where there are no rows,
+    it is the note of the last erasure, so that none are stored that were made of events as they were before.
 
     The moment alone does not say which rows there are: after an older copy was put back, another runner may lead its
     rows to the same moment again. `parts` are the ids of the last transactions of each group of slices, instead of
@@ -75,7 +85,7 @@ class Save(NamedTuple):
 
     def checkpoint(self, groups: int = 1) -> Checkpoint:
         """Return the checkpoint after this save, with an id that no other has."""
-        save, parts = uuid.uuid4().hex, self.before.parts
+        save, parts = os.urandom(16).hex(), self.before.parts
         if not (parts or self.divides):
             return Checkpoint(self.after, save)
         moment = Moment.of(dict(self.before.moment.heads) | dict(self.after.heads))
@@ -101,6 +111,11 @@ class Column(NamedTuple):
 def columns_of(row: type[msgspec.Struct]) -> tuple[Column, ...]:
     """Return the columns of rows of a class, in the order of its fields."""
     return tuple(_column(field.name, field.type) for field in msgspec.structs.fields(row))
+
+
+def column_texts(row: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the types of the columns of rows of a class, in words, by name."""
+    return {column.name: column.text for column in columns_of(row)}
 
 
 @cache
@@ -173,11 +188,7 @@ class ProjectionStore(Protocol):
         """
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
-        """
-        Return the rows whose keys begin with a prefix, which ends in an ASCII character, ordered by key.
-
-        Those of several prefixes come prefix by prefix.
-        """
+        """Return the rows whose keys begin with a prefix, ordered by key; of several, prefix by prefix."""
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
@@ -218,9 +229,12 @@ class ProjectionStore(Protocol):
         the rows of `projection` have moved on from `before` and the shadow does not include their checkpoint.
         """
 
-    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment, plan: Plan) -> bool:
         """
         Move the rows of all `parts` to `shadow`, which has none, with the checkpoint `moment`; drop `parts`.
+
+        Returns False, and changes nothing, if the note of the plan has another value: another process goes on with the
+        parts.
 
         Raises:
             InvalidInputError: two parts have a row with the same key.
@@ -230,7 +244,7 @@ class ProjectionStore(Protocol):
         """Return the value of a note; None if there is none."""
 
     def notes(self, prefix: str) -> dict[str, str]:
-        """Return all notes whose names begin with a prefix, which ends in an ASCII character."""
+        """Return all notes whose names begin with a prefix."""
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         """
@@ -238,6 +252,11 @@ class ProjectionStore(Protocol):
 
         Returns False, and changes nothing, if the value is not `before`.
         """
+
+    def note_erasure(self) -> None:
+        """Have no rows stored for a projection without rows that were made of events as they were until now."""
+        while not self.set_note(ERASED, before=self.note(ERASED), after=os.urandom(16).hex()):
+            pass
 
 
 class Table:
@@ -286,7 +305,7 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def columns(self, projection: Projection) -> dict[str, str] | None:
-        return {column.name: column.text for column in columns_of(self._table(projection).row)}
+        return column_texts(self._table(projection).row)
 
     @synchronized
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
@@ -301,6 +320,8 @@ class MemoryProjectionStore(ProjectionStore):
         table, checkpoint = self._table(save.projection), save.checkpoint()
         if table.checkpoint != save.before:
             return None
+        # Encoded to find texts that no database can hold.
+        msgspec.msgpack.encode(list(save.rows.values()))
         self._notes.update(save.notes)
         self._tables[save.projection.name] = table
         table.update(save.rows, checkpoint, save.aside)
@@ -334,9 +355,6 @@ class MemoryProjectionStore(ProjectionStore):
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
-        """
-        Return up to `limit` rows with keys after `after`, ordered by key; with `where` only rows with these values.
-        """
         table = self._table(projection)
         behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), None))
         asked = (row for row in behind if all(getattr(row, name) == value for name, value in (where or {}).items()))
@@ -365,7 +383,10 @@ class MemoryProjectionStore(ProjectionStore):
         return True
 
     @synchronized
-    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment, plan: Plan) -> bool:
+        name, value = plan
+        if self.note(name) != value:
+            return False
         table = Table(shadow.version, shadow.row)
         for part in parts:
             if table.rows.keys() & self._table(part).rows.keys():
@@ -374,6 +395,7 @@ class MemoryProjectionStore(ProjectionStore):
         self._tables[shadow.name] = table
         for part in parts:
             self.drop(part)
+        return True
 
     def note(self, name: str) -> str | None:
         return self._notes.get(name)
@@ -398,11 +420,16 @@ class MemoryProjectionStore(ProjectionStore):
         newest = sorted(found, key=_newness, reverse=True)[: query.candidates]
         return best_of(newest, query)
 
+    def _erased(self) -> str:
+        return self._notes.get(ERASED, "")
+
     def _table(self, projection: Projection) -> Table:
         """Return the table of this version; an empty one if there is none."""
         table = self._tables.get(projection.name)
         if table is None or table.version != projection.version:
-            return Table(projection.version, projection.row)
+            table = Table(projection.version, projection.row)
+            table.checkpoint = Checkpoint(save=self._erased())
+            return table
         table.finish()
         return table
 
@@ -437,22 +464,6 @@ def twice_made(shadow: Projection) -> InvalidInputError:
     )
 
 
-def end_of_prefix(prefix: str) -> str:
-    """Return the least text that is greater than all texts with a prefix; the prefix ends in an ASCII character."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
-
-
-def in_lots(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
-    """Yield items in lots of the first size while there are so many, then of the next sizes, and at last the rest."""
-    start = 0
-    for size in sizes:
-        while len(items) - start >= size:
-            yield items[start : start + size]
-            start += size
-    if start < len(items):
-        yield items[start:]
-
-
 def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:
     """
     Return whether rows made up to `built` may replace rows made up to `live`.
@@ -464,7 +475,7 @@ def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:
 
 
 def _is_asked_for(row: Any, query: SearchQuery) -> bool:
-    is_within = query.streams is None or row.version <= query.streams.get(row.stream, 0)
+    is_within = query.streams is None or any(row.version in one for one in query.streams.get(row.stream, ()))
     return query.kind in (None, row.kind) and is_within
 
 
@@ -484,16 +495,3 @@ def _rank(words: str, query: SearchQuery) -> float:
     # A term may occur only behind the characters that are looked at.
     count = max(1, sum(term.count_in(words) for term in query.terms))
     return count / (1 + math.log2(2 + words.count(" ")))
-
-
-class ReadOnlyProjectionStore(MemoryProjectionStore):
-    """Rows in memory, which are brought up to date as usual; `kept` has the stored rows, which may be far behind."""
-
-    def __init__(self, kept: ProjectionStore) -> None:
-        super().__init__()
-        self.kept = kept
-
-
-def kept_by(store: ProjectionStore) -> ProjectionStore:
-    """Return the store of the rows and notes that remain when `store` is closed."""
-    return store.kept if isinstance(store, ReadOnlyProjectionStore) else store

@@ -19,7 +19,9 @@ from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, 
 from ...projections.steps import STEPS, last_step
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
+from ..projecting.store import ProjectionStore
 from .cuts import Cut, cut_of
+from .one_moment import at_one_moment
 
 if TYPE_CHECKING:
     from ...domain.chat.context import ChatContext, ReadOnlyChatContext
@@ -168,8 +170,8 @@ class StoreAt:
         if (gate := gate_of(self._store.log)) is not None:
             gate.ask("search")
         runner = self._store._runner
-        runner.catch_up(*CONTEXTS)
-        return list(_rows_then(runner, runner.stored(CATALOGUE), self._cut).values())
+        then = at_one_moment(runner, CONTEXTS, lambda _: _rows_then(runner, runner.stored(CATALOGUE), self._cut))
+        return list(then.values())
 
     def _existing(self, view: V, stream: str) -> V:
         if not view.version:
@@ -200,14 +202,17 @@ def store_difference(before: StoreAt, after: StoreAt) -> list[ContextDifference]
     store = before._store
     runner = store._runner
     changed = _changed_between(store.log, before._cut, after._cut)
-    runner.catch_up(*CONTEXTS)
-    rows = runner.stored(CATALOGUE, changed)
-    old, new = (_rows_then(runner, rows, one._cut) for one in (before, after))
-    return [
-        ContextDifference(key=key, kind=rows[key].kind, id=rows[key].id, before=old.get(key), after=new.get(key))
-        for key in sorted(rows)
-        if _version(old.get(key)) != _version(new.get(key))
-    ]
+
+    def differing(_: ProjectionStore) -> list[ContextDifference]:
+        rows = runner.stored(CATALOGUE, changed)
+        old, new = (_rows_then(runner, rows, one._cut) for one in (before, after))
+        return [
+            ContextDifference(key=key, kind=rows[key].kind, id=rows[key].id, before=old.get(key), after=new.get(key))
+            for key in sorted(rows)
+            if _version(old.get(key)) != _version(new.get(key))
+        ]
+
+    return at_one_moment(runner, CONTEXTS, differing)
 
 
 def _changed_between(log: LiveLog, one: Cut, other: Cut) -> set[str] | None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
-from ...domain.positions import BEGINNING, Moment, Position
+from ...domain.positions import BEGINNING, Moment, Position, require_kind
 from ..times import time_of
 
 # A cut of the log, or microseconds since 1970.
@@ -61,11 +61,12 @@ def cut_at(address: int | str | datetime | Moment | Position, names: Names, end:
     Return the moment of an address: a position of the log, an aware time or a name; at most the end of the log.
 
     Raises:
-        InvalidInputError: the address is malformed, or a version, which a store does not have.
+        InvalidInputError: the address is malformed, a version, which a store does not have, or a position of another
+            kind of store.
         NotFoundError: no moment has this name.
     """
     if isinstance(address, Position):
-        return end.cut(Moment.parse(str(address)))
+        return end.cut(_moment_here(Moment.parse(str(address)), names, end))
     parsed: Address = parse_address(address)
     if isinstance(parsed, int):
         raise InvalidInputError(f"{address!r} is a version, which one context has: for a store write pos:{parsed}")
@@ -85,9 +86,9 @@ def cut_at(address: int | str | datetime | Moment | Position, names: Names, end:
 
 def _moment_here(moment: Moment, names: Names, end: LogEnd) -> Moment:
     """Return a moment; one of the store that this one was copied from, with one sequence, becomes one of this."""
-    if not end.has_slices or len(moment.heads) != 1 or moment.heads[0][0] >= 0:
-        return moment
-    return names.before_copy(moment.heads[0][1]) or moment
+    is_older = end.has_slices and len(moment.heads) == 1 and moment.heads[0][0] < 0
+    found = names.before_copy(moment.heads[0][1]) if is_older else None
+    return require_kind(found or moment, has_slices=end.has_slices)
 
 
 def cut_of(cut: Cut) -> datetime | Moment:

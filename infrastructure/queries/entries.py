@@ -74,13 +74,17 @@ def entries_at(
     Raises:
         NotFoundError, InvalidInputError: as for a container's own `version_at`.
     """
-    version = log.head(stream)
-    store = runner.caught_up(ENTRIES)
-    if at is not None:
-        names = {row.item: row.v0 for row in store.rows_under(ENTRIES, names_prefix(stream))}
-        version = resolve_version(log, stream, at, head=version, names=names)
-    stays = (stay for stay in _entry_stays(store, stream) if stay.v0 <= version)
-    return [stay for stay in stays if with_gone or holds(stay, version)]
+    head = log.head(stream)
+
+    def found(store: ProjectionStore) -> list[EntryStay]:
+        version = head
+        if at is not None:
+            names = {row.item: row.v0 for row in store.rows_under(ENTRIES, names_prefix(stream))}
+            version = resolve_version(log, stream, at, head=head, names=names)
+        stays = (stay for stay in _entry_stays(store, stream) if stay.v0 <= version)
+        return [stay for stay in stays if with_gone or holds(stay, version)]
+
+    return runner.read(ENTRIES, ask=found)
 
 
 @opening("the table of entries", remedy=REBUILD)

@@ -165,7 +165,7 @@ def intervals(runner: ProjectionRunner, context: str) -> list[Interval]:
     Raises:
         DamagedError: an event names something as an item that is not an item.
     """
-    return intervals_stored(runner.caught_up(VALIDITY), context)
+    return runner.read(VALIDITY, ask=lambda store: intervals_stored(store, context))
 
 
 @opening("the table of validity", remedy=REBUILD)

@@ -9,7 +9,8 @@ log.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,7 +27,9 @@ from ...projections.rows import place_in, reference_of, run_of
 from ...projections.transitions import TRANSITIONS, TransitionRow, changes_prefix, node_prefix, removal_prefix
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
+from ..projecting.store import ProjectionStore
 from .audit import AuditEntry
+from .one_moment import at_one_moment
 from .origins import first_events
 
 
@@ -54,6 +57,14 @@ class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     vertex: str
 
 
+class SeveralNodesError(InvalidInputError):
+    """Several nodes match a question: data of several sessions, or others of several runs; `runs` has one of each."""
+
+    def __init__(self, message: str, runs: Iterable[RunId] = ()) -> None:
+        super().__init__(message)
+        self.runs = tuple(sorted(runs))
+
+
 class AskedNode(NamedTuple):
     """The node of a question; None means any."""
 
@@ -64,48 +75,55 @@ class AskedNode(NamedTuple):
     sub_id: int | None = None
 
 
+# The row of a vertex, and the run that registered it.
+_Found = tuple[RunId, TransitionRow]
+
+
 @opening("the table of transitions", remedy=REBUILD)
 def audit_node(runner: ProjectionRunner, asked: AskedNode, attribute: str | None) -> list[AttributeTransition]:
     """Return what `Store.audit_node` does."""
-    births = _births(runner, asked)
+    trail = at_one_moment(runner, [TRANSITIONS], partial(_read, asked=asked, attribute=attribute))
+    if attribute is not None and attribute not in trail.names:
+        raise NotFoundError(f"{asked.name} never had an attribute {attribute!r}: it has {', '.join(trail.names)}")
+    return trail.told
+
+
+def _read(store: ProjectionStore, asked: AskedNode, attribute: str | None) -> _Trail:
+    births = _births(store, asked)
     after: dict[str, list[TransitionRow]] = {birth.vertex: [] for birth in births}
-    prefixes = [prefix for vertex in after for prefix in _prefixes(vertex, attribute)]
-    for row in runner.stored_under([TRANSITIONS], prefixes):
+    for row in store.rows_under(TRANSITIONS, *(one for vertex in after for one in _prefixes(vertex, attribute))):
         after[row.vertex].append(row)
     trail = _Trail(attribute)
     for birth in births:
         trail.add(birth, after[birth.vertex])
-    if attribute is not None and attribute not in trail.names:
-        raise NotFoundError(f"{asked.name} never had an attribute {attribute!r}: it has {', '.join(trail.names)}")
-    return trail.told
+    return trail
 
 
 def _prefixes(vertex: str, attribute: str | None) -> tuple[str, ...]:
     return (f"{vertex}/",) if attribute is None else (changes_prefix(vertex, attribute), removal_prefix(vertex))
 
 
-def _births(runner: ProjectionRunner, asked: AskedNode) -> list[TransitionRow]:
+def _births(store: ProjectionStore, asked: AskedNode) -> list[TransitionRow]:
     """Return the rows of the vertices of the node, oldest round first."""
     name = parse_node_name(asked.name)
     is_data = name.type in DATA
-    found: list[tuple[RunId, TransitionRow]] = []
+    found: list[_Found] = []
     if name.type in NODE_TYPES:
         prefix = node_prefix(name.type, name.label, asked.user_id, asked.session_id)
-        rows = runner.rows_under([TRANSITIONS], [prefix])
+        rows = store.rows_under(TRANSITIONS, prefix)
         found = sorted((pair for pair in map(_with_run, rows) if _is_meant(pair[0], asked, is_data)), key=_age)
-    _require_one(asked, {(run.user_id, run.session_id) for run, _ in found}, "sessions: give user_id and session_id")
     if name.number is not None:
         found = _numbered(found, name.number, is_data)
+    _require_one(asked.name, [run for run, _ in found], is_data)
     if not found:
         raise NodeNotFoundError(f"there is no node {asked.name!r} in the runs that were asked for")
     if not is_data:
-        _require_one(asked, {run for run, _ in found}, "runs: give run_id and sub_id")
         # A computation node with the same label can only be registered after the first one was removed.
         found = found[-1:]
     return [row for _, row in found]
 
 
-def _with_run(row: TransitionRow) -> tuple[RunId, TransitionRow]:
+def _with_run(row: TransitionRow) -> _Found:
     identity = run_of(place_in(row.vertex)[0])
     assert identity is not None, "only the vertices of runs have rows"
     return identity, row
@@ -117,22 +135,30 @@ def _is_meant(run: RunId, asked: AskedNode, is_data: bool) -> bool:
     return all(wanted in (None, own) for wanted, own in zip(asked[1 : 1 + parts], run, strict=False))
 
 
-def _age(found: tuple[RunId, TransitionRow]) -> tuple[RunId, int]:
+def _age(found: _Found) -> tuple[RunId, int]:
     return found[0], place_in(found[1].vertex)[1]
 
 
-def _require_one(asked: AskedNode, found: set[Any], what: str) -> None:
-    if len(found) > 1:
-        raise InvalidInputError(f"there is {asked.name!r} in {len(found)} {what}")
+def _require_one(name: str, runs: Sequence[RunId], is_data: bool) -> None:
+    sessions, places = {run[:2]: run for run in reversed(runs)}, set(runs)
+    if len(sessions) > 1:
+        what = f"{len(sessions)} sessions: give user_id and session_id"
+        raise SeveralNodesError(f"there is {name!r} in {what}", sessions.values() if is_data else places)
+    if len(places) > 1 and not is_data:
+        raise SeveralNodesError(f"there is {name!r} in {len(places)} runs: give run_id and sub_id", places)
 
 
-def _numbered(
-    found: Sequence[tuple[RunId, TransitionRow]], number: int, is_data: bool
-) -> list[tuple[RunId, TransitionRow]]:
-    """Return the vertex with a number; for data return all vertices, if there are at least that many."""
-    if is_data:
-        return list(found) if number <= len(found) else []
-    return list(found[number - 1 : number])
+def _numbered(found: Sequence[_Found], number: int, is_data: bool) -> list[_Found]:
+    """
+    Return the vertex with a number of each agent of each session; for data return all vertices of each session that has
+    at least that many.
+    """
+    counted: dict[tuple[Any, ...], list[_Found]] = {}
+    for pair in found:
+        user, session, _, sub = pair[0]
+        counted.setdefault((user, session) if is_data else (user, session, sub), []).append(pair)
+    chosen = [pairs if is_data else pairs[number - 1 : number] for pairs in counted.values() if len(pairs) >= number]
+    return [pair for pairs in chosen for pair in pairs]
 
 
 class _Trail:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from ...domain.chat.events import MessageAdded
+from collections.abc import Mapping
+
+from ...domain.chat.events import Merged, MessageAdded
 from ...domain.chat.pieces import written
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.log.envelope import Event
 from ...domain.log.ports import Log
+from ...domain.pool.events import MergedEvent
+from ...domain.spans import Ref, Span
 from ...domain.words import Term, parse_query, snippet_of
 from ...projections.contract import Found, SearchQuery
+from ...projections.lineage import LINEAGE
 from ...projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of
 from ..log.row_faults import NUMBER_MAX, REBUILD
-from ..opening import first_event
+from ..opening import first_event, streams_named
 from ..projecting.runner import ProjectionRunner
-from .origins import pieces_of
+from .origins import first_events, pieces_of
 
 
 def search(
@@ -26,23 +31,55 @@ def search(
         raise InvalidInputError(f"nothing of the kind {kind!r} is searched: the kinds are {', '.join(SEARCHED_KINDS)}")
     if not isinstance(limit, int) or limit < 1:
         raise InvalidInputError(f"limit is {limit!r}: take a whole number from 1")
-    streams = None if context is None else _streams(log, context, (kind,) if kind else SEARCHED_KINDS)
+    ends = None if context is None else _streams(log, context, kind)
+    streams = None if ends is None else _with_merges(log, runner, ends)
     # No database takes a larger number.
     found = runner.search(SEARCH, SearchQuery(terms, min(limit, NUMBER_MAX), kind, streams))
     return [_hit(log, one, terms[0]) for one in found]
 
 
-def _streams(log: Log, context: str, kinds: tuple[str, ...]) -> dict[str, int]:
+def searched_in(log: Log, context: str, kind: str | None) -> list[str]:
+    """Return the streams that are meant by the name of a context, which may have its kind in front, and by a kind."""
+    return streams_named(log, context, (kind,) if kind else SEARCHED_KINDS)
+
+
+def _streams(log: Log, context: str, kind: str | None) -> dict[str, int]:
     """Return the streams of a context and of its ancestors, each with the last version that belongs to the context."""
     streams: dict[str, int] = {}
-    for stream in (stream_id(kind, context) for kind in kinds):
-        head = log.head(stream)
-        if head:
-            lineage = getattr(first_event(log, stream), "lineage", ())
-            streams |= {segment.stream: segment.version for segment in lineage} | {stream: head}
+    for stream in searched_in(log, context, kind):
+        lineage = getattr(first_event(log, stream), "lineage", ())
+        streams |= {segment.stream: segment.version for segment in lineage} | {stream: log.head(stream)}
     if not streams:
-        raise NotFoundError(f"there is no context {context!r}: `refold contexts` lists them")
+        # What cannot be an id at all is refused as such.
+        stream_id(kind or "chat", context)
+        raise NotFoundError(f"there is no {kind or 'context'} {context!r}: `refold contexts` lists them")
     return streams
+
+
+def _with_merges(log: Log, runner: ProjectionRunner, ends: Mapping[str, int]) -> dict[str, list[range]]:
+    """Return where the items of streams were recorded: in them, and in others from which merges took some."""
+    found: dict[str, list[range]] = {}
+    seen: set[Ref] = set()
+    new = {stream: [range(1, version + 1)] for stream, version in ends.items()}
+    while new:
+        for stream, ranges in new.items():
+            found.setdefault(stream, []).extend(ranges)
+        edges = runner.rows_under([LINEAGE], [f"{stream}@" for stream in new])
+        # An item that a merge took may itself be one that a merge made, under the name of another agent.
+        within = (row for row in edges if any(row.target_version in one for one in new[row.target]))
+        merges = {Ref(row.target_version, row.target) for row in within if row.kind == "merged"} - seen
+        seen |= merges
+        new = {}
+        for merge in first_events(log, merges).values():
+            for span in _taken(merge.event):
+                new.setdefault(span.stream or merge.stream, []).extend(span.ranges())
+    return found
+
+
+def _taken(merge: Merged | MergedEvent) -> tuple[Span, ...]:
+    if isinstance(merge, MergedEvent):
+        return merge.taken
+    return tuple(span for placement in merge.placed for span in placement.items)
 
 
 def _written(log: Log, stream: str, version: int) -> list[Event]:

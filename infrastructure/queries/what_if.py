@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.rules.decide import CHAT
 from ...domain.clock import System
+from ...domain.concurrency.locks import renew_in_child, synchronized
 from ...domain.context.context import Attachment
 from ...domain.context.decider import Decider
 from ...domain.context.journal import Journal
+from ...domain.context.transaction import require_no_transaction
 from ...domain.context.view import Place
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError
 from ...domain.ids import stream_id
@@ -32,6 +35,11 @@ class WhatIf:
         self._log, self._system = log, system
         self._overlay = OverlayLog(log, cut, system)
         self._is_kept = False
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
 
     def chat(self, context_id: str, new_id: str | None = None, *, agent: str | None = None) -> ChatContext:
         """
@@ -67,6 +75,7 @@ class WhatIf:
         then: ContextPool[Any] = ContextPool.standing_on(journal, self._attachment())
         return then.branch(context_id=self._free("pool", new_id))
 
+    @synchronized
     def keep(self) -> list[str]:
         """
         Write all branches with their changes into the store in one transaction; return their streams (`kind:id`).
@@ -74,11 +83,12 @@ class WhatIf:
         To go on with them, open them in the store by their ids: the objects that were made here accept no changes.
 
         Raises:
-            InvalidInputError: one of the ids was taken in the meantime; nothing was written.
+            InvalidInputError: one of the ids was taken in the meantime, or a transaction is open; nothing was written.
             StorageError: the database refused; nothing was written, so try again.
             DecisionRefusedError: everything was kept already.
         """
         self._require_open()
+        require_no_transaction(self._log, "no branches are kept")
         appended = self._overlay.finish()
         try:
             if appended:

@@ -8,6 +8,7 @@ import msgspec
 
 from ...domain.chat.events import Forked
 from ...domain.context.decider import trusted
+from ...domain.errors import DamagedError
 from ...domain.ids import split_stream_id
 from ...domain.log.ports import Log
 from ...domain.pool.events import BranchedEvent
@@ -63,9 +64,14 @@ class _Asked(NamedTuple):
 
 def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyGone:
     """Return the result of `Store.why_gone`, given the stream of the context."""
-    store = runner.caught_up(VALIDITY)
+    asked, head = _Asked(item, named_so(item, stream)), log.head(stream)
+
+    def found_in(store: ProjectionStore) -> _Left | str | None:
+        found = _found(log, store, stream, asked, head)
+        return None if found == NEVER else found
+
     with trusted(stream):
-        found = _found(log, store, stream, _Asked(item, named_so(item, stream)), log.head(stream))
+        found = runner.read(VALIDITY, ask=found_in) or NEVER
     if not isinstance(found, _Left):
         return WhyGone(context=stream, item=item, state=found)
     event = event_at(log, found.stream, found.version)
@@ -86,17 +92,21 @@ def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyG
 
 def _found(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
     """Return how an item left a context up to a version, or that it is there, or that it never was."""
-    is_chat = split_stream_id(stream)[0] == "chat"
-    found = _in_chat(log, store, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
-    first = first_event(log, stream)
-    if found != NEVER or not isinstance(first, Forked | BranchedEvent):
-        return found
-    before = _found(log, store, first.parent, asked, first.version)
-    if before != THERE:
-        return before
-    if isinstance(first, Forked):
-        return _Left(stream, 1, "fork", first.how)
-    return _Left(stream, 1, "branch", "limit")
+    child: _Left | None = None
+    seen = {stream}
+    # A loop, since a chain of forks may be longer than the stack of Python is deep.
+    while True:
+        is_chat = split_stream_id(stream)[0] == "chat"
+        found = _in_chat(log, store, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
+        first = first_event(log, stream)
+        if found != NEVER or not isinstance(first, Forked | BranchedEvent):
+            return child if child is not None and found == THERE else found
+        how, reason = ("fork", first.how) if isinstance(first, Forked) else ("branch", "limit")
+        child = _Left(stream, 1, how, reason)
+        if first.parent in seen:
+            raise DamagedError(stream, f"what it goes on from leads back to {first.parent}")
+        stream, until = first.parent, first.version
+        seen.add(stream)
 
 
 def _in_chat(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:

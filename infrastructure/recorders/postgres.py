@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -22,11 +23,12 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool
 
 from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.locks import keep_for_ever, renew_in_child
 from ...domain.ids import SLICES
 from ..log.postgres.append import Appender
 from ..log.postgres.connection import PostgresDatabase
 from ..log.postgres.schema import CREATE_ATTEMPTS_MAX, TAKEN, schema_statements
-from ..log.postgres.wire import Call, Rows, Wire, int4, int8
+from ..log.postgres.wire import Call, Rows, Wire, int4, int8, let_go
 from ..log.records import Appended, Part, Request
 from .datastore import Datastore, Engine, Tables, Versions, not_above
 from .recorders import RecorderFactory, whole_number
@@ -65,10 +67,17 @@ class PostgresEngine(Engine[Appender]):
 
     driver_error = psycopg.Error
 
-    def __init__(self, database: PostgresDatabase, pool: Pool) -> None:
+    def __init__(self, database: PostgresDatabase, new_pool: Callable[[], Pool]) -> None:
         self._database = database
-        self._pool = pool
+        self._new_pool = new_pool
+        self._pool = new_pool()
         super().__init__(database.where)
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # The threads of a pool end with a fork, and its locks may be those of other threads.
+        keep_for_ever(self._pool)
+        self._pool = self._new_pool()
 
     def _appender_of(self, prefix: str) -> Appender:
         return Appender(self._database, prefix, REAL_SYSTEM, self.compression)
@@ -146,7 +155,9 @@ class PostgresDatastore(Datastore):
 
     def __init__(self, settings: PostgresSettings) -> None:
         self._qualifier = '"{}".'.format(settings.schema.replace('"', '""')) if settings.schema else ""
-        super().__init__(PostgresEngine(_database_of(settings), _pool_of(settings)), settings.originator_id_type)
+        super().__init__(
+            PostgresEngine(_database_of(settings), partial(_pool_of, settings)), settings.originator_id_type
+        )
 
     @contextmanager
     def transaction(self, *, commit: bool = False) -> Iterator[Cursor[DictRow]]:
@@ -288,7 +299,7 @@ def _pool_of(settings: PostgresSettings) -> Pool:
     get_password = settings.get_password
     return ConnectionPool(
         settings.conninfo,
-        connection_class=_fresh_password_class(get_password) if get_password else Connection[DictRow],
+        connection_class=_fresh_password_class(get_password) if get_password else _PooledConnection,
         kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": None},
         min_size=0,
         max_size=settings.pool_size + settings.max_overflow,
@@ -302,8 +313,19 @@ def _pool_of(settings: PostgresSettings) -> Pool:
     )
 
 
-def _fresh_password_class(get_password: Callable[[], str]) -> type[Connection[DictRow]]:
-    class FreshPasswordConnection(Connection[DictRow]):
+class _PooledConnection(Connection[DictRow]):
+    """A connection that a child process does not use, since it belongs to the parent."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        let_go(self)
+
+
+def _fresh_password_class(get_password: Callable[[], str]) -> type[_PooledConnection]:
+    class FreshPasswordConnection(_PooledConnection):
         @classmethod
         def connect(cls, conninfo: str = "", **options: Any) -> Any:
             return super().connect(conninfo, password=get_password(), **options)

@@ -19,7 +19,20 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
 
 from ...domain.concurrency.locks import News
 from .datastore import Datastore, Versions
-from .stored_events import LAST, VERSION_MAX, IdType, Stored, originator_of, parts_of, snapshot_table, stream_of
+from .stored_events import (
+    LAST,
+    VERSION_MAX,
+    IdType,
+    Stored,
+    content_of,
+    originator_of,
+    parts_of,
+    require_storable,
+    snapshot_table,
+    storable,
+    stream_of,
+    within,
+)
 
 POLL_SECONDS = 0.05
 PAGE_LENGTH = 500
@@ -172,9 +185,8 @@ class ApplicationRecorder(AggregateRecorder, FollowableRecorder):
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
         """Return up to `limit` events from `start` to `stop`, checked against their digests."""
-        after = 0 if start is None else start - inclusive_of_start
-        rows, _ = self.datastore.sequence_rows(self.tables, after, LAST if stop is None else stop, limit, topics)
-        return self._notifications(rows)
+        after, until = 0 if start is None else start - inclusive_of_start, LAST if stop is None else stop
+        return self._notifications(self._sequence_rows(after, until, limit, topics)[0])
 
     def subscribe(
         self, gt: int | None = None, topics: Sequence[str] = ()
@@ -186,7 +198,7 @@ class ApplicationRecorder(AggregateRecorder, FollowableRecorder):
         """
         Return up to `limit` notifications with ids above `after`, and the id up to which the sequence was searched.
         """
-        rows, head = self.datastore.sequence_rows(self.tables, after, LAST, limit, topics)
+        rows, head = self._sequence_rows(after, LAST, limit, topics)
         last = rows[-1].number if rows else 0
         return Page(self._notifications(rows), last if len(rows) == limit else max(head, last))
 
@@ -194,6 +206,10 @@ class ApplicationRecorder(AggregateRecorder, FollowableRecorder):
     def news(self) -> News:
         """The news of this process in the database."""
         return self.datastore.news
+
+    def _sequence_rows(self, after: int, until: int, limit: int, topics: Sequence[str]) -> tuple[list[Stored], int]:
+        names = [storable(topic) for topic in topics]
+        return self.datastore.sequence_rows(self.tables, within(after), within(until), max(0, within(limit)), names)
 
     def _notifications(self, rows: Sequence[Stored]) -> list[Notification]:
         id_type = self.datastore.originator_id_type
@@ -227,9 +243,10 @@ class TrackingRecorder(Recorder, persistence.TrackingRecorder):
 
     def max_tracking_id(self, application_name: str) -> int | None:
         """Return the last recorded position; None if there is none."""
-        return self.datastore.tracked(self.tables, application_name)
+        return self.datastore.tracked(self.tables, storable(application_name))
 
     def _insert_tracking(self, cursor: Any, tracking: Tracking) -> None:
+        require_storable(tracking)
         self.datastore.track(cursor, self.tables, tracking)
 
 
@@ -264,10 +281,7 @@ class SnapshotRecorder(Recorder, persistence.AggregateRecorder):
             IntegrityError: a snapshot of the same originator and version is already recorded.
         """
         id_type = self.datastore.originator_id_type
-        rows = [
-            (stream_of(event.originator_id, id_type), event.originator_version, event.topic, event.state)
-            for event in stored_events
-        ]
+        rows = [(stream_of(event.originator_id, id_type), *content_of(event)) for event in stored_events]
         if rows:
             self.datastore.add_snapshots(self.tables, self._table, rows)
 
@@ -291,7 +305,8 @@ def _versions(gt: int | None, lte: int | None, limit: int | None, *, desc: bool)
     """Return the versions for the arguments of `select_events`."""
     after, until = -1 if gt is None else gt, VERSION_MAX if lte is None else lte
     order = "DESC" if desc else "ASC"
-    return Versions(max(after, -1), min(until, VERSION_MAX), limit, order)
+    count = None if limit is None else max(0, within(limit))
+    return Versions(within(after, VERSION_MAX), within(until, VERSION_MAX), count, order)
 
 
 class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):

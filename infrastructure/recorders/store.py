@@ -30,11 +30,13 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.utils import Environment, EnvType, resolve_topic
 
+from ...domain.concurrency.known_types import known
 from ...domain.concurrency.locks import News
 from ...domain.errors import InvalidInputError
 from ...domain.ids import SLICES
 from ...domain.log.envelope import Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog, PagedLog, PartitionedLog
+from ...domain.log.ports import Page as LogPage
 from ...domain.positions import BEGINNING, Moment, Partition, Position
 from ..databases import location_of, open_database
 from ..log.codec import CODEC, tag_of
@@ -61,7 +63,7 @@ class StoredRecord(msgspec.Struct, frozen=True, array_like=True):
     event: msgspec.Raw
 
 
-_DECODER = msgspec.msgpack.Decoder(StoredRecord)
+_DECODER = msgspec.msgpack.Decoder(known(StoredRecord))
 
 
 class StoreRecorder(FollowableRecorder):
@@ -171,6 +173,21 @@ class StoreRecorder(FollowableRecorder):
         return Page(chosen, events[-1].position.number if events else after)
 
 
+class _Slice:
+    """One slice of a log that has no partitions, as an encrypted one."""
+
+    def __init__(self, log: LiveLog, number: int) -> None:
+        self._log, self._number = log, number
+
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> LogPage:
+        end = self.now() if until is None else until
+        return self._log.read_all(after=after, limit=limit, until=end, undecodable=undecodable)
+
+    def now(self) -> Moment:
+        head = self._log.now().head(self._number)
+        return Moment.of({self._number: head}) if head else BEGINNING
+
+
 def _sequence(log: LiveLog, slice_number: int | None) -> PagedLog:
     """
     Return the part of a log that is one sequence of positions.
@@ -178,13 +195,15 @@ def _sequence(log: LiveLog, slice_number: int | None) -> PagedLog:
     Raises:
         InvalidInputError: the log has slices and none is given, or one is given and it has none.
     """
-    if log.has_slices and isinstance(log, PartitionedLog):
+    if log.has_slices:
         if slice_number is None or not 0 <= slice_number < SLICES:
             raise InvalidInputError(
                 f"a store on PostgreSQL has {SLICES:,} sequences of events, one for each slice: name a slice from 0 to"
                 f" {SLICES - 1:,}, or a context that lies in it"
             )
-        return log.partition(Partition(slice_number, SLICES))
+        if isinstance(log, PartitionedLog):
+            return log.partition(Partition(slice_number, SLICES))
+        return _Slice(log, slice_number)
     if slice_number is not None:
         raise InvalidInputError("this store has one sequence of events and no slices: leave the slice out")
     return log

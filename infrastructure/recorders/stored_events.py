@@ -26,7 +26,6 @@ from eventsourcing.persistence import (
     Tracking,
 )
 
-from ...domain.canonical import require_unicode
 from ...domain.errors import (
     ConcurrencyError,
     DamagedError,
@@ -59,11 +58,16 @@ def require_storable(tracking: Tracking) -> None:
     would be an error of the thread that commits for several.
 
     Raises:
-        InvalidInputError: the name cannot be encoded, or the id is too large.
+        DataError: the name cannot be stored, or the id is too large.
     """
-    require_unicode(tracking.application_name, "the name of the tracked application")
+    storable(tracking.application_name)
     if abs(tracking.notification_id) > LAST:
-        raise InvalidInputError(f"the notification id {tracking.notification_id} is larger than any can be: {LAST}")
+        raise DataError(f"the notification id {tracking.notification_id} is larger than any can be: {LAST}")
+
+
+def within(number: int, most: int = LAST) -> int:
+    """Return a bound of numbers that are stored, 0 and above, as the nearest one that either database takes."""
+    return max(-1, min(number, most))
 
 
 @contextmanager
@@ -135,22 +139,30 @@ def stream_of(originator_id: UUID | str, id_type: IdType) -> str:
     if isinstance(originator_id, UUID):
         return originator_id.hex
     if id_type == "text":
-        return _storable(originator_id)
+        return storable(originator_id)
     try:
         return UUID(originator_id).hex
     except ValueError as error:
         raise DataError(f"{originator_id!r} is not a UUID: set ORIGINATOR_ID_TYPE to text") from error
 
 
-def _storable(text: str) -> str:
-    """Return an id or a topic after checking that both databases can store it and find it by an index."""
+def storable(text: str) -> str:
+    """
+    Return an id, a topic or a name that both databases can store and find by an index.
+
+    Raises:
+        DataError: they cannot.
+    """
+    if not isinstance(text, str):
+        raise DataError(f"{text!r} is no text")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         raise DataError(f"{text!r} holds a lone surrogate, which is not UTF-8") from error
     if size > TEXT_BYTES_MAX or "\0" in text:
         raise DataError(f"{text[:80]!r} has NUL in it, or more than TEXT_BYTES_MAX ({TEXT_BYTES_MAX:,}) bytes")
-    return text
+    # Of exactly this type: no other is encoded for the digest, such as a class of an application that extends it.
+    return str.__str__(text)
 
 
 def originator_of(stream: str, id_type: IdType) -> UUID | str:
@@ -171,8 +183,9 @@ def parts_of(
     drafts: list[Draft] = []
     expected: tuple[str, int] | None = None
     for event in stored_events:
-        place = (stream_of(event.originator_id, id_type), event.originator_version)
-        draft = _draft_of(event, shrink)
+        version, topic, state = content_of(event)
+        place = (stream_of(event.originator_id, id_type), version)
+        draft = _draft_of(topic, state, shrink)
         if place != expected:
             drafts = []
             parts.append(Part(*place, drafts, lane, starts=FOREIGN_STARTS))
@@ -181,14 +194,25 @@ def parts_of(
     return parts
 
 
-def _draft_of(event: StoredEvent, shrink: Callable[[bytes], bytes]) -> Draft:
-    if not isinstance(event.originator_version, int) or event.originator_version > VERSION_MAX:
-        raise DataError(f"{event.originator_version!r} is no version")
-    if event.originator_version < 0:
-        raise IntegrityError(f"version {event.originator_version} of {event.originator_id}: the first is 0 or 1")
-    if not isinstance(event.topic, str) or not isinstance(event.state, bytes | bytearray | memoryview):
+def content_of(event: StoredEvent) -> tuple[int, str, bytes]:
+    """
+    Return version, topic and state of an event or a snapshot, of exactly these types.
+
+    Raises:
+        DataError, IntegrityError: one of them cannot be stored.
+    """
+    version, topic, state = event.originator_version, event.topic, event.state
+    if not isinstance(version, int) or version > VERSION_MAX:
+        raise DataError(f"{version!r} is no version")
+    if version < 0:
+        raise IntegrityError(f"version {version} of {event.originator_id}: the first is 0 or 1")
+    if not isinstance(topic, str) or not isinstance(state, bytes | bytearray | memoryview):
         raise DataError(f"topic and state of {event.originator_id} must be text and bytes")
-    state, topic = bytes(event.state), _storable(event.topic)
+    # True is a version, too: in the digest it would be another than the 1 that is stored.
+    return int(version), storable(topic), bytes(state)
+
+
+def _draft_of(topic: str, state: bytes, shrink: Callable[[bytes], bytes]) -> Draft:
     if len(state) > PAYLOAD_BYTES_MAX:
         raise DataError(f"a state of {len(state):,} bytes is over PAYLOAD_BYTES_MAX ({PAYLOAD_BYTES_MAX:,})")
     return Draft(topic, _covered(topic, state), shrink(state), NO_META)

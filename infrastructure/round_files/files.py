@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ...domain.concurrency.known_types import known
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.messages import kind_of, message_to_dict
 from ...domain.trajectory.nodes import COMPUTATION, parse_node_name
@@ -274,7 +275,7 @@ def _as_struct(held: Any, kind: type[S], what: str) -> S:
         InvalidInputError: the data have another form.
     """
     try:
-        return msgspec.convert(held, kind)
+        return msgspec.convert(held, known(kind))
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{what} is of another form: {error}") from error
 

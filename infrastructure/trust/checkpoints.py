@@ -33,7 +33,8 @@ from ..lineage import known_lineage, lineage_of
 from ..log.background import BackgroundWork
 from ..log.evidence import SegmentRow, require_ends
 from ..log.row_faults import REBUILD
-from ..projecting.store import ProjectionStore, kept_by
+from ..projecting.read_only import kept_by
+from ..projecting.store import ProjectionStore
 from .known_events import READ_EVENTS, KnownEvents
 from .slices import SliceEvidence
 from .witness import (
@@ -51,7 +52,7 @@ from .witness import (
 )
 
 INTERVAL_SECONDS = 1.0
-# So many entries of each process are read by the next one, at most.
+# After so many entries a checkpoint is a full one: it names all slices and writers, not only the slices that changed.
 FULL_EVERY = 256
 # A context with more events is not drawn: reading them would hold up an answer.
 SAMPLED_EVENTS_MAX = 512

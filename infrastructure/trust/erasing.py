@@ -11,17 +11,18 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
+from msgspec.structs import replace
 
 from ...domain.canonical import require_unicode
 from ...domain.clock import System
 from ...domain.context.decider import Decider
 from ...domain.context.journal import Journal
-from ...domain.context.transaction import current_transaction
+from ...domain.context.transaction import require_no_transaction
 from ...domain.context.view import Place
 from ...domain.erasure import forgetting
 from ...domain.erasure.events import (
@@ -30,6 +31,7 @@ from ...domain.erasure.events import (
     ErasureFinished,
     Erasures,
     StoreErased,
+    contexts_owned,
     decide,
     erased_events,
     fold,
@@ -50,9 +52,10 @@ from ..log.erasure_watch import ERASURE_WATCH
 from ..opening import context_named
 from ..projecting.folding import note_fault
 from ..projecting.partitions import forget_partitions
+from ..projecting.read_only import kept_by
 from ..projecting.runner import ProjectionRunner
 from ..projecting.shadow import shadow_of
-from ..projecting.store import ProjectionStore, kept_by
+from ..projecting.store import ProjectionStore
 from .receipts import Receipt, Signer, receipt_of
 from .selection import Sealed, Selection, item_versions, require_something
 
@@ -63,6 +66,14 @@ SALT_BYTES = 16
 RECENT_EVENTS = 64
 # Places that no erasure of a store reaches.
 OUTSIDE = ("exports, copies and backups that were made before", "objects, texts and logs of programs that read them")
+UNFINISHED = (
+    "{}. The texts are erased from the log already, and not from all that was made of it: the next program that opens"
+    " the store to write does that. There is no receipt"
+)
+BROKEN_OFF = (
+    "{}. Texts of {:,} events are erased from the log already, and not from all that was made of it; others are not"
+    " erased: call it again, which does the rest. There is no receipt"
+)
 LOGGER = logging.getLogger("refold")
 
 
@@ -79,8 +90,11 @@ class DestroysKeys(Protocol):
     def retire_keys(self, user: str) -> None:
         """Encrypt what is recorded of a user from now on, and what is left of it, with a new key."""
 
+    def close_retired_keys(self) -> None:
+        """Let no event be recorded any more that is encrypted with a key which is retired by now."""
+
     def destroy_retired_keys(self) -> int:
-        """Destroy the keys that were retired and with which no event is encrypted any more; return how many."""
+        """Close retired keys, and destroy those with which no event is encrypted; return how many."""
 
 
 class ErasedContext(msgspec.Struct, frozen=True):
@@ -150,8 +164,10 @@ class Eraser:
         """
         scope = require_something({"user": wanted.user, "context": wanted.contexts, "item": wanted.item})
         require_reason(wanted.why)
-        if current_transaction(self._log) is not None:
-            raise InvalidInputError("nothing is erased within a transaction: erase before or after it")
+        require_no_transaction(self._log, "nothing is erased")
+        if not dry_run and (left := self.state.unfinished):
+            # Texts that an earlier call took out of the log may still be in rows, which nothing else leads to now.
+            self.finish(left)
         salt = secrets.token_bytes(SALT_BYTES)
         mask = Mask(wanted.user, b"" if scope == "item" else salt)
         selection = self._selected(wanted, mask)
@@ -169,16 +185,27 @@ class Eraser:
             selection.renewed = self._log.streams_of_user(wanted.user)
         said = StoreErased(erasure=erasure, scope=scope, why=wanted.why, erased=())
         if wanted.user is not None:
-            said = msgspec.structs.replace(said, subject=subject, salt=salt)
-        done = self._replaced(wanted, selection, said)
-        unreached = self.finish([erasure], self.made_of(done))
+            said = replace(said, subject=subject, salt=salt)
+        done: list[Sealed] = []
+        self._replace(wanted, selection, said, done)
+        late = 0
+        if wanted.user is not None and isinstance(self._log, DestroysKeys):
+            with _unfinished():
+                # It waits for others, and rows must not have the texts for so long.
+                self._take_out(self.made_of(done))
+                self._log.close_retired_keys()
+            late = len(done)
+            # Others may have recorded events with the keys meanwhile.
+            self._replace(wanted, selection, said, done)
+        with _unfinished():
+            unreached = self.finish([erasure], self.made_of(done[late:]))
         told = self._told(scope, done, selection, ())
         unreached = (*unreached, *self._archives_of(done), *self._names(wanted.user), *OUTSIDE)
         meta = current_meta(default_actor=None, idempotency_key=None)
         end = self._log.end(STREAM)
         about = (erasure, scope, wanted.why)
         receipt = receipt_of(about, meta.actor, self._system.now(), done, end, unreached, (subject, salt), signer)
-        return msgspec.structs.replace(told, is_dry_run=False, unreached=unreached, receipt=receipt)
+        return replace(told, is_dry_run=False, unreached=unreached, receipt=receipt)
 
     # What is taken
 
@@ -202,6 +229,7 @@ class Eraser:
         streams = {row.key for row in self._runner.rows(CATALOGUE) if row.user == name}
         scopes = (encoded_id(scope, "the user") for scope in (name, f"user:{name}", f"user/{name}"))
         streams |= {stream for scope in scopes if self._log.head(stream := stream_id("memory", scope))}
+        streams |= contexts_owned(self._log.read_events(STREAM), name)
         if isinstance(self._log, DestroysKeys):
             streams |= self._log.streams_of_user(name)
         return streams | {stream for stream in self._log.streams("run:") if _is_run_of(stream, name)}
@@ -236,19 +264,33 @@ class Eraser:
 
     # How it leaves
 
-    def _replaced(self, wanted: Wanted, selection: Selection, said: StoreErased) -> list[Sealed]:
-        """Replace the events in the log, also those that others record meanwhile; return what is left of each."""
-        done: list[Sealed] = []
+    def _replace(self, wanted: Wanted, selection: Selection, said: StoreErased, done: list[Sealed]) -> None:
+        """
+        Replace the events in the log, also those that others record meanwhile; `done` gets what is left of each.
+
+        Raises:
+            StorageError: some are replaced, and others not.
+            RefoldError: none is.
+        """
+        try:
+            self._replace_all(wanted, selection, said, done)
+        except RefoldError as error:
+            if not done:
+                raise
+            raise StorageError(BROKEN_OFF.format(error, len(done))) from error
+
+    def _replace_all(self, wanted: Wanted, selection: Selection, said: StoreErased, done: list[Sealed]) -> None:
         for _ in range(ATTEMPTS_MAX):
             held = self.held(selection)
             if held and not done:
                 raise HeldError(held)
             left = [*selection.sealed()]
             if not left:
-                return done
+                return
             seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
             # Nothing was held at this version.
-            new = saying(erased_events(said, seals), self.journal.version)
+            events = [replace(one, whole=_whole(one, selection)) for one in erased_events(said, seals)]
+            new = saying(events, self.journal.version)
             try:
                 self._log.erase([one.remnant for one in left], [new])
             except ConcurrencyError:
@@ -259,6 +301,8 @@ class Eraser:
             if wanted.user is not None:
                 selection.whole.update(self._streams_of(wanted.user))
                 if isinstance(self._log, DestroysKeys):
+                    # Another erasure of the user may have retired the key, and made the next one.
+                    selection.new_key = self._log.newest_key(wanted.user)
                     selection.renewed = self._log.streams_of_user(wanted.user)
         raise StorageError("others recorded all the time what was to be erased: try again when they pause")
 
@@ -274,17 +318,21 @@ class Eraser:
         Raises:
             StorageError: the database refused; the next process that opens the store tries again.
         """
+        self._take_out([*self._runner.projections.values()] if made is None else [*made])
         if isinstance(self._log, DestroysKeys):
             self._log.destroy_retired_keys()
-        self._log.forget()
-        forgetting.forget(self._log)
-        if kept_by(self._rows) is self._rows:
-            self._make_anew([*self._runner.projections.values()] if made is None else [*made])
         unreached = tuple(self._log.scrub())
         for erasure in erasures:
             self.record(ErasureFinished(erasure=erasure, unreached=unreached))
         ERASURE_WATCH.note(stored_log(self._log), self._log.head(STREAM))
         return unreached
+
+    def _take_out(self, made: Sequence[Projection]) -> None:
+        """Drop erased texts from memory, and make rows anew that were made of them."""
+        self._log.forget()
+        forgetting.forget(self._log)
+        if kept_by(self._rows) is self._rows:
+            self._make_anew(made)
 
     def finish_what_is_left(self) -> None:
         """Finish what a process left unfinished; where the database refuses, the next one that opens it does."""
@@ -299,6 +347,7 @@ class Eraser:
 
     def _make_anew(self, made: Sequence[Projection]) -> None:
         """Drop rows that were made of erased events, and make those anew that were there."""
+        self._rows.note_erasure()
         used = [one for one in made if self._checkpoint(one)]
         for one in made:
             self._rows.drop(shadow_of(one))
@@ -360,6 +409,20 @@ def _reached(streams: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[s
         found.update(dict.fromkeys(sorted(new)))
         waiting += new
     return list(found)
+
+
+@contextmanager
+def _unfinished() -> Iterator[None]:
+    """Say of an error of the database that the log has the texts no longer, and that the next program does the rest."""
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(UNFINISHED.format(error)) from error
+
+
+def _whole(said: StoreErased, selection: Selection) -> tuple[str, ...]:
+    """Return which of the streams that an event names are erased whole."""
+    return tuple(one.stream for one in said.erased if one.stream in selection.whole)
 
 
 def _is_run_of(stream: str, user: str) -> bool:

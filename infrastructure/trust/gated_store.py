@@ -9,7 +9,7 @@ is for those who may do everything ("admin").
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from ...domain.kinds import KINDS
 from ...domain.log.gate import Action, Gate
 from ...domain.trajectory.identity import RunId
 from ..opening import context_named
+from ..queries.search import searched_in
 from ..store import Store
 
 Arguments = Mapping[str, Any]
@@ -55,6 +56,14 @@ def _subject(store: Store, given: Arguments) -> list[str | None]:
     return _run(store, given) if is_node else _named("subject")(store, given)
 
 
+def _searched(store: Store, given: Arguments) -> list[str | None]:
+    """Return the contexts that a search is in; one name may be that of several, of different kinds."""
+    name, kind = given.get("context"), given.get("kind")
+    if not isinstance(name, str):
+        return EVERYTHING
+    return list(searched_in(store._whole_log, name, kind)) or [name]
+
+
 def _run(store: Store, given: Arguments) -> list[str | None]:
     """Return the run that is given whole; rounds and agents that are left out mean several."""
     parts = [given.get(name) for name in ("user_id", "session_id", "run_id", "sub_id")]
@@ -75,7 +84,7 @@ QUESTIONS: dict[str, Question] = {
     "contexts": Question("search"),
     "find_contexts": Question("search"),
     "lineage": Question("search", _named("context")),
-    "search": Question("search", _named("context")),
+    "search": Question("search", _searched),
     "usage": Question("search"),
     "rollup": Question("search"),
     "rows": Question("search"),
@@ -131,9 +140,14 @@ class GatedStore(Store):
         def asked(*args: Any, **options: Any) -> Any:
             gate: Gate = self.log.gate  # type: ignore[attr-defined]  # the log of a gated store has one
             if not gate.is_inside:
-                given = inspect.signature(found).bind(*args, **options).arguments
+                bound = inspect.signature(found).bind(*args, **options)
+                given = bound.arguments
+                if isinstance(given.get("contexts"), Iterator):
+                    # It can be gone through once, and the call needs it, too.
+                    given["contexts"] = [*given["contexts"]]
                 for context in question.contexts(self, given):
                     gate.ask(question.action, context)
+                args, options = bound.args, bound.kwargs
             with gate.inside():
                 return found(*args, **options)
 

@@ -12,17 +12,19 @@ import base64
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from time import monotonic
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ...domain.clock import REAL_SYSTEM, System
-from ...domain.errors import InvalidInputError, KeyDestroyedError, KeyMissingError
-from .keys import KEY_BYTES, Keys
+from ...domain.errors import DamagedError, KeyDestroyedError, KeyMissingError, KeyUnavailableError
+from .keys import BOUND, KEY_BYTES, Keys, unwrapped_for, wrapped_for
 from .tables import (
     ADD_KEY,
     CHAIN,
+    CLOSED,
     DESTROY,
     KEY,
     NEWEST_KEY,
@@ -33,7 +35,10 @@ from .tables import (
     KeyRow,
     Statement,
     Tables,
+    key_row,
     keys_in,
+    row_name,
+    subject_in,
 )
 
 KEYS_MAX = 10_000
@@ -69,17 +74,19 @@ class KeyRing:
         # By id, and by the hash of the subject; each with the time until which it is known to be in force.
         self._by_id: dict[str, tuple[float, DataKey]] = {}
         self._newest: dict[str, tuple[float, DataKey]] = {}
-        self._store = self._key_of_store(STORE if encrypt else CHAIN)
+        # The ids of those that this process has retired.
+        self._retired: set[str] = set()
+        self._store_key = self._key_of_store(STORE if encrypt else CHAIN)
 
     @property
     def encrypts(self) -> bool:
         """Whether the events are encrypted; otherwise only digests are keyed."""
-        return self._store.subject == STORE
+        return self._store_key.subject == STORE
 
     @property
     def store(self) -> DataKey:
         """The key of what belongs to no subject."""
-        return self._store
+        return self._store_key
 
     def hashed(self, *texts: str) -> str:
         """Return a hash of texts, 32 hexadecimal digits, which nobody can make without the key of the store."""
@@ -88,11 +95,11 @@ class KeyRing:
 
     def hashed_bytes(self, message: bytes) -> bytes:
         """Return the hash of bytes, 16 bytes long."""
-        return hmac.digest(self._store.secret, message, hashlib.sha256)[:HASH_BYTES]
+        return hmac.digest(self._store_key.secret, message, hashlib.sha256)[:HASH_BYTES]
 
     def derived(self, purpose: str) -> bytes:
         """Return a key of 32 bytes for another purpose than encryption; the same as long as the store lives."""
-        return hmac.digest(self._store.secret, f"key for {purpose}".encode(), hashlib.sha256)
+        return hmac.digest(self._store_key.secret, f"key for {purpose}".encode(), hashlib.sha256)
 
     def key(self, key_id: str) -> DataKey:
         """
@@ -105,18 +112,23 @@ class KeyRing:
         return self._known(self._by_id, key_id, self._read)
 
     def subject_of(self, key_id: str) -> str:
-        """Return the hash of the subject of a key, which may be destroyed."""
+        """
+        Return the hash of the subject of a key; as it is stored, if the key is destroyed or cannot be unwrapped here.
+
+        Raises:
+            DamagedError: the key is of another subject.
+        """
         _, known = self._by_id.get(key_id, (0.0, None))
         if known is not None:
-            return known.subject.removeprefix(RETIRED)
-        rows = self._tables.ask(KEY, key_id)
-        if not rows:
-            raise KeyMissingError(key_id, "the table data_key of the store")
-        return KeyRow(*rows[0]).subject.removeprefix(RETIRED)
+            return subject_in(known.row)
+        row = self._row(key_id)
+        with suppress(KeyUnavailableError):
+            return subject_in(self.key(key_id).row)
+        return subject_in(row)
 
     def newest(self, subject: str) -> DataKey:
         """Return the newest key of a subject, given by its hash; it is made if there is none."""
-        return self._store if subject == STORE else self._known(self._newest, subject, self._read_newest)
+        return self._store_key if subject == STORE else self._known(self._newest, subject, self._read_newest)
 
     def add(self, subject: str) -> DataKey:
         """Make a new key for a subject, given by its hash; events from now on are encrypted with it."""
@@ -133,44 +145,57 @@ class KeyRing:
         Other processes encrypt with those that they know for KNOWN_SECONDS at most.
         """
         key = self.add(subject)
-        self._tables.change(Statement(RETIRE, (RETIRED + subject, subject, key.id)))
+        (retired,) = self._tables.change(Statement(RETIRE, (RETIRED + subject, subject, key.id)))
+        self._retired.update(key_id for (key_id,) in retired)
         self._newest.pop(subject, None)
         return key
 
-    def destroy_retired(self, used: Container[str]) -> int:
-        """Destroy the retired keys but those that are `used`, and return how many; nobody can undo this."""
-        unused = [row.id for row in self._retired() if row.id not in used]
-        for key_id in unused:
-            self._tables.change(Statement(DESTROY, (b"", key_id)))
-            self._by_id.pop(key_id, None)
-        return len(unused)
+    def retired(self, *, are_closed: bool | None = None) -> list[KeyRow]:
+        """Return the rows of the retired keys that are not destroyed, or of those that are closed, or are not."""
+        # Nothing binds a key to the mark that it is retired.
+        found = [
+            row for row in self.rows() if row.wrapped and (subject_in(row) != row.subject or row.id in self._retired)
+        ]
+        return [row for row in found if are_closed in (None, row.subject.startswith(CLOSED))]
 
-    @property
-    def has_retired(self) -> bool:
-        """Whether there are retired keys that are not destroyed."""
-        return any(self._retired())
+    def close(self, keys: Sequence[KeyRow]) -> None:
+        """
+        Close retired keys: when this returns, no event that is encrypted with one can be recorded any more.
 
-    def _retired(self) -> Iterator[KeyRow]:
-        return (row for row in self.rows() if row.subject.startswith(RETIRED) and row.wrapped)
+        Raises:
+            StorageBusyError: an append that has begun before takes too long.
+        """
+        if keys:
+            self._tables.close(keys)
+
+    def destroy(self, keys: Iterable[KeyRow]) -> int:
+        """Destroy closed keys, with which no event is encrypted, and return how many; nobody can undo this."""
+        count = 0
+        for row in keys:
+            self._tables.change(Statement(DESTROY, (b"", row.id)))
+            self._by_id.pop(row.id, None)
+            count += 1
+        return count
 
     def rotate(self) -> int:
         """
-        Wrap every data key with the newest master key, and return how many were wrapped with another one; no event is
-        written anew. A crash leaves some of them for the next call.
+        Wrap every data key with the newest master key, and return how many were wrapped with another one, or by an
+        earlier version, which bound none to its row. No event is written anew; a crash leaves some for the next call.
         """
         newest, _ = self._keys.wrap(bytes(KEY_BYTES))
         count = 0
         for row in self.rows():
-            if row.wrapped and row.master != newest:
-                master, wrapped = self._keys.wrap(self._keys.unwrap(row.master, row.wrapped))
+            if row.wrapped and (row.master != newest or not row.wrapped.startswith(BOUND)):
+                master, wrapped = wrapped_for(self._keys, self._secret(row), _bond(row))
                 self._tables.change(Statement(WRAP_AGAIN, (master, wrapped, row.id, row.wrapped)))
                 count += 1
         return count
 
     def renew(self) -> int:
         """Make a new data key for every subject, for its events from now on; return how many there are."""
-        found = {row.subject for row in self.rows() if row.wrapped and row.id != STORE}
-        subjects = [subject for subject in found if not subject.startswith(RETIRED)]
+        subjects = {
+            row.subject for row in self.rows() if row.wrapped and row.id != STORE and subject_in(row) == row.subject
+        }
         for subject in subjects:
             self.add(subject)
         self._newest.clear()
@@ -187,33 +212,38 @@ class KeyRing:
         return self._read(STORE)
 
     def _new(self, key_id: str, subject: str) -> DataKey:
-        secret = os.urandom(KEY_BYTES)
-        master, wrapped = self._keys.wrap(secret)
-        return DataKey(KeyRow(key_id, subject, int(self._system.now() * 1_000_000), master, wrapped), secret)
+        secret, row = os.urandom(KEY_BYTES), KeyRow(key_id, subject, int(self._system.now() * 1_000_000), "", b"")
+        master, wrapped = wrapped_for(self._keys, secret, _bond(row))
+        return DataKey(row._replace(master=master, wrapped=wrapped), secret)
 
-    def _read(self, key_id: str, known: DataKey | None = None) -> DataKey:
+    def _secret(self, row: KeyRow) -> bytes:
+        return unwrapped_for(self._keys, (row.master, row.wrapped), _bond(row), row_name(row.id))
+
+    def _row(self, key_id: str) -> KeyRow:
         rows = self._tables.ask(KEY, key_id)
         if not rows:
-            raise KeyMissingError(key_id, "the table data_key of the store")
-        return self._unwrapped(KeyRow(*rows[0]), known)
+            raise KeyMissingError(key_id, "the table data_key of the store", remedy="restore the database from a copy")
+        return key_row(rows[0])
+
+    def _read(self, key_id: str, known: DataKey | None = None) -> DataKey:
+        return self._unwrapped(self._row(key_id), known)
 
     def _read_newest(self, subject: str, known: DataKey | None = None) -> DataKey:
         rows = self._tables.ask(NEWEST_KEY, subject)
         # A subject that was erased may come back, and gets a new key then.
-        if rows and rows[0][4]:
-            return self._unwrapped(KeyRow(*rows[0]), known)
+        if rows and (row := key_row(rows[0])).wrapped:
+            return self._unwrapped(row, known)
         return self.add(subject)
 
     def _unwrapped(self, row: KeyRow, known: DataKey | None) -> DataKey:
+        if not row.wrapped and row.id == STORE:
+            raise DamagedError(row_name(row.id), "it has no key, and that of the store is never destroyed")
         if not row.wrapped:
             raise KeyDestroyedError(row.id)
         # A service in a cloud takes milliseconds, and money, to unwrap a key.
         if known is not None and known.row == row:
             return known
-        secret = self._keys.unwrap(row.master, bytes(row.wrapped))
-        if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
-            raise InvalidInputError(f"the keys gave no key of {KEY_BYTES} bytes for {row.id!r}: look at their `unwrap`")
-        return DataKey(row, secret)
+        return DataKey(row, self._secret(row))
 
     def _known(self, known: dict[str, tuple[float, DataKey]], name: str, read: Read) -> DataKey:
         now = monotonic()
@@ -225,3 +255,8 @@ class KeyRing:
         key = read(name, key)
         known[name] = (now + KNOWN_SECONDS, key)
         return key
+
+
+def _bond(row: KeyRow) -> bytes:
+    """Return what the wrapped key of a row is bound to."""
+    return f"data key {row.id} of {subject_in(row)}, made at {row.made_at}".encode()

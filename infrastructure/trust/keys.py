@@ -9,20 +9,27 @@ it, in every copy of the database.
 from __future__ import annotations
 
 import base64
-import binascii
+import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from ...domain.errors import InvalidInputError, KeyMissingError, WrongKeyError
+from ...domain.canonical import require_unicode
+from ...domain.errors import DamagedError, InvalidInputError, KeyMissingError, WrongKeyError
 from ..files import sync_folder
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
+# How a wrapped key begins that is bound to something, as all are but those of earlier versions.
+BOUND = b"refold bound key 1\n"
+SIZE_BYTES = 4
 VARIABLE = "REFOLD_MASTER_KEYS"
+NUMBERED = re.compile(r"m([0-9]{1,9})")
 
 
 class Keys(Protocol):
@@ -51,6 +58,8 @@ class MasterKeys:
     def __init__(self, masters: Mapping[str, bytes], where: str = "the keys that were given") -> None:
         self._masters, self._where = dict(masters), where
         for name, key in self._masters.items():
+            # A name is bound to what is wrapped, and stored with it.
+            require_unicode(name, f"the name of a master key of {where}")
             if len(key) != KEY_BYTES:
                 raise InvalidInputError(
                     f"the master key {name!r} of {where} has {len(key)} bytes: it needs {KEY_BYTES}"
@@ -74,25 +83,33 @@ class KeyFile:
     Master keys in a file of JSON: `{"m1": "...", "m2": "..."}`, each 32 bytes in base64, the newest last.
 
     The file is made, readable by its owner alone, when a new store first needs a key. Keep a copy of it elsewhere:
-    without it nobody can read the stores.
+    without it nobody can read the stores. One that was read and has gone since, or has another key by the same name, is
+    refused: what is encrypted with a key that is not in the copy is lost.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+        # The program may change its working folder.
+        self._path, self._where = Path(path).absolute(), str(path)
+        self._seen: dict[str, bytes] = {}
 
     def wrap(self, key: bytes) -> tuple[str, bytes]:
-        if not self._path.exists():
+        if not self._seen and not self._path.exists():
             self.make()
-        return MasterKeys(self._read(), str(self._path)).wrap(key)
+        return MasterKeys(self._read(), self._where).wrap(key)
 
     def unwrap(self, master: str, wrapped: bytes) -> bytes:
         if not self._path.exists():
-            raise KeyMissingError(master, str(self._path))
-        return MasterKeys(self._read(), str(self._path)).unwrap(master, wrapped)
+            raise KeyMissingError(master, self._where)
+        return MasterKeys(self._read(), self._where).unwrap(master, wrapped)
 
     def make(self) -> str:
-        """Make the file with its first master key, if it does not exist, and return the name of that key."""
-        with suppress(FileExistsError):
+        """
+        Make the file with its first master key, if it does not exist, and return the name of that key.
+
+        Raises:
+            InvalidInputError: it cannot be written.
+        """
+        with suppress(FileExistsError), self._alone():
             self._write({"m1": os.urandom(KEY_BYTES)})
         return "m1"
 
@@ -100,37 +117,65 @@ class KeyFile:
         """
         Add a new master key, the newest from now on, and return its name; `Store.rotate_keys` puts it into use.
 
+        It is numbered behind all that are there: older ones may have been taken out.
+
         Raises:
-            InvalidInputError: the file does not exist, or is not a file of keys.
+            InvalidInputError: the file does not exist, is not a file of keys, or cannot be written.
         """
-        masters = self._read()
-        name = f"m{len(masters) + 1}"
-        self._write({**masters, name: os.urandom(KEY_BYTES)}, replaces=True)
+        with self._alone():
+            masters = self._read()
+            numbers = [int(found[1]) for name in masters if (found := NUMBERED.fullmatch(name))]
+            name = f"m{max([len(masters), *numbers]) + 1}"
+            self._write({**masters, name: os.urandom(KEY_BYTES)}, replaces=True)
         return name
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep others from writing the file: a key that one of two adds and the other overwrites may be in use."""
+        try:
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(folder)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise InvalidInputError(f"the key file {self._where} cannot be written ({error.strerror})") from error
 
     def _read(self) -> dict[str, bytes]:
         try:
             texts = json.loads(self._path.read_text(encoding="utf-8"))
-            return {str(name): base64.b64decode(text, validate=True) for name, text in texts.items()}
+            masters = {str(name): base64.b64decode(text, validate=True) for name, text in texts.items()}
         except OSError as error:
-            raise InvalidInputError(f"the key file {self._path} cannot be read ({error.strerror})") from error
-        except (ValueError, AttributeError, TypeError) as error:
-            raise InvalidInputError(f"{self._path} is not a file of keys: it needs names and keys in base64") from error
+            raise InvalidInputError(f"the key file {self._where} cannot be read ({error.strerror})") from error
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+            raise InvalidInputError(
+                f"{self._where} is not a file of keys: it needs names and keys in base64"
+            ) from error
+        found = {name: hashlib.sha256(key).digest() for name, key in masters.items()}
+        for name in found:
+            if self._seen.get(name, found[name]) != found[name]:
+                raise InvalidInputError(f"the key {name!r} of {self._where} was another one before: put that file back")
+        self._seen |= found
+        return masters
 
     def _write(self, masters: Mapping[str, bytes], *, replaces: bool = False) -> None:
         text = json.dumps({name: base64.b64encode(key).decode() for name, key in masters.items()}, indent=2)
         aside = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
+        # One that was killed left it: in a container the next process often has the same number.
+        aside.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(os.open(aside, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
         try:
+            with os.fdopen(os.open(aside, flags, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             # A link fails where another process was faster, so that two stores made at once share one key.
             (os.replace if replaces else os.link)(aside, self._path)
         finally:
-            with suppress(FileNotFoundError):
-                aside.unlink()
+            aside.unlink(missing_ok=True)
             # Whoever made the file: without its key nothing can be read that is written from now on, so its name must
             # be on disk as well.
             sync_folder(self._path.parent)
@@ -152,7 +197,7 @@ class KeyEnvironment:
         pairs = [part.partition(":") for part in os.environ.get(self._variable, "").split(",") if part.strip()]
         try:
             masters = {name.strip(): base64.b64decode(text, validate=True) for name, _, text in pairs}
-        except binascii.Error as error:
+        except ValueError as error:
             raise InvalidInputError(f"{self._variable} holds a key that is not base64: {error}") from error
         return MasterKeys(masters, f"the variable {self._variable}")
 
@@ -179,6 +224,43 @@ def opened(key: bytes, data: bytes, bound: bytes, name: str) -> bytes:
         return AESGCM(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
     except (InvalidTag, ValueError) as error:
         raise WrongKeyError(name) from error
+
+
+def wrapped_for(keys: Keys, key: bytes, bound: bytes) -> tuple[str, bytes]:
+    """
+    Return the name of the newest master key and `key`, wrapped; `bound` must be given to unwrap it.
+
+    A service wraps keys alone, so it gets one with which `key` is encrypted.
+    """
+    between = os.urandom(KEY_BYTES)
+    master, wrapped = keys.wrap(between)
+    return master, BOUND + len(wrapped).to_bytes(SIZE_BYTES, "big") + wrapped + sealed(between, key, bound)
+
+
+def unwrapped_for(keys: Keys, wrapped: tuple[str, bytes], bound: bytes, what: str) -> bytes:
+    """
+    Return the key that `wrapped_for` wrapped, or an earlier version without a bond; `what` names its row in errors.
+
+    Raises:
+        DamagedError: it was bound to something else, or its bytes were changed.
+        InvalidInputError: `keys` gave something that is no key.
+    """
+    master, data = wrapped
+    if not data.startswith(BOUND):
+        return _require_key(keys.unwrap(master, data), what)
+    start = len(BOUND) + SIZE_BYTES
+    end = start + int.from_bytes(data[len(BOUND) : start], "big")
+    between = _require_key(keys.unwrap(master, data[start:end]), what)
+    try:
+        return opened(between, data[end:], bound, what)
+    except WrongKeyError as error:
+        raise DamagedError(what, "its key is of another subject or time, or its bytes were changed") from error
+
+
+def _require_key(key: object, what: str) -> bytes:
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        raise InvalidInputError(f"the keys gave no key of {KEY_BYTES} bytes for {what}: look at their `unwrap`")
+    return key
 
 
 def _bound(master: str) -> bytes:

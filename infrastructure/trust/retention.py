@@ -199,7 +199,7 @@ class Retention:
         for recorded in self._log.read(STREAM):
             event = recorded.event
             if isinstance(event, StoreErased) and event.scope in ("user", "context"):
-                yield from ((one.stream, recorded.recorded_at) for one in event.erased)
+                yield from ((stream, recorded.recorded_at) for stream in event.whole)
 
 
 def _tags_of(log: LiveLog, stream: str) -> set[str]:

@@ -273,22 +273,32 @@ class SealedLog:
         """Encrypt what is recorded of a user from now on, and what is left of it, with a new key."""
         self.ring.retire(self.user_subject(user))
 
-    def destroy_retired_keys(self) -> int:
+    def close_retired_keys(self) -> None:
         """
-        Destroy the keys that were retired and with which no event is encrypted any more; return how many.
+        Let no event be recorded any more that is encrypted with a key which is retired by now.
 
         It waits first: another process may have encrypted an event with such a key, and wait for its turn to write it.
+        One that is stopped for longer is refused then.
         """
-        if not self.ring.has_retired:
-            return 0
+        keys = self.ring.retired(are_closed=False)
+        if not keys:
+            return
         if hasattr(self.below, "database"):
             time.sleep(KNOWN_SECONDS + (ON_SERVER_SECONDS if self.has_slices else IN_FILE_SECONDS))
+        self.ring.close(keys)
+
+    def destroy_retired_keys(self) -> int:
+        """Close retired keys, and destroy those with which no event is encrypted; return how many."""
+        self.close_retired_keys()
+        keys = self.ring.retired(are_closed=True)
+        if not keys:
+            return 0
         used: set[str] = set()
         moment = BEGINNING
         while (page := self.below.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)).events:
             used.update(one.event.k for one in page.events if isinstance(one.event, Sealed))
             moment = page.moment
-        return self.ring.destroy_retired(used)
+        return self.ring.destroy(row for row in keys if row.id not in used)
 
     def streams_of_user(self, user: str) -> set[str]:
         """Return the streams that are encrypted with keys of a user."""
@@ -457,7 +467,7 @@ class SealedLog:
             key = self.ring.key(packed[1 : 1 + packed[0]].decode())
             data = packed[1 + packed[0] :]
             return key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _snapshot_of(stream))
-        except (InvalidTag, ValueError, LookupError, KeyUnavailableError):
+        except (InvalidTag, ValueError, LookupError, KeyUnavailableError, DamagedError):
             return None
 
     def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:

@@ -19,22 +19,26 @@ from typing import Any, TypeVar
 import msgspec
 from cryptography.exceptions import InvalidTag
 
+from ...domain.concurrency.known_types import known
 from ...domain.concurrency.locks import synchronized
+from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import DamagedError, LogWentBackError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, StreamEnd, require_known
 from ...domain.positions import Moment
 from ...projections.contract import Found, Projection, SearchQuery
 from ..log.compression import PLAIN_MARK, Compression, no_dictionary
-from ..log.row_faults import REBUILD
+from ..log.row_faults import NO_NOTE, REBUILD
 from ..projecting.store import (
     Checkpoint,
     MemoryProjectionStore,
+    Plan,
     ProjectionStore,
     Save,
     SetAside,
     Table,
     Values,
+    column_texts,
     is_replaceable,
     rows_of,
     twice_made,
@@ -54,7 +58,11 @@ WHAT = "the sealed rows of projections"
 
 
 class StoredRows(msgspec.Struct, array_like=True, frozen=True):
-    """Rows of a version of a projection, in a page: all that it has, or those that changed."""
+    """
+    Rows of a version of a projection, in a page: all that it has, or those that changed.
+
+    `columns` has the types of their fields by name; None in pages of earlier releases.
+    """
 
     name: str
     version: int
@@ -62,6 +70,7 @@ class StoredRows(msgspec.Struct, array_like=True, frozen=True):
     save: str
     rows: list[tuple[Any, ...]]
     aside: list[SetAside]
+    columns: dict[str, str] | None = None
 
 
 class Page(msgspec.Struct, array_like=True, frozen=True):
@@ -77,7 +86,7 @@ class Page(msgspec.Struct, array_like=True, frozen=True):
     is_whole: bool = False
 
 
-_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Page)
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(known(Page))
 # Decides on the rows as they are; returns the page that changes them, None for no change, and the result of the call.
 Decide = Callable[[], tuple[Page | None, T]]
 
@@ -85,8 +94,9 @@ Decide = Callable[[], tuple[Page | None, T]]
 class _Unread(Table):
     """A table whose rows are the values in pages: their class is known when somebody asks for them."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, columns: dict[str, str] | None) -> None:
         super().__init__(version, msgspec.Struct)
+        self.columns = columns
 
     def read(self, row: type[msgspec.Struct]) -> Table:
         """Return the table with rows of a class."""
@@ -118,7 +128,7 @@ class SealedProjectionStore(MemoryProjectionStore):
         """Apply the pages that other processes added."""
         while found := self._pages.ask(PAGES, self._number):
             for number, body in found:
-                page = self._opened(number, bytes(body))
+                page = self._opened(number, body)
                 # Pages are only deleted behind a whole one, with which everybody goes on.
                 if number != self._number + 1 and not page.is_whole:
                     raise DamagedError(WHAT, f"page {self._number + 1} is missing", remedy=REBUILD)
@@ -172,7 +182,8 @@ class SealedProjectionStore(MemoryProjectionStore):
             table.finish()
             rows = [*table.rows.values()]
             values = rows if isinstance(table, _Unread) else [*map(msgspec.structs.astuple, rows)]
-            yield _stored_rows(name, table.version, table.checkpoint, values, table.aside)
+            columns = table.columns if isinstance(table, _Unread) else column_texts(table.row)
+            yield _stored_rows(name, table.version, table.checkpoint, values, table.aside, columns)
 
     def _apply(self, number: int, page: Page, size: int) -> None:
         """Apply a page; after an interrupt it is applied once more, which is harmless."""
@@ -187,7 +198,7 @@ class SealedProjectionStore(MemoryProjectionStore):
         for stored in page.rows:
             table = self._tables.get(stored.name)
             if table is None or table.version != stored.version:
-                table = self._tables[stored.name] = _Unread(stored.version)
+                table = self._tables[stored.name] = _Unread(stored.version, stored.columns)
             values = stored.rows if isinstance(table, _Unread) else rows_of(table.row, stored.rows)
             keys = (row[0] for row in stored.rows)
             table.aside = []
@@ -209,7 +220,11 @@ class SealedProjectionStore(MemoryProjectionStore):
         plain = self._compression.shrink(encoded) if len(encoded) <= COMPRESSED_MAX else PLAIN_MARK + encoded
         return nonce + self._ring.store.cipher.encrypt(nonce, plain, _place_of(number))
 
-    def _opened(self, number: int, body: bytes) -> Page:
+    def _opened(self, number: int, body: Any) -> Page:
+        # SQLite stores a value of any type in each column.
+        if not isinstance(body, bytes | memoryview):
+            raise DamagedError(WHAT, f"page {number} is {body!r}", remedy=REBUILD)
+        body = bytes(body)
         try:
             plain = self._ring.store.cipher.decrypt(body[:NONCE_BYTES], body[NONCE_BYTES:], _place_of(number))
             return _DECODER.decode(self._compression.expand(plain, WHAT))
@@ -217,6 +232,10 @@ class SealedProjectionStore(MemoryProjectionStore):
             raise DamagedError(
                 WHAT, f"page {number} does not open with the key of the store", remedy=REBUILD
             ) from error
+
+    def _erased(self) -> str:
+        # Rows are dropped by a page after the log has the erasure: a page that comes first is dropped as well.
+        return str(self._log.head(ERASURES) or "")
 
     def _table(self, projection: Projection) -> Table:
         table = self._tables.get(projection.name)
@@ -229,6 +248,14 @@ class SealedProjectionStore(MemoryProjectionStore):
     def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
         self._look()
         return super().checkpoints(*projections)
+
+    @synchronized
+    def columns(self, projection: Projection) -> dict[str, str] | None:
+        self._catch_up()
+        table = self._tables.get(projection.name)
+        if isinstance(table, _Unread) and table.version == projection.version:
+            return table.columns
+        return super().columns(projection)
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         self._look()
@@ -285,7 +312,8 @@ class SealedProjectionStore(MemoryProjectionStore):
                 if checkpoint is not None:
                     values = [*map(msgspec.structs.astuple, save.rows.values())]
                     aside = [*table.aside, *save.aside]
-                    rows.append(_stored_rows(save.projection.name, table.version, checkpoint, values, aside))
+                    name, columns = save.projection.name, column_texts(save.projection.row)
+                    rows.append(_stored_rows(name, table.version, checkpoint, values, aside, columns))
                     notes.update(save.notes)
             return (Page(rows=rows, notes=notes) if rows else None), results
 
@@ -341,18 +369,26 @@ class SealedProjectionStore(MemoryProjectionStore):
         return self._changed(decide)
 
     @synchronized
-    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
-        def decide() -> tuple[Page | None, None]:
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment, plan: Plan) -> bool:
+        name, value = plan
+
+        def decide() -> tuple[Page | None, bool]:
+            if self.note(name) != value:
+                return None, False
             tables = [self._table(part) for part in parts]
             rows = {key: row for table in tables for key, row in table.rows.items()}
             if len(rows) < sum(len(table.rows) for table in tables):
                 raise twice_made(shadow)
             aside = [one for table in tables for one in table.aside]
             values = [*map(msgspec.structs.astuple, rows.values())]
-            stored = _stored_rows(shadow.name, shadow.version, Checkpoint(moment), values, aside)
-            return Page(dropped=[shadow.name, *(part.name for part in parts)], rows=[stored]), None
+            columns = column_texts(shadow.row)
+            stored = _stored_rows(shadow.name, shadow.version, Checkpoint(moment), values, aside, columns)
+            return Page(dropped=[shadow.name, *(part.name for part in parts)], rows=[stored]), True
 
-        self._changed(decide)
+        return self._changed(decide)
+
+    def note_erasure(self) -> None:
+        """Do nothing: the log has noted it."""
 
     # Notes
 
@@ -389,14 +425,19 @@ class SealedProjectionStore(MemoryProjectionStore):
             plain = self._ring.store.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], name.encode())
         except (InvalidTag, ValueError) as error:
             reason = "it does not open with the key of the store"
-            raise DamagedError(f"the note {name}", reason, remedy=REBUILD) from error
+            raise DamagedError(f"the note {name}", reason, remedy=NO_NOTE) from error
         return plain.decode()
 
 
 def _stored_rows(
-    name: str, version: int, checkpoint: Checkpoint, values: list[Any], aside: list[SetAside]
+    name: str,
+    version: int,
+    checkpoint: Checkpoint,
+    values: list[Any],
+    aside: list[SetAside],
+    columns: dict[str, str] | None,
 ) -> StoredRows:
-    return StoredRows(name, version, str(checkpoint.moment), checkpoint.save, values, aside)
+    return StoredRows(name, version, str(checkpoint.moment), checkpoint.save, values, aside, columns)
 
 
 def _place_of(number: int) -> bytes:

@@ -218,20 +218,20 @@ def _texts_of(value: Any) -> Iterator[str]:
 def item_versions(log: LiveLog, streams: Sequence[str], item: str) -> dict[str, set[int]]:
     """
     Return the versions of these streams that hold an item, by stream: it is given by its id, its key, the name of a
-    node, or `stream@version`.
+    node, or its place: `stream@version`, `other@version`, or `@version` of the first of these streams.
 
     Raises:
         NotFoundError: there is no such item.
     """
-    found: dict[str, set[int]] = {}
+    found = {stream: _of_item(log.read(stream, until=VERSION_MAX), item, None) for stream in streams}
     given = _reference(item)
-    for stream in [given.stream] if given else streams:
-        versions = _of_item(log.read(stream, until=VERSION_MAX), item, given)
-        if versions:
-            found[stream] = versions
-    if not found:
+    if given is not None and not any(found.values()):
+        kind = streams[0].partition(":")[0] if streams else ""
+        named = [given.stream, f"{kind}:{given.stream}"] if given.stream else streams[:1]
+        found = {stream: _of_item(log.read(stream, until=VERSION_MAX), item, given) for stream in named}
+    if not any(found.values()):
         raise NotFoundError(f"there is no item {item!r} in {' or '.join(streams) or 'the store'}")
-    return found
+    return {stream: versions for stream, versions in found.items() if versions}
 
 
 def _reference(item: str) -> Ref | None:

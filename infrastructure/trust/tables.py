@@ -8,15 +8,18 @@ digests. The row of the store's own key says which of the two its keys are for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
+from ...domain.errors import DamagedError
+from ..log.row_faults import KEY_DESTROYED, key_closed
 from .keys import NONCE_BYTES
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from ...domain.log.memory_log import MemoryLog
     from ..log.postgres.log import PostgresLog
     from ..log.sqlite.log import SqliteLog
 
@@ -26,6 +29,7 @@ MAKE = (
     "CREATE INDEX IF NOT EXISTS data_key_subject ON data_key (subject)",
     "CREATE TABLE IF NOT EXISTS sealed_page (number {number} PRIMARY KEY, body {bytes} NOT NULL)",
 )
+BOTH = ("data_key", "sealed_page")
 # Placeholders are in the order of their numbers, each once: SQLite gets them without numbers.
 COLUMNS = "id, subject, made_at, master, wrapped"
 ADD_KEY = f"INSERT INTO data_key ({COLUMNS}) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING id"
@@ -33,8 +37,27 @@ KEY = f"SELECT {COLUMNS} FROM data_key WHERE id = $1"
 NEWEST_KEY = f"SELECT {COLUMNS} FROM data_key WHERE subject = $1 ORDER BY made_at DESC, id DESC LIMIT 1"
 KEYS_AFTER = f"SELECT {COLUMNS} FROM data_key WHERE id > $1 ORDER BY id LIMIT 1000"
 WRAP_AGAIN = "UPDATE data_key SET master = $1, wrapped = $2 WHERE id = $3 AND wrapped = $4"
-RETIRE = "UPDATE data_key SET subject = $1 WHERE subject = $2 AND id <> $3"
+RETIRE = "UPDATE data_key SET subject = $1 WHERE subject = $2 AND id <> $3 RETURNING id"
 DESTROY = "UPDATE data_key SET master = '', wrapped = $1 WHERE id = $2"
+CLOSE = "UPDATE data_key SET subject = $1 WHERE subject = $2 AND id = $3"
+# A process may be stopped for any time between the encryption of an event and its commit. So the transaction that
+# records an event looks whether its key may still be used; SQLite does so itself. The bytes of an event have the id of
+# its key at this place.
+REFUSE_CLOSED = [
+    f"DROP TRIGGER IF EXISTS {KEY_DESTROYED}",
+    *(
+        f"CREATE TRIGGER IF NOT EXISTS {KEY_DESTROYED}_{name} BEFORE {change} ON event WHEN EXISTS"
+        " (SELECT 1 FROM data_key WHERE id = CAST(substr(NEW.payload, 18, 12) AS TEXT)"
+        " AND (length(wrapped) = 0 OR subject LIKE 'closed:%'))"
+        f" BEGIN SELECT RAISE(ABORT, '{KEY_DESTROYED}'); END"
+        for name, change in (("insert", "INSERT"), ("update", "UPDATE OF payload"))
+    ),
+]
+# An error if a key may be used no more; the cast is computed for such a row alone.
+REQUIRE_OPEN = (
+    f"SELECT ('{KEY_DESTROYED} ' || id)::int FROM data_key"
+    " WHERE id = {key} AND (octet_length(wrapped) = 0 OR starts_with(subject, 'closed:'))"
+)
 PAGES = "SELECT number, body FROM sealed_page WHERE number > $1 ORDER BY number LIMIT 64"
 # The newest page alone may be followed: of two processes that add one, the second gets no row.
 ADD_PAGE = "INSERT INTO sealed_page (number, body) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING number"
@@ -50,6 +73,9 @@ STORE = "store"
 CHAIN = "chain"
 # Stands before the subject of keys that encrypt nothing any more: the subject was erased.
 RETIRED = "retired:"
+# The same of keys with which nothing is recorded any more, not even what was encrypted before: they are destroyed next.
+CLOSED = "closed:"
+KEY_TYPES = {"id": str, "subject": str, "made_at": int, "master": str, "wrapped": bytes}
 Values = Sequence[Any]
 
 
@@ -63,6 +89,27 @@ class KeyRow(NamedTuple):
     wrapped: bytes
 
 
+def key_row(found: Sequence[Any]) -> KeyRow:
+    """
+    Return a stored row of a key; SQLite stores a value of any type in each column.
+
+    Raises:
+        DamagedError: a value has another type.
+    """
+    row = KeyRow(*found)
+    if isinstance(row.wrapped, memoryview):
+        row = row._replace(wrapped=bytes(row.wrapped))
+    for value, (name, kind) in zip(row, KEY_TYPES.items(), strict=True):
+        if type(value) is not kind:
+            raise DamagedError(row_name(row.id), f"its {name} is {value!r}")
+    return row
+
+
+def row_name(key_id: object) -> str:
+    """Return how errors name the row of a key."""
+    return f"the row of the key {key_id!r} in data_key"
+
+
 class Statement(NamedTuple):
     """A statement, and the values of its placeholders in order."""
 
@@ -73,8 +120,8 @@ class Statement(NamedTuple):
 class Tables(Protocol):
     """The tables in one database."""
 
-    def exist(self) -> bool:
-        """Return whether they were made."""
+    def names(self) -> list[str]:
+        """Return the names of those that there are: both once they were made, unless somebody dropped one."""
 
     def make(self) -> None:
         """Make them, if they do not exist."""
@@ -85,13 +132,30 @@ class Tables(Protocol):
     def change(self, *statements: Statement) -> list[list[tuple[Any, ...]]]:
         """Run statements in one transaction, and return the rows of each."""
 
+    def close(self, keys: Sequence[KeyRow]) -> None:
+        """
+        Close retired keys: when this returns, no event that is encrypted with one can be recorded any more.
+
+        Raises:
+            StorageBusyError: an append that has begun before takes too long.
+        """
+
 
 def keys_in(tables: Tables) -> Iterator[KeyRow]:
     """Yield the stored rows of all keys."""
     after = ""
-    while found := [KeyRow(*row) for row in tables.ask(KEYS_AFTER, after)]:
+    while found := [key_row(row) for row in tables.ask(KEYS_AFTER, after)]:
         yield from found
         after = found[-1].id
+
+
+def subject_in(row: KeyRow) -> str:
+    """Return the subject of a key, which may be retired or closed."""
+    return row.subject.removeprefix(RETIRED).removeprefix(CLOSED)
+
+
+def _closing(row: KeyRow) -> Statement:
+    return Statement(CLOSE, (CLOSED + subject_in(row), row.subject, row.id))
 
 
 def _unnumbered(sql: str) -> str:
@@ -111,8 +175,8 @@ class SqliteTables:
     def __init__(self, log: SqliteLog) -> None:
         self._log = log
 
-    def exist(self) -> bool:
-        return bool(self.ask("SELECT 1 FROM sqlite_schema WHERE name = 'sealed_page'"))
+    def names(self) -> list[str]:
+        return [name for (name,) in self.ask("SELECT name FROM sqlite_schema WHERE name IN ($1, $2)", *BOTH)]
 
     def make(self) -> None:
         self._log.write(lambda connection: [connection.execute(sql) for sql in IN_SQLITE])
@@ -123,6 +187,10 @@ class SqliteTables:
 
     def change(self, *statements: Statement) -> list[list[tuple[Any, ...]]]:
         return self._log.write(lambda connection: _changed(connection, statements))
+
+    def close(self, keys: Sequence[KeyRow]) -> None:
+        # Whoever records an event has the same lock.
+        self.change(*map(Statement, REFUSE_CLOSED), *map(_closing, keys))
 
 
 def _changed(connection: sqlite3.Connection, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
@@ -135,11 +203,14 @@ class PostgresTables:
     def __init__(self, log: PostgresLog) -> None:
         self._log = log
 
-    def exist(self) -> bool:
-        return self.ask("SELECT to_regclass('sealed_page')::text")[0][0] is not None
+    def names(self) -> list[str]:
+        (found,) = self.ask("SELECT to_regclass($1)::text, to_regclass($2)::text", *BOTH)
+        return [name for name, there in zip(BOTH, found, strict=True) if there is not None]
 
     def make(self) -> None:
-        copies = [f"SELECT create_reference_table('{name}')::text" for name in ("data_key", "sealed_page")]
+        from ..log.postgres.schema import copied_everywhere
+
+        copies = [copied_everywhere(name).sql for name in BOTH]
         self.change(*map(Statement, [*IN_POSTGRES, *(copies if self._log.is_distributed else ())]))
 
     def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -154,6 +225,10 @@ class PostgresTables:
         found = self._log.database.transacting(lambda wire: wire.run(BEGIN, *calls, COMMIT))
         return [*found[1:-1]]
 
+    def close(self, keys: Sequence[KeyRow]) -> None:
+        self.change(*map(_closing, keys))
+        self._log.await_appends()
+
 
 def _binary(value: Any) -> bytes:
     if isinstance(value, int):
@@ -164,15 +239,16 @@ def _binary(value: Any) -> bytes:
 class MemoryTables:
     """The tables of a store in memory, in a database of SQLite that is in memory, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: MemoryLog | None = None) -> None:
+        self._log, self._closed = log, set[str]()
         # Most programs have no encrypted store in memory, and `refold --help` no store at all.
         import sqlite3
 
         self._lock = fork_safe_lock()
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 
-    def exist(self) -> bool:
-        return bool(self.ask("SELECT 1 FROM sqlite_schema WHERE name = 'sealed_page'"))
+    def names(self) -> list[str]:
+        return [name for (name,) in self.ask("SELECT name FROM sqlite_schema WHERE name IN ($1, $2)", *BOTH)]
 
     def make(self) -> None:
         self.change(*map(Statement, IN_SQLITE))
@@ -186,3 +262,13 @@ class MemoryTables:
         with self._connection:
             self._connection.execute("BEGIN")
             return _changed(self._connection, statements)
+
+    def close(self, keys: Sequence[KeyRow]) -> None:
+        self.change(*map(_closing, keys))
+        if self._log is not None:
+            self._closed.update(row.id for row in keys)
+            self._log.guard_by(self._require_open)
+
+    def _require_open(self, events: Iterable[Any]) -> None:
+        if any(getattr(event, "k", None) in self._closed for event in events):
+            raise key_closed("the log in memory")

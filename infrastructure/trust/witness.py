@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 
 from ...domain.canonical import require_unicode
+from ...domain.concurrency.known_types import known
 from ...domain.errors import InvalidInputError
 from .merkle import EMPTY_ROOT, Growing, leaf_hash
 
@@ -101,7 +102,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 Entry = WriterOpened | WriterClosed | Accepted | Checkpoint
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(known(Entry))
 _encode = msgspec.json.Encoder().encode
 
 
@@ -213,7 +214,10 @@ class FileWitness:
             # A process that was killed may have left half a line.
             size = os.fstat(handle).st_size
             is_torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-            os.write(handle, (b"\n" if is_torn else b"") + entry.encode() + b"\n")
+            data = (b"\n" if is_torn else b"") + entry.encode() + b"\n"
+            # A disk that is nearly full takes a part, and refuses the rest.
+            while data:
+                data = data[os.write(handle, data) :]
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -254,7 +258,10 @@ class HttpWitness:
 
         request = Request(self._url, data, {"Content-Type": "application/json"} if data else {})
         with urlopen(request, timeout=HTTP_SECONDS_MAX) as answer:
-            found: bytes = answer.read(HTTP_BYTES_MAX)
+            found: bytes = answer.read(HTTP_BYTES_MAX + 1)
+        if len(found) > HTTP_BYTES_MAX:
+            # The newest entries come last: without them less would be compared, and nobody would know.
+            raise OSError(f"it has more than {HTTP_BYTES_MAX:,} bytes: let it answer from an entry with full=true on")
         return found
 
 
@@ -269,7 +276,7 @@ def witness_at(given: object) -> Witness:
         return HttpWitness(given)
     if isinstance(given, str | Path):
         path = Path(require_unicode(str(given), "the witness"))
-        if not str(given).strip() or path.is_dir() or not path.absolute().parent.is_dir():
+        if not str(given).strip() or (path.exists() and not path.is_file()) or not path.absolute().parent.is_dir():
             raise InvalidInputError(f"the witness {str(given)!r} is no file in a folder that exists: name one")
         return FileWitness(path)
     if isinstance(given, Witness):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -11,6 +12,7 @@ import msgspec
 
 from ...domain.chat.rules.decide import CHAT
 from ...domain.context.decider import Decider
+from ...domain.erasure.events import STREAM, Erasures, decoded, fold
 from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
 from ...domain.log.ports import LiveLog
 from ...domain.memory.rules import MEMORIES
@@ -20,14 +22,17 @@ from ...domain.trajectory.rules import RUNS
 from ...domain.window.rules import WINDOWS
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
+from ..projecting.read_only import kept_by
 from ..projecting.rebuild import rebuild
 from ..projecting.runner import ProjectionRunner, contradictions, keep_trace, traces
 from ..projecting.shadow import Progress, Stop
-from ..projecting.store import ProjectionStore, kept_by
+from ..projecting.store import ProjectionStore
 from .event_check import EventCheck, Problem, Report, damage_of
 from .shares import SharedComparison
 
 T = TypeVar("T")
+# How often a store is looked at while texts are erased, and the pause between.
+LOOKS, PAUSE_SECONDS = 3, 1.0
 # The kinds of contexts that have snapshots.
 PACKED: dict[str, Decider[Any]] = {
     "chat": CHAT,
@@ -53,7 +58,8 @@ def verify(
     Return what is wrong with a store; with `repair`, wrong projections are rebuilt, unless the file itself is broken.
 
     `stop` is called after each page of the log, and before each projection. Rows of a projection may be the only sign
-    of lost events, so that sign is stored permanently before a rebuild.
+    of lost events, so that sign is stored permanently before a rebuild. While texts are erased, rows are wrong for a
+    moment, so everything is looked at again then.
 
     Raises:
         InvalidInputError: fewer than one of `processes` are asked for.
@@ -61,8 +67,31 @@ def verify(
     """
     if repair and kept_by(store) is not store:
         raise StorageReadOnlyError("nothing can be repaired in a store that was opened for reading only")
-    with SharedComparison(log, kept_by(store), projections, progress=progress, processes=processes) as comparison:
-        return _verified(log, store, projections, comparison, repair, progress, stop)
+    for looks_left in reversed(range(LOOKS)):
+        erasures = _erasures(log)
+        with SharedComparison(log, kept_by(store), projections, progress=progress, processes=processes) as comparison:
+            report = _verified(log, store, projections, comparison, repair, progress, stop)
+        is_erasing = not report.is_whole and report.is_done and looks_left and _is_erased_since(log, erasures)
+        if not is_erasing:
+            return report
+        time.sleep(PAUSE_SECONDS)
+    raise AssertionError("the loop returns")
+
+
+def _erasures(log: LiveLog) -> tuple[int, bool]:
+    """Return how many events of erasures there are, and whether all erasures are finished."""
+    try:
+        events: Any = log.read_events(STREAM)
+        return len(events), not fold(Erasures(), map(decoded, events)).unfinished
+    except Exception as error:
+        damage_of(error, STREAM)
+        return 0, True
+
+
+def _is_erased_since(log: LiveLog, before: tuple[int, bool]) -> bool:
+    """Return whether an erasure is not finished, or was not before."""
+    now = _erasures(log)
+    return now != before or not now[1]
 
 
 def _verified(

@@ -8,7 +8,6 @@ of their classes, and these belong to programs that a reader of the store does n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...domain.canonical import parse_json
@@ -16,6 +15,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, Forked, FunctionCalled, Named, Opened, StateSaved
 from ...domain.chat.pairing import pair_calls
 from ...domain.chat.state.sequence import Items
+from ...domain.concurrency.locks import cached_property
 from ...domain.context.address import parse_reference, resolve_version
 from ...domain.context.description import Departure
 from ...domain.errors import InvalidInputError
@@ -257,7 +257,7 @@ class SeenWindow(SeenFolded):
     def _gone(self) -> list[Gone]:
         from ...domain.window.state import Departures as WindowDepartures
 
-        departures = WindowDepartures(self.log, self.stream, self.version)
+        departures = WindowDepartures(self.stream, self._events())
         left = [(one.born, Departure(one.how, one.reason, one.version)) for one in departures.evicted()]
         left += [(one.born, Departure("drop", one.reason, one.version)) for one in departures.dropped()]
         refs = [Ref.parse(born) for born, _ in left]
@@ -291,8 +291,8 @@ class SeenMemory(SeenFolded):
     def _gone(self) -> list[Gone]:
         from ...domain.memory.state import forgotten
 
-        events = self.log.read(self.stream, until=self.version)
-        gone = [Gone(Ref(held.version), held.event, how) for held, how in forgotten(events, self.stream, None)]
+        left = forgotten(self._events(), self.stream, None)
+        gone = [Gone(Ref(held.version), held.event, how) for held, how in left]
         return sorted(gone, key=lambda one: one.left.version)
 
 

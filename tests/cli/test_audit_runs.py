@@ -217,12 +217,20 @@ def test_a_step_that_has_no_room(tmp_path: Path, room: int, held: str) -> None:
     assert refused.startswith(f"step_refused c refused (because: the queue held {held} already): ")
 
 
-def test_a_numbered_node_that_one_session_has(sales: Path) -> None:
-    """Another session has one of its name, so they are to be told apart, though it has no second one."""
+def test_a_numbered_node(sales: Path) -> None:
+    """Only sessions that have so many count; where several have, the options say which is meant, also of the last."""
     with package.open(sales) as store:
         run = store.run("tom", "z")
         action = run.register_node("Action", "l", [run.register_query("?")], **ACT)
         run.register_node("Table", "", [action], label="orders (all)", path="/toms")
 
-    fault = refold("audit", f"{TABLE}#2", db=sales).fault
-    assert "in 2 sessions: give user_id and session_id" in fault
+    numbered = f"{TABLE}#2"
+    assert len(said("audit", numbered, db=sales)) == len(said("audit", TABLE, "--session", "sales", db=sales))
+    assert refold("audit", f"{TABLE}#3", db=sales).fault == (
+        f"there is no node {TABLE + '#3'!r} in the runs that were asked for"
+    )
+    with package.open(sales) as store:
+        store.run("tom", "z").register_node("Table", "", [action], label="orders (all)", path="/toms")
+    assert refold("audit", numbered, db=sales).fault == (
+        f"there is {numbered!r} in session 'sales' of 'mia', session 'z' of 'tom': say which with --session and --user"
+    )

@@ -36,7 +36,8 @@ def test_backup_and_restore(database: Path, tmp_path: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["restore", "kept.backup", "@3"], 2, "a backup is restored as a whole: name no items"),
-        (["restore", "air-1", "--overwrite"], 2, "air-1 is none"),
+        (["restore", "air-1", "--overwrite"], 2, "there is no file air-1"),
+        (["restore", "refold.db", "--into", "b.db"], 2, "refold.db is none"),
         (
             ["restore", "kept.backup", "--at", "tomorrow", "--overwrite"],
             1,
@@ -46,6 +47,8 @@ def test_backup_and_restore(database: Path, tmp_path: Path) -> None:
         (["backup", "refold.db"], 1, "is no backup of Refold's"),
         (["backup", "nowhere/a.backup"], 1, "there is no folder nowhere"),
         (["backup", "gone.backup", "--check"], 1, "there is no file gone.backup"),
+        (["backup", "cut.backup"], 1, "`refold backup FILE --check` finds whole; nothing was changed\n"),
+        (["backup", "cut.backup", "--check"], 1, "`refold backup FILE --check` finds whole; nothing was changed\n"),
     ],
 )
 def test_what_is_refused(
@@ -56,9 +59,10 @@ def test_what_is_refused(
     with package.open("refold.db") as store:
         store.chat("air-1").add_message("user", "hello")
     refold("backup", "kept.backup")
+    (tmp_path / "cut.backup").write_bytes((tmp_path / "kept.backup").read_bytes()[:-10])
 
     ran = refold(*arguments)
 
     assert (ran.code, message in ran.err) == (code, True)
     made = {path.name for path in tmp_path.iterdir()} - {"refold.db", "refold.db-wal", "refold.db-shm"}
-    assert made == {"kept.backup"}
+    assert made == {"kept.backup", "cut.backup"}

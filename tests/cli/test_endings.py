@@ -1,6 +1,7 @@
 """How a command ends when its reader goes away, its output has no room, or its user has had enough."""
 
 import io
+import shlex
 import signal
 import subprocess
 from contextlib import redirect_stderr, redirect_stdout
@@ -11,7 +12,7 @@ import pytest
 import refold as package
 from refold.domain.errors import NotFoundError
 from refold.infrastructure.cli import main, program
-from tests.cli.running import PROGRAM, environment, started
+from tests.cli.running import PROGRAM, environment, refold, started
 
 
 @pytest.fixture
@@ -67,6 +68,32 @@ def test_no_room_for_the_output_of_a_command_that_fails(monkeypatch: pytest.Monk
         assert main([]) == 1
 
     assert err.getvalue() == "refold: there is nothing\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", [["contexts"], ["verify"], ["import", "-"]])
+def test_streams_that_are_closed(database: Path, tmp_path: Path, arguments: list[str], closed: str) -> None:
+    """What there is to say is lost, and nothing else: no file of the command's takes a closed stream's place."""
+    command = shlex.join([*PROGRAM, "--db", str(database), *arguments])
+    done = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, encoding="utf-8", env=environment())
+    backup = tmp_path / "a.backup"
+    command = shlex.join([*PROGRAM, "backup", str(backup), "--db", str(database)])
+
+    assert done.returncode == (1 if arguments[0] == "import" else 0)
+    assert "Traceback" not in done.stderr
+    assert subprocess.run(f"{command} {closed}", shell=True, capture_output=True, env=environment()).returncode == 0
+    assert refold("backup", backup, "--check").code == 0
+
+
+def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line, and no traceback."""
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(program, "_invoke", fail)
+
+    assert refold("contexts").fault == "there is too little memory: give the command more"
 
 
 def test_ctrl_c_is_quiet(database: Path) -> None:

@@ -68,7 +68,7 @@ def test_what_is_pinned_stays(talking: Path) -> None:
         1, "item 'first' of chat:support is pinned: `refold unpin chat:support first` lets it go",
     )  # fmt: skip
     assert refold("pin", "support", "first", db=talking).err == "note: what was named was pinned: nothing was changed\n"
-    assert refold("unpin", "support", "first", db=talking).out == "chat:support @9: 0 items pinned\n"
+    assert refold("unpin", "support", "first", db=talking).out == "chat:support @9: 0 items pinned now\n"
     assert refold("evict", "support", "first", db=talking).code == 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 from pathlib import Path
 
@@ -126,12 +127,11 @@ def test_what_is_not_replaced(database: Path) -> None:
 
     faults = {name: refold("export", "-o", name, db=database).fault for name in ("pipe", "mine", "new/x", "link")}
 
-    assert faults["pipe"] == "pipe is no regular file: name a new file, or one to replace"
+    assert faults["pipe"] == "pipe is no regular file: name a file"
     assert faults["mine"] == "mine is write-protected: name another file, or make it writable"
     assert faults["new/x"] == "there is no folder new: make it first"
     assert "is a directory" in faults["link"]
     assert refold("export", "-o", database, db=database).fault.endswith("export into another file")
-    assert refold("export", "-o", "/dev/null", db=database).fault.startswith("/dev/null is no regular file")
     assert {path: path.lstat().st_mtime_ns for path in Path().iterdir() if "db-" not in path.name} == before
 
 
@@ -164,6 +164,21 @@ def test_documents_of_other_programs(edited: Path, tmp_path: Path) -> None:
     assert every.out.endswith(": 2 chats\n")
     assert len((tmp_path / "all.jsonl").read_text().splitlines()) == 2
     assert "1 added; 2 messages as 2 items" in back.out
+
+
+def test_a_chat_without_a_message_stops_no_export_of_all(edited: Path, tmp_path: Path) -> None:
+    """It is left out, and a note says so; named by itself it is refused. Two versions of one chat are two documents."""
+    with package.open(edited) as store:
+        store.chat("empty")
+    every = refold("export", "--as", "sharegpt", "-o", tmp_path / "all.jsonl", db=edited)
+    alone = refold("export", "empty", "--as", "sharegpt", "-o", tmp_path / "one.jsonl", db=edited)
+    both = refold("export", "support", "support@3", "--as", "sharegpt", "-o", tmp_path / "both.jsonl", db=edited)
+
+    assert (every.code, every.out) == (0, f"{tmp_path / 'all.jsonl'}: 2 chats\n")
+    assert "note: 1 chat left out: sharegpt has no place for anything in them" in every.err
+    assert (alone.code, (tmp_path / "one.jsonl").exists()) == (1, False)
+    assert both.out.endswith(": 2 chats\n")
+    assert [line.partition(":")[0] for line in re.findall("note: (.*)", both.err)] == ["support", "support@3"]
 
 
 @pytest.mark.parametrize(

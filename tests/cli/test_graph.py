@@ -97,6 +97,7 @@ def test_a_run_without_nodes(sales: Path) -> None:
     [
         (["nowhere"], 1, "there is no session 'nowhere': `refold contexts` lists the runs"),
         (["sales", "--user", "tom"], 1, "there is no session 'sales' of 'tom': `refold contexts` lists the runs"),
+        (["mia/sales"], 1, "there is no session 'mia/sales': `refold contexts` lists the runs, and --user"),
         (["sales", "--round", 7], 1, f"session 'sales' has no such round or agent: its runs are {FIRST}, {SECOND}, "),
         (["sales", "--at", "pos:0"], 1, f"run:{FIRST} was not opened yet at pos:0"),
         (["sales", "--at", "99"], 1, f"run:{SECOND} has no version 99"),

@@ -242,7 +242,7 @@ def test_two_kinds_with_one_id(stocked: Path) -> None:
     )
     assert refold("show", "chat:docs", db=stocked).out.startswith("chat:docs @2")
     assert refold("show", "pool:docs", db=stocked).out.startswith("pool:docs @5")
-    assert refold("pin", "docs", "@2", db=stocked).out == "chat:docs @3: 1 item pinned\n"
+    assert refold("pin", "docs", "@2", db=stocked).out == "chat:docs @3: 1 item pinned now\n"
 
 
 @pytest.mark.parametrize("kind", ["queue", "pool", "window"])

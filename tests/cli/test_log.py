@@ -73,6 +73,7 @@ def test_the_whole_log(database: Path) -> None:
         (["--after", "pos:12", "--limit", 1], [13]),
         (["--after", 99], []),
         (["--after", 0, "--limit", 1], [1]),
+        (["--after", 12, "--limit", 10**20], [13, 14]),
         (["--type", "opened"], [1, 7, 13]),
         (["--type", "chat.opened"], [1, 7, 13]),
         (["--type", "chat.opened.v1", "--type", "function_called"], [1, 4, 7, 10, 13]),

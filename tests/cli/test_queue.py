@@ -108,6 +108,9 @@ def test_an_item_comes_from_stdin(stocked: Path, monkeypatch: pytest.MonkeyPatch
     assert (ended.code, "what comes on stdin is not UTF-8 text" in ended.fault) == (2, True)
 
 
+ADDED = {"queue": "1 item", "pool": "id"}
+
+
 def test_a_queue_is_made(stocked: Path) -> None:
     """Where that is asked for; once it is there, that changes nothing."""
     assert refold("queue", "add", "new", "one", "--create", "--limit", 1, db=stocked).code == 0
@@ -116,6 +119,16 @@ def test_a_queue_is_made(stocked: Path) -> None:
     shown = refold("queue", "show", "new", "--json", db=stocked).json
     assert (shown["limit"], [one["item"]["content"] for one in shown["items"]]) == (1, ["two"])
     assert "has the limit 1" in refold("queue", "add", "new", "x", "--create", "--limit", 2, db=stocked).fault
+
+
+@pytest.mark.parametrize("kind", [["queue", "add", "new"], ["pool", "add", "new", "id", "--description", "d"]])
+def test_an_item_that_is_refused_makes_nothing(stocked: Path, kind: list[str]) -> None:
+    """A queue or a pool is made with its first item, or not at all."""
+    refused = refold(*kind, '{"a": NaN}', "--parse", "--create", db=stocked)
+
+    assert (refused.code, "cannot be stored as JSON" in refused.err) == (1, True)
+    assert refold("show", f"{kind[0]}:new", db=stocked).code == 1
+    assert refold(*kind, "one", "--create", db=stocked).out == f"{kind[0]}:new @2: {ADDED[kind[0]]} added\n"
 
 
 def test_items_leave_and_come_back(stocked: Path) -> None:
@@ -186,6 +199,7 @@ def test_queues_are_forked_and_merged(stocked: Path) -> None:
             "there is no queue 'nobody': `refold contexts` lists them; --create makes",
         ),
         (["queue", "add", "notes", "x", "--limit", "2"], 2, "--limit goes with --create"),
+        (["queue", "add", "pool:n", "x", "--create"], 2, "what is made here is a queue, not a pool: 'pool:n'"),
         (["queue", "add", "notes", "{", "--parse"], 2, "--parse: it is no JSON"),
         (["queue", "add", "notes", "NaN", "--parse"], 1, "the content of an item cannot be stored as JSON"),
         (["queue", "add", "notes", ""], 2, "Invalid value for 'CONTENT': it is empty"),

@@ -1,10 +1,14 @@
 """Times for people, and for programs."""
 
+from pathlib import Path
+
 import pytest
 
+import refold as package
 from refold.domain.ids import microseconds, parse_address
 from refold.infrastructure.cli.render import absolute, relative, told
 from refold.infrastructure.times import exact
+from tests.cli.running import refold
 
 NOON = 1_795_262_400_000_017
 
@@ -13,6 +17,17 @@ def test_a_time_is_written_in_utc() -> None:
     """To the second for people, to the microsecond for programs."""
     assert absolute(NOON) == "2026-11-21T12:00:00Z"
     assert exact(NOON) == "2026-11-21T12:00:00.000017Z"
+
+
+def test_a_time_beyond_all_years_is_the_nearest_one(tmp_path: Path) -> None:
+    """As that of an item which was given in milliseconds."""
+    with package.open(tmp_path / "s.db") as store:
+        for at in (-1e13, None, 1.7643e12, 1e300):
+            store.chat("late").add_message("user", "Hello.", created_at=at)
+
+    shown = refold("show", "late", db=tmp_path / "s.db").out
+    assert "1-01-01T00:00:00Z, before they were recorded" in shown
+    assert "9999-12-31T23:59:59Z" in shown
 
 
 def test_an_exact_time_is_an_address() -> None:

@@ -81,3 +81,4 @@ def test_proofs(watched: Path) -> None:
     assert asked("prove", "--since", 2, db=watched).code == 0
     for wrong in ([], ["chat:a@2", "--since", 2]):
         assert asked("prove", *wrong, db=watched).fault.startswith("give an EVENT, or --since N")
+    assert refold("prove", "chat:a@2", db=watched).fault == "no witness was named: --witness or REFOLD_WITNESS does"

@@ -150,7 +150,7 @@ class AppendingContract:
         """No parts, or a part without events: fine, and nothing is recorded."""
         assert log.append([]).result() == []
         assert log.append([new(A, expected=0)]).result()[0].events == ()
-        assert (everything(log), log.head(A)) == ([], 0)
+        assert (everything(log), log.head(A), log.streams()) == ([], 0, [])
 
     def test_no_events_on_a_wrong_version(self, log: LiveLog) -> None:
         """A part without events is a check of the version all the same."""

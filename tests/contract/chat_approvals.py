@@ -61,6 +61,27 @@ class ChatApprovalsContract:
             chat.answer_call("c1", "it ran all the same")
         require_same_from_log(log, chat)
 
+    @pytest.mark.parametrize("is_asked", [False, True])
+    def test_calls_with_the_same_call_id(self, log: LiveLog, is_asked: bool) -> None:
+        """The answer is about the call that was decided, and not about the one that waits next under its call id."""
+        chat = begun(log, message("q"))
+        made = [chat.add_function_call("look", "{}", "c1").id for _ in range(4)]
+        for one in made * is_asked:
+            chat.approvals.request(one, by="clerk")
+
+        approved = chat.approvals.approve(made[2], by="mia")
+        rejected = chat.approvals.reject("c1", by="mia")
+        changed = chat.approvals.change("c1", {"sum": 7}, by="mia", idempotency_key="once")
+        again = chat.approvals.change("c1", {"sum": 7}, by="mia", idempotency_key="once")
+        assert [one.state for one in (approved, rejected, changed, again)] == [
+            "approved",
+            "rejected",
+            "changed",
+            "changed",
+        ]
+        assert [chat.approvals.of(one) for one in made[:3]] == [rejected, changed, approved]
+        require_same_from_log(log, chat)
+
     def test_a_changed_call(self, log: LiveLog) -> None:
         """A call with the new arguments stands in its place; the model's own is in the past."""
         chat = begun(log, message("q"), call("c1"), call("c2"))

@@ -84,6 +84,26 @@ class ChatMergingContract:
         assert {"u1", "u2"} <= set(ids(ours).split())
         require_same_from_log(log, ours, theirs)
 
+    @pytest.mark.parametrize("rule", ["ours", "theirs"])
+    def test_nothing_that_one_side_alone_told_is_out_of_sight(self, log: LiveLog, rule: Any) -> None:
+        """A summary of more than the winning one's stays beside it, until it is undone."""
+        ours = begun(log, *(message(f"u{number}", time=float(number)) for number in range(1, 5)))
+        theirs = ours.fork("theirs")
+        theirs.add_items([message("new", time=4.5), message("last", time=4.6)])
+        if rule == "ours":
+            run(ours.summarize(Teller("Less."), keep_recent_turns=2))
+            run(theirs.summarize(Teller("More."), keep_recent_turns=1))
+        else:
+            run(ours.summarize(Teller("More."), keep_recent_turns=1))
+            run(theirs.summarize(Teller("Less."), keep_recent_turns=4))
+        run(ours.merge(theirs, on_conflict=rule))
+
+        told = sorted(str(item.content[0]).partition("\n")[2] for item in ours.messages() if item.extra)
+        assert told == ["Less.", "More."]
+        assert conflicts(ours) == []
+        assert "last" in ids(ours).split()
+        require_same_from_log(log, ours, theirs)
+
     def test_instructions_stay_behind(self, log: LiveLog) -> None:
         """A sub-agent's instructions do not become one's own, unless that is asked for."""
         ours = begun(log, message("s", "system", text="Ours."), message("u"))

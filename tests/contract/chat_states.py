@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, IdempotencyError, InvalidInputError, ReadOnlyError
 from refold.domain.log.ports import LiveLog
 
@@ -43,6 +44,17 @@ class ChatStatesContract:
         then = chat.at(at).saved_states.last("graph")
         assert then is not None
         assert then.value == {"tokens": 7}
+
+    def test_it_is_found_in_the_transaction_that_saves_it(self, log: LiveLog) -> None:
+        """As every context shows its new state there."""
+        chat = begun(log, message("q"))
+        first = chat.saved_states.save("graph", {"usage": {"tokens": 7}})
+        with transaction(log):
+            at = chat.saved_states.save("graph", {"usage": {"tokens": 8}})
+            found = chat.saved_states.last("graph")
+            assert found == chat.saved_states.at(at) == ("usage", {"tokens": 8}, at)
+            assert [one.version for one in chat.saved_states.all("graph")] == [first, at]
+        assert handle_on(log, chat.stream_id).saved_states.last("graph") == found
 
     def test_it_is_found_behind_many_items(self, log: LiveLog) -> None:
         """The events are read from the end, in blocks that grow."""

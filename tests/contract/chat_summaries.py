@@ -7,6 +7,7 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.errors import DecisionRefusedError, NotFoundError
 from refold.domain.log.ports import LiveLog
+from refold.domain.spans import refs_of
 
 from ..domain.fakes import handle_on
 from .chat_checking import Teller, call, config, ids, look, message, output, require_same_from_log, run
@@ -114,4 +115,17 @@ class ChatSummariesContract:
         sub.add_items([message("more")])
         run(chat.merge_with_summary(sub, llm=Teller("Again.")))
         assert chat.messages()[-1].content == ["[Sub-agent Summary]\nAgain."]
+        require_same_from_log(log, chat)
+
+    def test_another_context_goes_on_meanwhile(self, log: LiveLog) -> None:
+        """The event names the version that the model was given, so what came later can be told, too."""
+        chat = begun(log, message("u"))
+        for sub in (chat.fork_brief("Do it.", "Now.", context_id="sub"), ChatContext([message("own")])):
+            before = sub.version
+            teller = Teller("Told.", meanwhile=lambda sub=sub: sub.add_message("assistant", "42."))  # type: ignore[misc]
+            run(chat.merge_with_summary(sub, llm=teller))
+            merged = chat.history()[-2].event
+            assert (merged.version, len(list(refs_of(merged.told)))) == (before, len(sub.items) - 1)
+            run(chat.merge_with_summary(sub, llm=Teller("It is 42.")))
+            assert chat.messages()[-1].content == ["[Sub-agent Summary]\nIt is 42."]
         require_same_from_log(log, chat)

@@ -1,5 +1,6 @@
 """The contract of a log that lies on a disk: opened again, filled with large things, closed in mid-work."""
 
+import random
 import threading
 from typing import Any
 
@@ -20,6 +21,19 @@ MIB = 1024 * 1024
 
 class DurableContract:
     """What holds for a log that is kept."""
+
+    def test_no_events_on_a_stream_of_another(self, store: Store) -> None:
+        """Nor is one new that another process has made."""
+        log, other = store.open(), store.open()
+        append(log, A, said(1))
+        append(other, B, said(2))
+        for number in range(3, 20):
+            # By then it is taken for certain again that nobody else writes.
+            append(log, A, said(number))
+
+        with pytest.raises(ConcurrencyError):
+            log.append([new(B, expected=0)]).result()
+        assert log.append([new(B, expected=1)]).result()[0].events == ()
 
     def test_opened_again_it_is_the_same(self, store: Store) -> None:
         """Every event, every way of reading, and where it ends; sealed or not."""
@@ -63,7 +77,7 @@ class DurableContract:
 
     def test_a_large_event(self, store: Store) -> None:
         """32 MiB of text, and 32 MiB of open JSON, come back as they were."""
-        text = "".join(f"{number:08x}" for number in range(4 * MIB))
+        text = random.Random(1).randbytes(MIB).hex() * 16
         data = f'{{"text":"{text}"}}'.encode()
         log = store.open()
 

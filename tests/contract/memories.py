@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from refold.domain.errors import ConcurrencyError
+from refold.domain.context.transaction import transaction
+from refold.domain.errors import ConcurrencyError, DecisionRefusedError
 from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
 from refold.domain.memory.memory import InMemoryMemoryStore
@@ -54,6 +55,28 @@ class MemoryContract:
             assert got.model_dump(exclude={"updated_at"}) == record.model_dump(exclude={"updated_at"})
         assert await found(again, scope="user:mia@example.org", tag="ü") == "long"
         check_chain(log.read("memory:user:mia%40example.org"))
+
+    def test_history_within_a_transaction(self, log: LiveLog) -> None:
+        """What became of a key that it changed can be asked once it is over, whatever others record meanwhile."""
+        scope, other = (Store(log, MemoryProjectionStore()).memory().scope("s") for _ in range(2))
+        scope.put(about("a", 1))
+
+        def overtaken() -> None:
+            with transaction(log):
+                scope.put(about("b", 1))
+                at_once(lambda: other.put(about("c", 1)))
+                assert [change.key for change in scope.history("a")] == ["a"]
+                assert scope.history("c") == []
+                for key in ("b", None):
+                    with pytest.raises(DecisionRefusedError, match="transaction"):
+                        scope.history(key)
+
+        with pytest.raises(ConcurrencyError):
+            overtaken()
+        with transaction(log):
+            scope.refresh()
+            scope.put(about("b", 1))
+        assert [change.key for change in scope.history()] == ["a", "c", "b"]
 
     async def test_every_moment_of_a_memory(self, log: LiveLog) -> None:
         """By version, by position and by time, what was remembered then; and who did what."""

@@ -62,7 +62,7 @@ class ReadingContract:
         append(log, A, *(said(number) for number in range(1, 6)))
 
         # One log for all: nothing is written meanwhile.
-        ranges = list(product([0, 1, 3, 5, 99, -4], [None, 0, 1, 4, 5, 99]))
+        ranges = list(product([0, 1, 3, 5, 99, -4], [None, 0, 1, 4, 5, 99, -1]))
         wanted = {
             (after, until): [
                 f"m{number}" for number in range(1, 6) if after < number <= (5 if until is None else until)

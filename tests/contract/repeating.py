@@ -27,9 +27,10 @@ class RepeatingContract:
 
     def test_the_key_comes_before_the_version(self, log: LiveLog) -> None:
         """A writer who lost the answer repeats what he expected then, and is not refused."""
-        append(log, A, said(1), expected=0, key="k")
+        for number, key in enumerate(["k", ""]):
+            append(log, A, said(number), expected=number, key=key)
 
-        assert append(log, A, said(1), expected=0, key="k").replayed
+            assert append(log, A, said(number), expected=number, key=key).replayed
 
     def test_a_key_belongs_to_a_stream(self, log: LiveLog) -> None:
         """The same key in another stream is another key."""
@@ -77,6 +78,7 @@ class RepeatingContract:
         log.append([new(A, key="k")]).result()
 
         assert not append(log, A, said(1), key="k").replayed
+        assert append(log, A, key="k").replayed
 
     def test_repetitions_at_the_same_time(self, log: LiveLog) -> None:
         """Eight threads with one key: it is done once, and all are given the same answer."""

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from refold.domain.context.transaction import transaction
-from refold.domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError
+from refold.domain.errors import ConcurrencyError, DamagedError, DecisionRefusedError, InvalidInputError, NotFoundError
 from refold.domain.ids import split_stream_id
-from refold.domain.log.envelope import acting
-from refold.domain.log.ports import LiveLog
+from refold.domain.log.envelope import NO_META, acting
+from refold.domain.log.ports import LiveLog, NewEvents
+from refold.domain.spans import Segment
+from refold.domain.trajectory.events import RoundsRestored
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.identity import RunId, run_id_of
 from refold.domain.trajectory.nodes import RunStateError
@@ -22,6 +24,7 @@ from refold.infrastructure.store import Store
 
 from ..domain.trajectory.runs import add, asked, bridges, busy, edges, everything, told
 from .agents import store_on
+from .runs_in_transactions import RunsInTransactionsContract
 from .writing import at_once, check_chain
 
 # Every call that changes a run which has an action `a` and a table `t`; those marked are told of other writers.
@@ -59,7 +62,7 @@ def begun(log: LiveLog) -> Run:
     return run
 
 
-class RunsContract:
+class RunsContract(RunsInTransactionsContract):
     """What holds for runs, whatever log they lie in. Needs the fixture `log`."""
 
     # One object each
@@ -123,13 +126,16 @@ class RunsContract:
 
         assert store.run("mia", "s").agent == "planner"
         assert {event.meta.actor for event in run.recorded_events()} == {"planner"}
-        with pytest.raises(InvalidInputError, match="planner"):
+        with pytest.raises(InvalidInputError, match=r"planner.*names another writer"):
             store.run("mia", "s", agent="other")
         with pytest.raises(NotFoundError):
             store.run("mia", "s", 1, create=False)
         with pytest.raises(NotFoundError, match="sub_id=None is a new run"):
             store.run("mia", "s", sub_id=None, create=False)
         assert log.streams() == ["run:mia/s/0/0"]
+        store.chat("c", agent="planner")
+        with pytest.raises(InvalidInputError, match=r"'planner', not 'other'.*names another writer"):
+            store.chat("c", agent="other")
 
     # Read again, at any moment
 
@@ -324,6 +330,18 @@ class RunsContract:
             with pytest.raises(DecisionRefusedError, match="transaction"):
                 run.history(name)
         assert told(run, name)[0][0] == "registered"
+
+    def test_a_round_that_is_lost(self, log: LiveLog) -> None:
+        """A run that goes back over more than there is cannot be read, as a fork of such a chat."""
+        earlier = begun(log)
+        later = store_on(log).run("mia", "s", 1)
+        lost = RoundsRestored(rounds=(Segment(earlier.stream_id, earlier.version + 1),))
+        new = NewEvents(stream=later.stream_id, expected_version=later.version, events=(lost,), metas=(NO_META,))
+        log.append([new]).result()
+
+        with pytest.raises(DamagedError, match=f"{earlier.stream_id}@{earlier.version + 1}"):
+            store_on(log).run("mia", "s", 1).nodes()
+        assert store_on(log).run("mia", "s").nodes()
 
     @pytest.mark.parametrize("what", ["node", "labelled", "edge", "move", "fill", "queue", "take", "return", "clear"])
     def test_a_closed_run(self, log: LiveLog, what: str) -> None:

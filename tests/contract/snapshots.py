@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -15,7 +17,7 @@ from refold.domain.context import journal, view
 from refold.domain.context.decider import Decider
 from refold.domain.context.snapshot import Snapshot
 from refold.domain.context.view import Place, View
-from refold.domain.errors import DuplicateItemError, InvalidInputError, LogWentBackError
+from refold.domain.errors import DuplicateItemError, InvalidInputError, LogWentBackError, StorageReadOnlyError
 from refold.domain.log.ports import LiveLog, StreamEnd
 from refold.domain.memory.rules import MEMORIES
 from refold.domain.pool.items import ContextItem
@@ -24,6 +26,8 @@ from refold.domain.trajectory.rules import RUNS
 from refold.domain.trajectory.stored import StoredEvents
 from refold.domain.window.items import ContextItem as WindowItem
 from refold.domain.window.rules import WINDOWS
+from refold.infrastructure.databases import stored_log
+from refold.infrastructure.log import background
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 
@@ -31,6 +35,7 @@ from ..domain.chat_events import said
 from ..domain.memory.remembering import about
 from ..domain.pool.containers import item, queue_on
 from ..model.editing_life import TELLER
+from ..support.waiting import soon
 from .grown_runs import ACTION, fill_runs
 from .windows import busy
 
@@ -476,3 +481,20 @@ class KeptSnapshotsContract:
         assert [one.content for one in reopened.items] == ["17", "18", "19"]
         await reopened.append(ContextItem("20", "about"))
         assert [one.content for one in queue_on(again, limit=3).items] == ["18", "19", "20"]
+
+    def test_where_a_database_may_only_be_read(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """None waits there for ever, with the state that it is made of; it is tried again after a while."""
+        log = store.open()
+        Store(log, MemoryProjectionStore()).chat("a")
+        with monkeypatch.context() as refusing:
+            refusing.setattr(
+                stored_log(log)._snapshots, "store", Mock(side_effect=StorageReadOnlyError("it may only be read"))
+            )
+            log.keep_snapshot("chat:a", lambda: b"one")
+            assert soon(lambda: log.snapshot("chat:a") is None)
+            log.keep_snapshot("chat:b", lambda: b"another")
+            assert log.snapshot("chat:b") is None
+
+        monkeypatch.setattr(background, "monotonic", lambda: monotonic() + background.READ_ONLY_SECONDS)
+        log.keep_snapshot("chat:a", lambda: b"two")
+        assert soon(lambda: list(log.streams_with_snapshot()) == ["chat:a"])

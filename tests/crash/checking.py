@@ -63,9 +63,14 @@ def check(place: str, folder: Path, *, windows: Sequence[Window] = (), are_all_v
 
 
 def read_book(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield what was written down; a last line that was cut off counts for nothing."""
-    for line in path.read_text().rpartition("\n")[0].splitlines():
+    """Yield what was written down."""
+    for line in whole_lines(path):
         yield json.loads(line)
+
+
+def whole_lines(path: Path) -> list[str]:
+    """Return the lines of a file whose writer may have been killed: a last one that was cut off counts for nothing."""
+    return path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
 
 
 def _lost(book: Sequence[dict[str, Any]], kept: Counter[str], windows: Sequence[Window]) -> Iterator[str]:

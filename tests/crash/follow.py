@@ -23,7 +23,7 @@ from refold.infrastructure.projecting.store import MemoryProjectionStore
 
 from ..contract.stores import start_python
 from ..contract.writing import everything
-from .checking import check_streams
+from .checking import check_streams, whole_lines
 from .roles import PROJECTIONS, SEEN, Tally
 
 WRITERS, WORKERS = 8, 2
@@ -136,8 +136,7 @@ def seen_by(store: refold.Store, name: str) -> int:
 
 def lines(folder: Path) -> list[str]:
     """Return what the subscriber wrote down, but for a line that is not whole yet."""
-    path = folder / SEEN
-    return path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
+    return whole_lines(folder / SEEN)
 
 
 def check(store: refold.Store, folder: Path) -> int:

@@ -29,6 +29,7 @@ from refold.domain.positions import BEGINNING, Moment
 
 from ..contract.stores import start_python
 from ..support.postgres import Server, running_server
+from .checking import whole_lines
 from .follow import PATIENCE_SECONDS, count, end, lines
 from .roles import ACKNOWLEDGED
 
@@ -161,7 +162,7 @@ def check(url: str, folders: list[Path], kills: Counter[str]) -> Outcome:
     acknowledged = 0
     for folder, role in zip(folders, CREW, strict=True):
         if role == "writers":
-            names = {line for path in folder.glob(f"{ACKNOWLEDGED}*") for line in path.read_text().splitlines()}
+            names = {line for path in folder.glob(f"{ACKNOWLEDGED}*") for line in whole_lines(path)}
             assert names <= ids, f"acknowledged, and not there: {sorted(names - ids)[:3]}"
             acknowledged += len(names)
             continue

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from .checking import whole_lines
 from .endings import ENDINGS
 from .kill import ASKED_MAX, Member, play
 
@@ -65,3 +66,12 @@ def test_a_slow_one_does_not_hang(
 
     assert problems == ([] if ends else ["a writer hangs:\n"])
     assert process._left == left
+
+
+def test_a_line_that_was_cut_off_is_no_acknowledgment(tmp_path: Path) -> None:
+    """A killed writer may leave the beginning of a line, which names nothing that anybody was told of."""
+    book = tmp_path / "acknowledged"
+    book.write_text("1-0.1\n1-0.2\n1-")
+
+    assert whole_lines(book) == ["1-0.1", "1-0.2"]
+    assert whole_lines(tmp_path / "not begun") == []

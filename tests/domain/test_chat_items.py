@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from pydantic import BaseModel, ValidationError
 
+import refold
 from refold.domain.chat import shown
 from refold.domain.chat.items import (
     AgentConfigUpdate,
@@ -254,6 +255,44 @@ def test_an_image_keeps_its_options() -> None:
     shown = item_of(recorded_form(ChatMessage(role=ChatRole.USER, content=[image])))
 
     assert shown.content[0] == image  # type: ignore[union-attr]
+
+
+def test_an_item_that_was_made_unchecked() -> None:
+    """It is checked when it is added: a role may be a text."""
+    message = ChatMessage.model_construct(role="user", content=["hi"])
+    call = FunctionCall(name="f", arguments="", call_id="c")
+    chat = refold.ChatContext()
+
+    chat.add_items([message, call, call.model_copy(update={"id": "other", "call_id": "d"})])
+
+    assert [item.type for item in chat.items] == ["message", "function_call", "function_call"]
+    assert chat.items[0].role is ChatRole.USER  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        (ChatMessage.model_construct(role="guest", content="hi"), "role: Input should be .*, found 'guest'"),
+        (
+            ChatMessage.model_construct(role=ChatRole.USER, content=["hi", 3]),
+            "holds a int: parts are text",
+        ),
+        (
+            ChatMessage.model_construct(role=ChatRole.USER, content="hi", created_at="now"),
+            "created_at: .*, found 'now'",
+        ),
+        (FunctionCall.model_construct(name="f", call_id="c"), "arguments: Field required"),
+    ],
+    ids=["role", "content", "time", "missing"],
+)
+def test_an_unchecked_item_that_is_none(item: ChatMessage | FunctionCall, says: str) -> None:
+    """The error names the field, and nothing is added."""
+    chat = refold.ChatContext()
+
+    with pytest.raises(refold.InvalidInputError, match=says):
+        chat.add_items([item])
+
+    assert chat.items == []
 
 
 def test_a_text_message_stays_a_text() -> None:

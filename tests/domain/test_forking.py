@@ -1,17 +1,20 @@
 """What a fork carries (SPEC V4), on a log in memory."""
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import Forked
+from refold.domain.context.journal import Journal
 from refold.domain.errors import DamagedError, InvalidInputError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.spans import Segment, Span
 
 from .chat_events import OPENED, called, configured, handed, returned, said
-from .fakes import handle_on, record
+from .fakes import CountingSystem, LateLog, handle_on, record
 
 
 def context(*items: Any) -> ChatContext:
@@ -118,3 +121,59 @@ def test_made_up_ids_do_not_grow() -> None:
 
     assert len({len(fork.id) for fork in forks[1:]}) == 1
     assert len({fork.id for fork in forks}) == 21
+
+
+class BusySystem(CountingSystem):
+    """Another thread comes in between, whenever an id is made for a fork."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.come_between: Callable[[], object] = lambda: None
+
+    def new_id(self, prefix: str) -> str:
+        """Let the other one work, unless it is its own id."""
+        if prefix == "-":
+            self.come_between()
+        return super().new_id(prefix)
+
+
+@pytest.mark.parametrize("way", ["fork", "fork_filtered", "copy"])
+def test_a_parent_that_goes_on_meanwhile(way: str) -> None:
+    """What another thread adds to the parent while a fork is made is not in it: its event does not name it."""
+    system = BusySystem()
+    parent = ChatContext(system=system)
+    parent.add_message("user", "before", "before")
+    system.come_between = lambda: parent.add_message("user", "meanwhile")
+
+    child = getattr(parent, way)()
+    shown = ids(child)
+    child.cleanup()
+
+    assert len(parent.items) == 2
+    assert (shown, ids(child)) == ("before", "before")
+
+
+def test_a_parent_to_which_others_queue_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork names no version that is not in the log: another thread queues before the flush, or behind the fork."""
+    log = LateLog()
+    record(log, OPENED, said("before"))
+    parent = handle_on(log, durability="enqueue")
+    flush = Journal.flush
+    threads: list[threading.Thread] = []
+
+    def flushed(journal: Journal[Any], deadline: float | None = None) -> None:
+        flush(journal, deadline)
+        if not threads:
+            threads.append(threading.Thread(target=lambda: [parent.add_message("user", text) for text in "abc"]))
+            threads[0].start()
+            threads[0].join(0.2)
+
+    monkeypatch.setattr(Journal, "flush", flushed)
+    child = parent.fork("child")
+    event, there = child.history()[0].event, log.head(parent.stream_id)
+    threads[0].join()
+
+    assert isinstance(event, Forked)
+    assert event.version <= there
+    assert ids(handle_on(log, "chat:child")) == ids(child) == "before"
+    assert len(parent.items) == 4

@@ -231,6 +231,20 @@ def test_a_snapshot_of_a_context_that_another_event_opened(module: Any, of: Call
         module.unpacked(other._journal.log, one.stream_id, data)
 
 
+def test_a_snapshot_has_no_name_that_the_run_makes_anew() -> None:
+    """Only a name that somebody gave is kept as a hash of it."""
+    run = RunFactory().run("mia", "s")
+    query = run.register_query("why?")
+    run.register_node("State", "made", [query], "next", state="done")
+    made = run_packed.packed(run._journal.state)
+    run.register_node("State", "given", [query], "next", "mine", state="done")
+    given = run_packed.packed(run._journal.state)
+
+    hashes = [msgspec.msgpack.decode(data, type=run_packed._Packed).given for data in (made, given)]
+    assert [bool(one) for one in hashes] == [False, True]
+    assert run_packed.unpacked(run._journal.log, run.stream_id, given) == run._journal.state
+
+
 def test_code_without_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of contexts whose code cannot be read there are no snapshots, since nobody could tell which code made them."""
     log, chat = MemoryLog(), opened_chat("mia")

@@ -8,11 +8,12 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import Merged, Placement
 from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.rules.commands import AddItems
 from refold.domain.chat.rules.merging import fork_point
 from refold.domain.errors import DamagedError
 from refold.domain.spans import Segment, Span
 
-from .chat_events import said
+from .chat_events import OPENED, said
 from .fakes import handle_on, record
 from .test_forking import context, ids
 
@@ -77,3 +78,26 @@ def test_a_damaged_merge() -> None:
 
     with pytest.raises(DamagedError, match="chat:z@3 is damaged"):
         _ = handle_on(log).items
+
+
+class GoingOn(ChatContext):
+    """A context to which another thread adds a message as soon as somebody has asked for its version."""
+
+    @property
+    def version(self) -> int:
+        """Return the version, and go on."""
+        version = super().version
+        self._writer.execute(AddItems(self.stream_id, (said(f"after{version}"),)))
+        return version
+
+
+def test_an_other_side_that_goes_on_meanwhile() -> None:
+    """The event names the version that was merged: no item is taken that came behind it."""
+    ours = context(said("a"))
+    record(ours._journal.log, OPENED, said("b"), stream="chat:b")
+    busy = GoingOn(journal=handle_on(ours._journal.log, "chat:b")._journal)
+    asyncio.run(ours.merge(busy))
+
+    event = ours.history()[-1].event
+    assert isinstance(event, Merged)
+    assert event.version == 1 + len(ours.items) - 1

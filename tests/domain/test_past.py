@@ -7,12 +7,13 @@ import pytest
 
 import refold
 from refold.domain.chat.context import ChatContext
+from refold.domain.concurrency.promises import Promise
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.positions import BEGINNING, Moment
 
 from .chat_events import OPENED, said
-from .fakes import CountingSystem, handle_on, record, texts
+from .fakes import CountingSystem, LateLog, handle_on, record, texts
 
 
 def told() -> ChatContext:
@@ -160,3 +161,14 @@ def test_the_past_of_a_handle_that_is_behind() -> None:
     assert chat.at("pos:99").version == 5
     with pytest.raises(NotFoundError):
         chat.at(6)
+
+
+def test_what_was_seen_while_events_are_queued() -> None:
+    """It is looked for when they are in the log, as for every view of the past."""
+    log = LateLog(lambda: Promise(lambda: log.land()))
+    record(log, OPENED)
+    chat = handle_on(log, durability="enqueue")
+    chat.add_message("user", "one")
+    chat.add_function_call("lookup", "{}", "k")
+
+    assert texts(chat.seen("k")) == ["one"]

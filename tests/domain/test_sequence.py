@@ -3,6 +3,8 @@
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -13,21 +15,25 @@ from hypothesis import strategies as st
 
 from refold.domain.chat.events import (
     UNFINISHED,
+    ChatItemEvent,
     Forked,
     ItemInserted,
     ItemsEvicted,
     ItemsRestored,
     MessageExtended,
     MessageFinished,
+    Named,
 )
 from refold.domain.chat.pairing import pair_calls
 from refold.domain.chat.rules.edits import Partners
-from refold.domain.chat.state.arena import totals_of
-from refold.domain.chat.state.fold import EMPTY, ChatState, evolve, fold
+from refold.domain.chat.state.arena import Arena, totals_of
+from refold.domain.chat.state.fold import EMPTY, ChatState, Resolved, TakenItem, evolve, fold
 from refold.domain.chat.state.sequence import Items
+from refold.domain.chat.state.stored import ItemNames
 from refold.domain.spans import Ref, Segment, Span, spans_of
 from refold.domain.totals import Totals
 
+from ..interrupts.injecting import InterruptedHereError, interrupted_at, points_of
 from ..support.effort import CountedLock
 from .chat_events import OPENED, called, handed, returned, said
 from .edit_events import STEPS, Line, line_of
@@ -227,6 +233,17 @@ def test_a_message_that_ends_in_an_older_state() -> None:
     assert ids(evolve(done, said("m4")).items) == ["m1", "grows", "m4"]
 
 
+def test_a_fork_that_carries_a_part_has_no_piece_of_what_it_left() -> None:
+    """Folded in one go behind a message that had begun to grow in the parent."""
+    begun = said("grows", ("",), incomplete=UNFINISHED)
+    event = msgspec.structs.replace(FORK, version=3, carried=(Span.of("chat:a", [9]),))
+    fork = Resolved(event, (TakenItem(Ref(9, "chat:a"), said("taken")),))
+
+    state = fold(EMPTY, [OPENED, begun, MessageExtended(item=Ref(2), text=" of the parent"), fork])
+
+    assert [*state.items] == [said("taken")]
+
+
 def test_counts_of_a_message_that_grew_and_left() -> None:
     """Totals that were asked for stay right, whatever comes with them in one fold: pieces, appends, edits."""
     grown = MessageExtended(item=Ref(3), text="x" * 40)
@@ -292,12 +309,39 @@ def test_a_value_finds_nothing_of_what_came_later() -> None:
     assert [early.items.find("m2"), late.items.find("m2")] == [None, 2]
 
 
+def test_a_value_has_no_more_items_while_it_is_gone_through() -> None:
+    """As another thread goes through them, for which others are added."""
+    gone = ItemsEvicted(items=(Span.of("", [3]),), change=Totals())
+    state = fold(EMPTY, [OPENED, *map(said, "abc"), gone])
+    items = state.items
+    order, tail = items.order(), items.order()[-1:]
+    seen: list[str] = []
+    for number, item in enumerate(items):
+        assert number < 2, "an item that came later is in it"
+        state = evolve(state, said(f"later {number}"))
+        seen.append(item.id)
+
+    assert (seen, ids(items), ids(state.items)) == (["a", "c"], ["a", "c"], ["a", "c", "later 0", "later 1"])
+    assert (list(order), len(order), order[-1], order[::-1], order.index(2), tail) == ([0, 2], 2, 2, [2, 0], 1, [2])
+    with pytest.raises(IndexError):
+        order[2]
+    with pytest.raises(ValueError, match="3 is not in"):
+        order.index(3)
+
+
 def test_what_is_not_there() -> None:
     """An unknown id, and a name that means no item."""
     items = fold(EMPTY, [OPENED, said("m1")]).items
 
     assert (items.find("nobody"), items.ordinal("nobody")) == (None, None)
     assert [items.of_ref(ref) for ref in (Ref(1), Ref(3), Ref(2, "chat:other"))] == [None] * 3
+
+
+def test_what_stands_beside_an_unknown_name() -> None:
+    """Of consecutive versions those that are items are found, whatever lies between them."""
+    items = fold(EMPTY, [OPENED, said("m1"), Named(name="a name", version=2), said("m2"), said("m3")]).items
+
+    assert items.of_spans([Span.of("", range(1, 9))]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -368,3 +412,26 @@ def test_repeated_call_ids_are_paired_without_a_look_at_all_others() -> None:
 
     assert (found.of(first), found.of(last)) == (first + 1, last - 1)
     assert order.looks < 400
+
+
+def test_names_are_added_again_after_an_interrupt() -> None:
+    """Before whatever line it comes, a snapshot that is made later has each name once."""
+    items: list[ChatItemEvent] = [said("a"), called("f"), returned("r"), said("b")]
+    whole = ItemNames()
+    whole.extend(items)
+
+    for point in points_of(lambda: ItemNames().extend(items)):
+        names = ItemNames()
+        with suppress(InterruptedHereError):
+            interrupted_at(point, partial(names.extend, items), InterruptedHereError)
+        names.extend(items[len(names) :])
+        assert names.first(len(items)) == whole.first(len(items)), point
+
+
+def test_runs_are_packed_while_another_thread_adds_one() -> None:
+    """A snapshot of the items before is made in the middle of that."""
+    arena = Arena()
+    arena.extend([said("a")], 0, 2)
+    arena._starts.append(1)
+
+    assert arena.runs(1) == [(0, 0, 2)]

@@ -262,6 +262,25 @@ def test_what_was_queued_comes_before() -> None:
     assert texts(handle_on(log)) == texts(chat) == ["one", "two"]
 
 
+def test_a_refresh_within_it() -> None:
+    """What others recorded meanwhile is not mixed with what was decided; the commit tells of it, then it is read."""
+    log = MemoryLog()
+    left, _ = two_contexts(log)
+
+    def change() -> None:
+        with transaction(log):
+            left.add_message("user", "two")
+            record(log, *(said(f"m{number}") for number in range(2, 6)), stream=A)
+            assert (left.refresh(), left.version, texts(left)) == ((), 3, ["one", "two"])
+            left.add_message("user", "three")
+            assert texts(left) == ["one", "two", "three"]
+
+    with pytest.raises(ConcurrencyError):
+        change()
+
+    assert (len(left.refresh()), texts(left)) == (4, ["one", *["hello"] * 4])
+
+
 def test_another_thread_is_no_part_of_it() -> None:
     """What a thread does to another context meanwhile is recorded at once, and stays."""
     log = MemoryLog()

@@ -1,7 +1,11 @@
 """What our recorders promise beyond the shipped cases: no holes, one sequence per application, all or nothing."""
 
+import os
+import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +27,8 @@ from refold.infrastructure.recorders.stored_events import NAME_LENGTH_MAX, safe_
 from tests.eventsourcing.opening import NewFactory, event, events
 
 LONG = "L" * 300
+# A process that hangs is ended after them.
+SECONDS_MAX = 20
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -353,3 +359,96 @@ def test_names_of_tables_are_short(text: str) -> None:
     """Whatever an application is called: a database cuts long names off, and two of them would be one."""
     assert 0 < len(safe_name(text)) <= NAME_LENGTH_MAX
     assert "__" not in safe_name(text)
+
+
+class Name(str):
+    """A text of an application's own class."""
+
+
+class Count(int):
+    """A number of an application's own class."""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        StoredEvent("a", True, "shop:Sold", b"{}"),
+        StoredEvent("a", Count(1), "shop:Sold", b"{}"),
+        StoredEvent(Name("a"), 1, Name("shop:Sold"), bytearray(b"{}")),  # type: ignore[arg-type]
+    ],
+    ids=["True", "another number", "other texts"],
+)
+def test_values_of_other_types_are_recorded_as_what_they_equal(factory: NewFactory, given: StoredEvent) -> None:
+    """And read again: the digest is that of the values that are stored."""
+    opened = factory()
+    recorder, snapshots = opened.application_recorder(), opened.aggregate_recorder("snapshots")
+
+    assert recorder.insert_events([given]) == [1]
+    snapshots.insert_events([given])
+
+    assert recorder.select_events("a") == snapshots.select_events(Name("a")) == [event("a", 1)]
+    assert [one.originator_version for one in recorder.select_notifications(1, 9)] == [1]
+
+
+@pytest.mark.parametrize("far", [2**31, 2**63 - 1, 2**63, 2**70])
+def test_bounds_beyond_all_numbers(factory: NewFactory, far: int) -> None:
+    """They bound nothing, or leave nothing; where no more than none is asked for there is none."""
+    opened = factory()
+    recorder, snapshots = opened.process_recorder(), opened.aggregate_recorder("snapshots")
+    snapshots.insert_events(events("a", 1))
+    recorder.insert_events(events("a", 1, 2))
+
+    for kept, count in ((recorder, 2), (snapshots, 1)):
+        found = [kept.select_events("a", **{bound: far}) for bound in ("gt", "lte", "limit")]
+        assert [*map(len, found)] == [0, count, count]
+        assert [len(kept.select_events("a", **{bound: -far})) for bound in ("gt", "lte", "limit")] == [count, 0, 0]
+    positions = [(far, 9, None), (-far, 9, None), (1, 9, far), (1, 9, -far), (1, far, None), (1, -far, None)]
+    assert [len(recorder.select_notifications(*one)) for one in positions] == [0, 2, 2, 0, 2, 0]
+    assert recorder.select_page(after=far, limit=far, topics=()).notifications == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 3000])
+def test_names_that_cannot_be_stored_are_refused(factory: NewFactory, name: str) -> None:
+    """The same on both databases, and neither is called damaged."""
+    recorder = factory().process_recorder()
+    uses: list[Callable[[], object]] = [
+        lambda: recorder.insert_tracking(Tracking(name, 1)),
+        lambda: recorder.insert_events(events("a", 1), tracking=Tracking(name, 1)),
+        lambda: recorder.insert_tracking(Tracking("up", 2**63)),
+        lambda: recorder.max_tracking_id(name),
+        lambda: recorder.select_notifications(1, 9, topics=[name]),
+        lambda: recorder.select_page(after=0, limit=9, topics=[name]),
+    ]
+    for use in uses:
+        with pytest.raises(DataError, match=r"^(?!.*damaged)"):
+            use()
+
+    assert recorder.insert_events(events("a", 1)) == [1]
+
+
+def test_a_forked_process_has_its_own_connections(factory: NewFactory) -> None:
+    """For positions and snapshots, too: an answer to the one never reaches the other."""
+    opened = factory()
+    recorder, snapshots = opened.process_recorder(), opened.aggregate_recorder("snapshots")
+    snapshots.insert_events(events("a", 0))
+
+    def track(name: str) -> None:
+        for position in range(1, 100):
+            recorder.insert_tracking(Tracking(name, position))
+        snapshots.insert_events(events(name, 1))
+
+    child = os.fork()
+    if not child:
+        signal.alarm(SECONDS_MAX)
+        try:
+            track("child")
+        finally:
+            os._exit(int(sys.exc_info()[0] is not None))
+    try:
+        track("parent")
+    finally:
+        _, status = os.waitpid(child, 0)
+
+    assert status == 0
+    assert [recorder.max_tracking_id(name) for name in ("child", "parent")] == [99, 99]
+    assert [len(snapshots.select_events(name)) for name in ("child", "parent")] == [1, 1]

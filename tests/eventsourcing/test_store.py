@@ -24,6 +24,7 @@ from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.recorders.store import EventMapper, RecordedEventMapper, StoreFactory, StoreRecorder
 from refold.infrastructure.store import Store
+from tests.contract.stores import KEYS
 from tests.eventsourcing.opening import postgres_variables
 
 SESSION = "desk"
@@ -162,9 +163,10 @@ def test_sealed_events_are_read_too(tmp_path: Path) -> None:
 # Slices
 
 
-def test_a_sequence_is_named_where_there_are_several(pg_url: str) -> None:
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
+def test_a_sequence_is_named_where_there_are_several(pg_url: str, keys: refold.Keys | None) -> None:
     """By its number, or by a context that lies in it."""
-    with refold.open(pg_url) as store:
+    with refold.open(pg_url, keys=keys) as store:
         store.chat("a", session=SESSION).add_message("user", "hello")
         store.chat("far", session="elsewhere").add_message("user", "hello")
         by_number = store.recorder(slice_number=slice_of(SESSION))
@@ -173,6 +175,11 @@ def test_a_sequence_is_named_where_there_are_several(pg_url: str) -> None:
         assert by_number.select_notifications(1, 10) == store.recorder("chat:a").select_notifications(1, 10)
         assert [one.originator_id for one in by_number.select_notifications(1, 10)] == ["chat:a", "chat:a"]
         assert by_number.select_events("chat:far") == []
+        assert (by_number.max_notification_id(), by_number.select_notifications(3, 10)) == (2, [])
+        with by_number.subscribe(gt=1) as subscription:
+            assert next(subscription).id == 2
+        empty = next(number for number in range(SLICES) if not store.log.now().head(number))
+        assert store.recorder(slice_number=empty).select_notifications(1, 10) == []
         for number in (None, -1, SLICES):
             with pytest.raises(InvalidInputError, match="1,024 sequences"):
                 store.recorder(slice_number=number)

@@ -20,6 +20,7 @@ from refold.infrastructure.exchange.copying import Incoming
 from refold.infrastructure.exchange.restore import restore
 from tests.contract.stores import start_python
 from tests.support.effort import IS_DEEP
+from tests.support.waiting import soon
 
 from .backed_up import events_of, filled, rows_of
 
@@ -43,6 +44,22 @@ def test_a_backup_that_is_killed_leaves_the_one_before(tmp_path: Path) -> None:
     assert first == ["none"] * first.count("none") + ["new"] * first.count("new")
     assert second == ["old"] * second.count("old") + ["new"] * second.count("new")
     assert min(first.count("none"), first.count("new"), second.count("old"), second.count("new")) > 1
+
+
+def test_what_a_crash_left_behind_the_end_goes_with_the_next_run(tmp_path: Path) -> None:
+    """Otherwise the file would keep bytes for ever that belong to no event, and may have been erased since."""
+    path = tmp_path / "a.backup"
+    with refold.open(tmp_path / "source.db") as store:
+        store.chat("a").add_message("user", "before")
+        store.backup(path)
+        with path.open("ab") as file:
+            file.write(b"half a chunk" * 10_000)
+        store.chat("a").add_message("user", "after")
+
+        store.backup(path)
+
+    assert b"half a chunk" not in path.read_bytes()
+    assert check_backup(path).events == 3
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -145,6 +162,51 @@ def test_a_broken_store_is_replaced(tmp_path: Path) -> None:
     restore(path, source, overwrite=True)
 
     assert events_of(source) == whole
+
+
+@pytest.mark.parametrize("encrypt", [True, False])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_store_with_keys_is_replaced(
+    kind: str, encrypt: bool, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """With its keys, by which whoever opened the new one would take that for encrypted."""
+    source, target = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    if kind == "postgres":
+        source, target = (str(request.getfixturevalue(name)) for name in ("ready_pg_url", "pg_url"))
+    path, keys = tmp_path / "a.backup", refold.KeyFile(tmp_path / "keys.json")
+    with refold.open(filled(source)) as store:
+        shown = store.chat("later").items
+        store.backup(path)
+    keys.make()
+    with refold.open(target, keys=keys, encrypt=encrypt, witness=tmp_path / "witness") as store:
+        store.chat("secret").add_message("user", "precious")
+        store.contexts()
+
+    restore(path, target, overwrite=True)
+
+    with refold.open(target) as store:
+        assert store.chat("later").items == shown
+        assert store.verify().is_whole
+
+
+def test_snapshots_go_on_in_a_restored_store(pg_url: str, tmp_path: Path) -> None:
+    """Also for who had the one before open, which had a table of them: the restored one has none yet."""
+    path = tmp_path / "a.backup"
+    back_up_from(filled(pg_url), path)
+    with refold.open(pg_url) as store:
+
+        def is_kept(packed: bytes) -> bool:
+            store.log.keep_snapshot("chat:later", lambda: packed)
+            return soon(lambda: [*store.log.streams_with_snapshot()] == ["chat:later"])
+
+        assert is_kept(b"one")
+
+        restore(path, pg_url, overwrite=True)
+
+        assert store.log.snapshot("chat:later") is None
+        assert store.verify().is_whole
+        assert is_kept(b"another")
+        assert store.log.snapshot("chat:later") == b"another"
 
 
 def test_a_record_that_says_more_than_there_is_is_noticed(tmp_path: Path) -> None:

@@ -169,8 +169,26 @@ def test_a_move_that_was_killed_at_its_end_is_finished(places: tuple[str, str]) 
 
     assert (report.copied, report.is_moved) == (1, True)
     assert contents(target) == contents(source)
+
+
+@pytest.mark.parametrize("places", PAIRS, indirect=True, ids="-".join)
+def test_a_move_that_was_killed_after_its_end_says_so(places: tuple[str, str]) -> None:
+    """Another call has nothing left to do, whatever was written since; a mere copy is refused."""
+    source, target = places
+    first = copy_store(source, target, move=True, lag_seconds=0)
+    with refold.open(target) as store:
+        store.chat("later").add_message("user", "written since")
+
+    again = copy_store(source, target, move=True)
+
+    assert again == msgspec.structs.replace(first, copied=0, inexact={})
     with pytest.raises(InvalidInputError, match="does not begin with"):
-        copy_store(source, target, move=True)
+        copy_store(source, target)
+    with closing(log_at(source)) as log:
+        log.reopen()  # type: ignore[attr-defined]  # a log in a database
+    assert copy_store(source, target, move=True).is_moved
+    with refold.open(source) as store, pytest.raises(StorageReadOnlyError, match="was moved"):
+        store.chat("later").add_message("user", "never")
 
 
 def test_what_is_written_meanwhile_comes_with_the_next_call(places: tuple[str, str]) -> None:

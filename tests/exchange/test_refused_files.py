@@ -121,7 +121,7 @@ def test_the_file_itself_is_fine(file: Path) -> None:
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     """It is said why it cannot be read."""
-    said = f"^{re.escape(str(tmp_path))} cannot be read: Is a directory$"
+    said = f"^{re.escape(str(tmp_path))} is no regular file: name a file$"
     with pytest.raises(InvalidInputError, match=said), reading_file(tmp_path):
         pass
 

@@ -18,17 +18,19 @@ from tests.support.every_kind import fill, seen
 from .places import place_of, recorded
 
 
-async def test_twice_is_once(store: refold.Store, tmp_path: Path) -> None:
-    """The second time nothing is written; nor into the store that it came from."""
+async def test_twice_is_once(store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second time nothing is written, or tried in memory before; nor into the store that it came from."""
     with refold.open(":memory:") as source:
         await fill(source)
         export_events(source.log, tmp_path / "file")
         take_in_events(store.log, tmp_path / "file")
         end, count = store.now(), len(store.contexts())
 
+        tried: list[object] = []
+        monkeypatch.setattr(taking_in, "rehearse", lambda _log, _path, growing: tried.extend(growing))
         again = take_in_events(store.log, tmp_path / "file")
 
-        assert (again, store.now()) == (TakenIn(unchanged=count), end)
+        assert (again, store.now(), tried) == (TakenIn(unchanged=count), end, [])
         assert take_in_events(source.log, tmp_path / "file") == TakenIn(unchanged=count)
 
 

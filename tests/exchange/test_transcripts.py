@@ -117,6 +117,34 @@ def test_an_empty_message_before_a_call(tmp_path: Path) -> None:
         assert [item.type for item in other.chat(row.id, create=False).items] == ["function_call"]
 
 
+def test_pictures_in_spans() -> None:
+    """An address stays one, and what is in the chat itself stays there."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("trip")
+        for image in ("https://x.org/a.png", "data:image/png;base64,YWJj"):
+            chat.add_message("user", [ImageContent(image=image)])
+
+        document = json.dumps(transcript_of(chat, "otel").document)
+
+    assert '"uri": "https://x.org/a.png"' in document
+    assert '"content": "YWJj"' in document
+    assert "null" not in document.partition("https://x.org/a.png")[2]
+
+
+@forms
+def test_outputs_that_follow_each_other(form: TranscriptForm) -> None:
+    """None is left out, also where a form has all of them in one entry."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("trip")
+        calls = [chat.add_function_call(name, "{}") for name in ("first", "second")]
+        for call in calls:
+            chat.add_function_output(call.name, f"the {call.name} output", call.call_id)
+
+        document = json.dumps(transcript_of(chat, form).document)
+
+    assert document.index("the first output") < document.index("the second output")
+
+
 STEP = {"timestamp": "2026-11-23T10:00:00Z", "source": "agent", "message": "Wait.", "model_name": "m-1"}
 CALLS = [{"tool_call_id": "c1", "function_name": "track", "arguments": {"order": 7}, "extra": {"tries": 2}}]
 RESULTS = {"results": [{"source_call_id": "c1", "content": "Lyon"}]}
@@ -218,6 +246,27 @@ def test_a_document_comes_back_as_it_was(form: TranscriptForm, tmp_path: Path) -
         assert transcript_of(chat, form).document[name] == more[name]
 
 
+@pytest.mark.parametrize("field", ["system_instruction", "systemInstruction"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "Be brief.",
+        {"parts": [{"text": "Be brief."}]},
+        {"role": "user", "parts": [{"text": "Be brief."}]},
+        {"role": "system", "parts": [{"text": "Be brief."}, {"text": "Be kind."}], "note": 1},
+    ],
+)
+def test_an_instruction_comes_back_as_it_was(given: Any, field: str, tmp_path: Path) -> None:
+    """As a text or a content, with a role or without, in either spelling."""
+    document = {"id": "s1", field: given, "contents": [{"role": "user", "parts": [{"text": "Where?"}]}]}
+    with refold.open(":memory:") as store:
+        chat = imported(store, tmp_path, "gemini", document)
+
+        assert transcript_of(chat, "gemini").document == document
+        chat.evict([chat.items[0].id])
+        assert field not in transcript_of(chat, "gemini").document
+
+
 @forms
 def test_a_changed_document_is_refused(form: TranscriptForm, tmp_path: Path) -> None:
     """A log does not forget: the changed message is named, and nothing is written."""
@@ -270,6 +319,44 @@ def test_what_an_import_knows() -> None:
         assert any("final_metrics" in one for one in changed.lost)
 
 
+@pytest.mark.parametrize(("at", "told"), [(1.7643e12, "9999-12-31T23:59:59.999999Z"), (-1e13, "0001-01-01T00:00:00Z")])
+def test_an_item_beyond_all_years(at: float, told: str) -> None:
+    """As one whose time was given in milliseconds: the document has the nearest time, and says that this is lost."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("trip")
+        chat.add_message("user", "Where?", created_at=at)
+        made = transcript_of(chat, "atif")
+
+    assert made.document["steps"][0]["timestamp"] == told
+    assert "created_at of 1 item" in made.lost
+
+
+def test_instructions_that_are_a_list(tmp_path: Path) -> None:
+    """An answer of the Responses API may have them so: each is an item in front of the others."""
+    told = {"role": "developer", "content": "Be brief."}
+    document = {"id": "r1", "instructions": [told], "input": [{"type": "message", "role": "user", "content": "Where?"}]}
+    with refold.open(":memory:") as store:
+        chat = imported(store, tmp_path, "responses", document)
+
+        assert [message.role for message in chat.messages()] == ["developer", "user"]
+        assert transcript_of(chat, "responses").document == {"id": "r1", "input": [told, *document["input"]]}
+
+
+def step(**fields: Any) -> dict[str, Any]:
+    """Return a trajectory of one step."""
+    return {"schema_version": "ATIF-v1.8", "steps": [{"step_id": 1, "source": "agent", "message": "", **fields}]}
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"])
+def test_a_time_beyond_all_years(at: str, tmp_path: Path) -> None:
+    """It is kept as it was written, and the item has the time of the import."""
+    document = step(message="Yes.", timestamp=at)
+    with refold.open(":memory:") as store:
+        chat = imported(store, tmp_path, "atif", document)
+
+        assert transcript_of(chat, "atif").document == document
+
+
 @pytest.mark.parametrize(
     ("document", "fault"),
     [
@@ -280,6 +367,22 @@ def test_what_an_import_knows() -> None:
         ({"gen_ai.input.messages": [{"role": "tool", "parts": [{"type": "text"}]}]}, "content: missing"),
         ({"conversations": [{"from": "robot", "value": "x"}]}, "from: found 'robot'"),
         ({"contents": [{"role": "robot", "parts": []}]}, "no role"),
+        ({"contents": ["Where?"]}, r"messages\[0\]: found text, expected an object"),
+        ({"contents": [{"role": "user", "parts": 7}]}, "parts: found a number, expected a list"),
+        ({"contents": [], "system_instruction": ["Be kind."]}, "system_instruction: found a list, expected text or"),
+        ({"conversations": [{"from": "human", "value": "x"}, 7]}, r"messages\[1\]: found a number"),
+        ({"gen_ai.input.messages": "[{]"}, "gen_ai.input.messages is a text that is no JSON"),
+        ({"gen_ai.input.messages": '{"role": "user"}'}, "gen_ai.input.messages: found an object, expected a list"),
+        ({"gen_ai.input.messages": [{"role": ["user"], "parts": []}]}, "role: found"),
+        ({"input": [], "output": 7}, "output: found a number, expected a list"),
+        ({"input": [], "instructions": {"role": "system"}}, "instructions: found an object, expected a list"),
+        (step(message=7), "message: found a number, expected a list"),
+        (step(tool_calls={"a": 1}), "tool_calls: found an object, expected a list"),
+        (step(observation="oops"), "observation: found text, expected an object"),
+        (step(observation={"results": ["oops"]}), "observation.results: found text, expected an object"),
+        (step(observation={"results": [{"source_call_id": []}]}), "source_call_id: found a list, expected text"),
+        (step(metrics=[1]), "metrics: found a list, expected an object"),
+        (step(message=[{"type": "image", "source": "x.png"}]), "message.source: found text, expected an object"),
     ],
 )
 def test_a_bad_document_says_what_is_wrong(document: Any, fault: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -17,6 +18,7 @@ from tests.support.project import PACKAGES, modules, parsed
 CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft"} | {
     "remove", "setdefault", "update"
 }  # fmt: skip
+PLAIN = {"Any", "bytes", "dict", "int", "list", "msgspec.Raw", "Raw", "str", "tuple", "..."}
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 # They run before anybody else has the object, or when no other thread goes on.
 ALONE = {"__init__", "_after_fork", "_fork_is_over", "__del__"}
@@ -27,8 +29,8 @@ WITHOUT = {
     "domain.chat.state.arena.Arena": "_stored_names find may_have_call_id reformed unread",
     # A state and a version are replaced as a whole; reading them must not wait for a writer that waits for the disk.
     # `execute` waits without the lock, which the transaction needs that it waits for, and then looks again.
-    "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_loaded is_void"
-    " other_transaction queued recorded_past require_known state unflushed version",
+    "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_changed_within is_loaded"
+    " is_void other_transaction queued recorded_past require_known state unflushed version",
     "domain.context.outbox.Outbox": "__len__",
     "domain.context.view.View": "_folded _from_snapshot is_loaded is_void state version",
     "domain.hooks.loop_lock.LoopLock": "locked release",
@@ -46,12 +48,16 @@ WITHOUT = {
     # Seats are put back into a queue of Python's, in one step.
     "infrastructure.log.postgres.connection.PostgresDatabase": "_leave close",
     "infrastructure.recorders.postgres._FreshPasswordDatabase": "_leave close",
+    # What is known is replaced as a whole.
+    "infrastructure.log.postgres.ends.Ends": "known read",
     # The transaction in which they run holds the lock of the database.
     "infrastructure.log.sqlite.append.Appender": "_begin append_locked",
     "infrastructure.log.sqlite.connection.SqliteDatabase": "_close_readers _idle_or_new _leave _take_seat"
     " _wait_for_readers come_back leave reading write writing",
     "infrastructure.projecting.store.MemoryProjectionStore": "note",
-    "infrastructure.projecting.store.ReadOnlyProjectionStore": "note",
+    "infrastructure.projecting.read_only.ReadOnlyProjectionStore": "note",
+    # They read one value; what is begun while the branches are kept, their log refuses.
+    "infrastructure.queries.what_if.WhatIf": "_free _require_open",
     # It saves in its own way: nobody calls `_save`, which alone uses `_table` without the lock.
     "infrastructure.trust.sealed_rows.SealedProjectionStore": "_save _table",
     "infrastructure.subscription.Subscription": "_take",
@@ -152,6 +158,35 @@ def test_guarded_fields_are_used_under_the_lock() -> None:
     found = {f"{cls.__module__.removeprefix('refold.')}.{cls.__name__}": unlocked_uses(cls) for cls in classes()}
 
     assert {name: " ".join(sorted(uses)) for name, uses in found.items() if uses} == WITHOUT
+
+
+def types_read(call: ast.Call) -> Iterator[ast.expr]:
+    """Yield the type into which msgspec reads a value, or will."""
+    name = ast.unparse(call.func)
+    if re.fullmatch("msgspec.*Decoder", name):
+        yield from call.args[:1]
+    elif name == "msgspec.convert":
+        yield call.args[1]
+    elif re.fullmatch("msgspec.*decode", name):
+        yield from (one.value for one in call.keywords if one.arg == "type")
+
+
+def test_types_are_known_before_values_are_read_into_them() -> None:
+    """Two threads that read the first value into a type at once would end the process, if it holds Structs."""
+    found = {
+        f"{name}: {ast.unparse(kind)}"
+        for package in PACKAGES
+        for name, path in modules(package)
+        if "msgspec" in path.read_text() and path.name != "known_types.py"
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        for kind in types_read(node)
+    }
+    unknown = {one for one in found if not one.partition(": ")[2].startswith("known(")}
+
+    assert len(found - unknown) > 40
+    # Those of plain values hold no Struct.
+    assert [one for one in unknown if not {*re.findall(r"[\w.]+", one.partition(": ")[2])} <= PLAIN] == []
 
 
 def test_no_thread_keeps_a_program_alive() -> None:

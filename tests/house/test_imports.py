@@ -1,6 +1,7 @@
 """What imports what: the rules about layers that import-linter cannot express."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.project import PACKAGES, PURE, modules, parsed
+from tests.support.project import PACKAGES, PURE, ROOT, modules, parsed
 
 ALWAYS_ALLOWED = sys.stdlib_module_names | {"msgspec", "pydantic", "pydantic_core", "typing_extensions"}
 CLOCKS_AND_CHANCE = {"random", "secrets", "time", "uuid"}
@@ -134,6 +135,17 @@ def test_adapters_alone_import_their_frameworks() -> None:
     ]
 
     assert found == []
+
+
+def test_an_adapter_without_its_framework_names_the_extra() -> None:
+    """Each of those that `refold[frameworks]` installs; the message is the command to run."""
+    extras = re.search(r'frameworks = \["refold\[(.*)\]"\]', (ROOT / "pyproject.toml").read_text())
+    assert extras
+    for extra in extras[1].split(","):
+        missing = dict.fromkeys(FRAMEWORKS)
+        code = f"import sys; sys.modules.update({missing}); import refold.{extra.replace('-', '_')}"
+        done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+        assert f'pip install "refold[{extra}]"' in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("module", HEAVY)

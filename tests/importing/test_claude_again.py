@@ -200,15 +200,8 @@ def test_names_that_are_too_long_are_refused_at_once(store: refold.Store, tmp_pa
     assert store.now() == before
 
 
-def test_another_importer_at_the_same_time_is_noticed(
-    store: refold.Store, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between the comparison and the append another program can come first: then nothing is written twice."""
-    session = Writing()
-    last = session.talk(None, "one", "1")
-    import_file(store, session.save(path))
-    session.talk(last, "two")
-    session.save(path)
+def import_meanwhile(store: refold.Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have another program import a file before the next transaction of this one."""
     real = store.transaction
 
     def late(**options: Any) -> Any:
@@ -219,9 +212,33 @@ def test_another_importer_at_the_same_time_is_noticed(
 
     monkeypatch.setattr(store, "transaction", late)
 
+
+def test_another_importer_at_the_same_time_is_noticed(
+    store: refold.Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the comparison and the append another program can come first: then nothing is written twice."""
+    session = Writing()
+    last = session.talk(None, "one", "1")
+    import_file(store, session.save(path))
+    session.talk(last, "two")
+    session.save(path)
+    import_meanwhile(store, path, monkeypatch)
+
     with pytest.raises(ConcurrencyError):
         import_file(store, path)
     assert kept_words(store) == {SESSION: "one | 1 | two"}
+
+
+def test_a_session_that_another_importer_began_meanwhile(
+    store: refold.Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is as that one wrote it, and the next import finds nothing to do."""
+    branched().save(path)
+    import_meanwhile(store, path, monkeypatch)
+
+    with pytest.raises(ConcurrencyError, match=SESSION):
+        import_file(store, path)
+    assert {one.outcome for one in import_file(store, path).contexts} == {"unchanged"}
 
 
 def test_a_session_on_a_server(ready_pg_url: str, path: Path) -> None:

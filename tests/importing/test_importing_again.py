@@ -192,6 +192,25 @@ def test_another_importer_at_the_same_time_is_noticed(
     assert kept(store) == {"x-1": [*TALK, HELLO]}
 
 
+def test_a_context_that_another_program_began_meanwhile(store: refold.Store, tmp_path: Path) -> None:
+    """It is not written on, whatever it holds."""
+    path = written(tmp_path / "x.json", TALK)
+    real = store.transaction
+
+    def late(**options: Any) -> Any:
+        with refold.open(tmp_path / "refold.db") as other:
+            other.chat("x-1").add_message("user", "of somebody else")
+        return real(**options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "transaction", late)
+        with pytest.raises(ConcurrencyError, match="x-1"):
+            import_file(store, path)
+    assert len(store.chat("x-1").items) == 1
+    with pytest.raises(InvalidInputError, match="another --prefix"):
+        import_file(store, path)
+
+
 def test_progress_is_told_run_by_run(store: refold.Store, tmp_path: Path) -> None:
     """The callback hears of every run that was dealt with, and of how many there are."""
     told: list[tuple[int, int]] = []

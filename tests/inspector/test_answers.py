@@ -45,7 +45,7 @@ def wishes(store: refold.Store, question: str) -> Iterator[dict[str, Any]]:
         "replay": {"context": chat.key, "policy": "items:3"},
         "event": {"event": f"{chat.key}@1"},
         "pieces": {"event": f"{chat.key}@2"},
-        "search": {"q": "question"},
+        "search": {"q": "question", "context": chat.key},
         "projection": {"name": "catalogue"},
         "resolve": {"context": chat.key, "at": "-1"},
         "preview": {"source": chat.key, "target": chat.key},

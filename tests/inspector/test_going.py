@@ -17,6 +17,8 @@ WATCH_VERSIONS = """() => {
   }).observe(about, { childList: true });
 }"""
 
+FOLLOW_LINK = "href => document.body.appendChild(Object.assign(document.createElement('a'), { href })).click()"
+
 
 def _drag(page: Page, first: float, last: float, *, key: str | None = None) -> None:
     """Drag along the timeline, from one share of its width to another."""
@@ -342,6 +344,36 @@ def test_back_before_a_screen_is_there_shows_the_one_before(watched: Watched, se
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".item.added")).to_contain_text("scrubbed 27")
     assert address_of(page, served).startswith("/c/scrubbed")
+
+
+def test_a_screen_that_comes_after_back_takes_neither_address_nor_keys(watched: Watched, served: Served) -> None:
+    """A context or a node that was left before it was there changes nothing of the screen that is shown again."""
+    page = watched.open("/c/run:mia%2Fs1%2F1%2F0?node=Table(orders)")
+    expect(page.locator("aside h2")).to_have_text("Table(orders)")
+    held: list[Route] = []
+    for asked, link in (("context?*scrubbed*", "/c/scrubbed@30"), ("node?*", "/n/Table(orders)?user=mia&session=s1")):
+        page.route(f"**/api/{asked}", lambda route: held.append(route))
+        with page.expect_request(f"**/api/{asked}"):
+            page.evaluate(FOLLOW_LINK, link)
+        page.go_back()
+        expect(ready(page).locator("h1")).to_have_text("run:mia/s1/1/0")
+        before = int(page.locator(".about").inner_text().split()[0])
+        with page.expect_response(f"**/api/{asked}"):
+            held.pop().continue_()
+        page.evaluate("new Promise((done) => setTimeout(done, 50))")
+        assert address_of(page, served).startswith("/c/run:mia")
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator(".about")).to_contain_text(f"{before - 1} of")
+        page.wait_for_url(f"**/c/run:mia*@{before - 1}?node=*")
+        page.unroute_all()
+
+
+def test_a_context_is_called_by_its_full_name(watched: Watched) -> None:
+    """Also where the address has only its id: the steps that follow are in the address."""
+    page = watched.open("/c/q@2?tab=log")
+    page.wait_for_url("**/c/queue:q@2?tab=log")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url("**/c/queue:q@1?tab=log")
 
 
 def test_back_at_once_does_not_say_that_it_loads(watched: Watched) -> None:

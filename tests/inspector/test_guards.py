@@ -88,7 +88,7 @@ def test_other_hosts_are_refused(host: str) -> None:
         client = Asked(store).client
         for path in ("/", "/api/meta", "/api/tail"):
             assert client.get(path, headers={"host": host}).status_code == 400
-        for fine in ("127.0.0.1", "localhost:1", "[::1]", "[::1]:8421"):
+        for fine in ("127.0.0.1", "localhost:1", "LocalHost:8421", "[::1]", "[::1]:8421"):
             assert client.get("/api/meta", headers={"host": fine}).status_code == 200
 
 
@@ -120,6 +120,7 @@ def test_actions_are_only_taken_from_the_page(path: str) -> None:
     [
         ("[]", 400, "the request is no JSON object"),
         ("{", 400, "the request is no JSON object"),
+        ("[" * 100_000, 400, "the request is no JSON object"),
         (
             json.dumps({"context": "a", "name": "b", "more": "x" * BODY_MAX}),
             413,
@@ -211,6 +212,13 @@ def test_who_may_reach_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for one in SERVED:
         config = one.config
         assert (config.timeout_graceful_shutdown, config.server_header, config.log_level) == (1, False, "warning")
+
+
+def test_a_port_that_is_taken() -> None:
+    """It is said that another program has it, and how to take another one."""
+    wanted = pytest.raises(InvalidInputError, match="another program listens there, give another --port")
+    with bound("127.0.0.1", 0, 0) as other, wanted:
+        bound("127.0.0.1", other.getsockname()[1], 0)
 
 
 @pytest.mark.parametrize("port", [None, 8124])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -39,6 +40,20 @@ def test_an_item_says_why_it_is_here(watched: Watched, served: Served) -> None:
     expect(page.locator("main")).to_contain_text("It follows from")
     page.get_by_role("link", name="chat:a@2").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("a@2")
+
+
+def test_a_text_that_is_cut_off_shows_it(watched: Watched, served: Served) -> None:
+    """It fades out at its end, also where a single line is out of sight; a text that is shown whole does not."""
+    chat = served.store.chat("lengths")
+    for lines in (9, 2, 60):
+        chat.add_message("user", "\n".join(f"{lines} lines, {number}" for number in range(lines)))
+    page = watched.open("/c/lengths")
+
+    expect(page.locator(".item .body").filter(has_text="2 lines")).to_be_visible()
+    expect(page.locator(".item .clipped")).to_have_count(2)
+    clipped = page.locator(".item .clipped")
+    expect(clipped.filter(has_text="9 lines, 8")).to_have_css("mask-image", re.compile("linear-gradient"))
+    expect(clipped.filter(has_text="2 lines")).to_have_count(0)
 
 
 def test_an_inherited_item_says_how_it_came(watched: Watched, served: Served) -> None:

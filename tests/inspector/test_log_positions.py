@@ -11,7 +11,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import refold
-from refold.infrastructure.inspector import log_answers
+from refold.domain.errors import LogWentBackError
+from refold.domain.positions import Moment
+from refold.infrastructure.inspector import live, log_answers
 from tests.support.every_kind import fill
 
 from .asking import Asked
@@ -58,17 +60,13 @@ def test_a_position_is_the_first_line(asked: Asked) -> None:
 
 
 def test_a_position_is_found_a_page_at_a_time(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few events are read at once; where too many came side by side, it is the first one of its slice."""
+    """However few events are read at once, and however many came side by side with it."""
     lines = _lines(asked)[::9]
     known = [asked("log", pos=line["position"], limit=1) for line in lines]
     monkeypatch.setattr(log_answers, "SCANNED_AT_ONCE", 1)
     assert [asked("log", pos=line["position"], limit=1) for line in lines] == known
     monkeypatch.setattr(log_answers, "SCANNED_MAX", 3)
-    near = [asked("log", pos=line["position"], limit=500) for line in lines]
-    assert ([one["row"] for one in near] == [one["row"] for one in known]) == (not asked.meta["has_slices"])
-    for line, found in zip(lines, near, strict=True):
-        own = line["position"].partition(".")[0] if asked.meta["has_slices"] else line["position"]
-        assert next(one for one in found["events"] if one["position"].partition(".")[0] == own) == line
+    assert [asked("log", pos=line["position"], limit=1) for line in lines] == known
 
 
 def test_a_position_within_a_context_or_a_filter(asked: Asked) -> None:
@@ -98,6 +96,37 @@ def test_a_line_has_as_many_before_it_as_its_number(asked: Asked) -> None:
         assert found["row"] == row
         rest = asked("log", after=found["next"], limit=500)["events"]
         assert len(found["events"]) + len(rest) == min(1_000, total - row)
+
+
+@pytest.mark.parametrize("of", [{}, {"context": "a"}])
+def test_nothing_is_missed_behind_the_end(asked: Asked, of: dict[str, str]) -> None:
+    """A line beyond the end is the end: the next event is the first one from there on."""
+    end = asked("log", row=10**6, **of)
+    assert (end["events"], end["row"]) == ([], end["total"])
+    asked.store.chat("a").add_message("user", "one more")
+    assert [line["text"] for line in asked("log", after=end["next"], **of)["events"]] == ["user: one more"]
+
+
+def test_news_of_a_log_that_went_back_end(asked: Asked) -> None:
+    """The page, which has seen more events than there are, is told so and asks anew, instead of waiting for them."""
+    heads = dict(asked.store.now().heads)
+    seen = Moment.of({lane: number + 3 for lane, number in heads.items()})
+    with pytest.raises(LogWentBackError, match=f"it has {asked.meta['events']}"):
+        live._read_on(asked.store.log, seen)
+    news = asked.client.get("/api/tail", params={"after": str(seen)}).text
+    assert "event: fault" in news
+
+
+def test_a_context_that_is_called_like_a_version_is_not_kept(asked: Asked) -> None:
+    """Its newest version is asked for, and that changes."""
+    for name in ("42", "43"):
+        asked.store.chat(name).add_message("user", f"ticket {name}")
+    now, then = (
+        asked.client.get("/api/diff", params={"before": f"42{version}", "after": f"43{version}"})
+        for version in ("", "@2")
+    )
+    assert (now.status_code, now.headers["cache-control"]) == (200, "no-store")
+    assert "immutable" in then.headers["cache-control"]
 
 
 def _fill_interleaved(store: refold.Store) -> None:

@@ -107,7 +107,7 @@ def test_a_merge_of_another_state_than_was_seen_is_refused(asked: Asked) -> None
     asked.store.chat("main").add_message("user", "Meanwhile.")
     refused = asked.change("merge", **TAKE, version=seen)
 
-    assert refused.json()["error"] == "ConcurrencyError"
+    assert (refused.status_code, refused.json()["error"]) == (409, "ConcurrencyError")
     assert asked.store.chat("main").version == seen + 1
 
 

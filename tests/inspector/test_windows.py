@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,21 @@ INTERVALS, CHANGES, HELD = 50, 20, 12
 def ask(store: refold.Store, question: str, **given: str) -> Any:
     """Return the answer to a question about the chat `a`."""
     return QUESTIONS[question].answer(store, Wish({"context": "chat:a", **given}, []))
+
+
+@pytest.mark.parametrize("kind", ["chat", "chat,chat", "queue,chat,chat"])
+def test_a_kind_that_is_named_twice_counts_once(kind: str) -> None:
+    """Each of its contexts is listed once, on whichever page."""
+    with refold.open(":memory:") as store:
+        for name in "abc":
+            store.chat(name).add_message("user", "Hello.")
+        found, cursor = [], ""
+        while cursor is not None:
+            page = ask(store, "contexts", kind=kind, limit="2", cursor=cursor)
+            found += [row["id"] for row in page["contexts"]]
+            cursor = page["cursor"]
+
+    assert found == ["a", "b", "c"]
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +121,17 @@ def test_each_window_folds_as_python_does(small: None, folding: Page, steps: lis
             known = set(folding.evaluate(FOLD_AT, [columns, [version]])[0][0])
             assert tokens == sum(estimated[item] for item in shown if item not in known)
             version = window["last"] + 1
+
+
+@pytest.mark.parametrize(
+    ("came", "left", "is_seen", "is_only_there"),
+    [(4, 0, True, True), (5, 0, True, False), (4, 10, True, True), (4, 9, True, False), (4, 4, False, False)],
+)
+def test_what_comes_or_leaves_in_a_window_is_in_it(came: int, left: int, is_seen: bool, is_only_there: bool) -> None:
+    """Its first and last versions belong to it."""
+    window, stay = windows.Window(5, 9), SimpleNamespace(v0=came, v1=left)
+
+    assert (window.touches(stay), window.is_within(stay)) == (is_seen, is_only_there)
 
 
 def test_sums_are_those_of_all_versions(small: None) -> None:

@@ -224,9 +224,9 @@ def seal(world: World) -> None:
     """Seal the next slice of a complete segment."""
     log = world.store.log
     assert isinstance(log, SqliteLog)
-    if not log._seal_slice():
+    if not log._seal_block():
         world.chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=["x"]) for _ in range(1_024)])
-        assert log._seal_slice()
+        assert log._seal_block()
 
 
 def test_an_interrupt_while_sealing(tmp_path: Path) -> None:

@@ -117,12 +117,19 @@ NUMBERS = [
     *wrong("the counter is 'x': give a function", "chat.truncate(1, counter='x')", "chat.estimated_tokens('x')"),
     *wrong("limit must be >= 1", "store.queue('new', limit=0)", "store.pool('new', limit=-1)"),
     *wrong("the count is '3'", "chat.tail('3')"),
+    *wrong("the step is [1]: take a whole number", "run.return_step([1])"),
+    *wrong("current_run_id is '1': take a whole number", "run.restore_previous_runs(current_run_id='1')"),
+    *wrong("sub_id is '1': take a whole number", "run.restore_previous_runs(sub_id='1')"),
+    *wrong("the version of a node is 1.5: take a whole number", "run.node_at('Query(x)', 1.5)"),
     *wrong("the count is -1: take 0 or more", "chat.tail(-1)"),
     *wrong("after is 'x'", "chat.history(after='x')"),
     *wrong("until is -1", "chat.history(until=-1)"),
     *wrong("recent_turns is '3'", "chat.fork_filtered('3')"),
     *wrong("keep_recent_turns is '3'", "chat.summarize(model, keep_recent_turns='3')"),
     *wrong("limit is 'x'", "store.find_contexts(limit='x')", "store.search('x', limit='x')"),
+    *wrong("limit is 1.5", "pool.select('x', limit=1.5)", "store.memory().scope('mia').search(limit=1.5)"),
+    *wrong("last is '3'", "queue.history('3')"),
+    *wrong("last is 1.5", "queue.history(1.5)"),
     *wrong("since is 'x': give an aware datetime", "store.find_contexts(since='x')"),
 ]
 KEYS = [
@@ -140,6 +147,8 @@ KEYS = [
     *wrong("the actor is 5", "refold.acting(actor=5).__enter__()"),
 ]
 OTHERS = [
+    *wrong("the changes are 5: give a dict", "run.modify_node('Query(x)', 5)"),
+    *wrong("pre_workflow is 5: give a list of steps", "run.init_todolist(5)"),
     *wrong("give a chat", "chat.merge('talk')", "chat.merge(None)", "chat.merge_result(queue)"),
     *wrong("give a chat", "chat.merge_with_summary('talk', llm=model)"),
     *wrong("base is 'x'", "chat.merge(refold.ChatContext(), base='x')"),

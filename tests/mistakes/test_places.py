@@ -1,5 +1,7 @@
 """A place that is none is refused before a file is made, and no message or repr has a password in it."""
 
+import os
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,45 @@ def test_executors_do_not_log_the_password() -> None:
     assert PASSWORD not in repr(task)
     assert "chain key" not in repr(task)
     assert "catalogue" in repr(task)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_is_no_place(empty_folder: Path) -> None:
+    """Nobody waits for its other end, and it is not replaced; a device is refused by the same lines."""
+    os.mkfifo("pipe")
+    with refold.open("agents.db") as store:
+        store.chat("a").add_message("user", "Hello.")
+        store.backup("agents.backup")
+        with pytest.raises(InvalidInputError, match="pipe is no regular file"):
+            store.backup("pipe")
+    with pytest.raises(StorageUnavailableError, match="pipe is a device or a pipe: name a file"):
+        refold.open("pipe")
+    with pytest.raises(InvalidInputError, match="the witness 'pipe' is no file"):
+        refold.open("other.db", witness="pipe")
+    with pytest.raises(StorageUnavailableError, match="pipe is a device or a pipe"):
+        refold.restore("agents.backup", "pipe", overwrite=True)
+    with pytest.raises(InvalidInputError, match="pipe is no regular file"):
+        refold.restore("pipe", "other.db")
+    faults = [command(*words, db=Path("pipe")).fault for words in (("log",), ("verify",), ("stats",))]
+
+    assert all("pipe is a device or a pipe" in fault for fault in faults), faults
+    assert Path("pipe").is_fifo()
+    assert not Path("other.db").exists()
+
+
+@pytest.mark.timeout(60)
+def test_what_is_read_once_can_come_through_a_pipe() -> None:
+    """A transcript; an export is read twice, and is refused."""
+    for name, text in (("one", '[{"role": "user", "content": "Through a pipe."}]'), ("two", "")):
+        os.mkfifo(name)
+        threading.Thread(target=Path(name).write_text, args=(text,), daemon=True).start()
+
+    assert command("import", "one", db=Path("agents.db")).code == 0
+    assert (
+        command("import", "--format", "refold", "two", db=Path("agents.db")).fault
+        == "two is no regular file: name a file"
+    )
+    with refold.open("agents.db") as store:
+        assert [row.key for row in store.contexts()] == ["chat:one-1"]
+    with Path("two").open() as rest:
+        assert rest.read() == ""

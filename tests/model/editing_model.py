@@ -331,6 +331,14 @@ class EditingModel:
         theirs = [row for row in coming if row in [row for _, row in both]]
         kept = winner(rule, own, theirs)
         if kept == "theirs":
+            told = {row_id for row in theirs for row_id in other.told_by(row.id)}
+            own = [row for row in own if self.told_by(row.id) <= told]
+        else:
+            known = {row.id for row in self.rows}
+            theirs = [row for row in theirs if other.told_by(row.id) <= known]
+        if not (own and theirs):
+            return coming, [], ""
+        if kept == "theirs":
             return coming, [row.id for row in own], kept
         return [row for row in coming if row not in theirs], [], kept
 

@@ -25,6 +25,13 @@ EQUIVALENT = {
     ("infrastructure/log/sqlite/append.py", "EMPTY: Last = (0, 1, NO_DIGEST)"): (
         "events are recorded after the first microsecond of 1970"
     ),
+    ("infrastructure/frameworks/langgraph/checkpoint.py", "self._last = 1"): (
+        "the version is set when the checkpoint is saved, and read after that"
+    ),
+    (
+        "infrastructure/cli/args.py",
+        "with open_store(location, create=True, **opening_options()) as store:",
+    ): "it was opened for reading just before, so that it is there",
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,
     ("domain/window/state.py", "self._put(Held(self._version, added, (self._version, 1)))"): _ONE_BY_ITSELF,
@@ -110,7 +117,7 @@ EQUIVALENT = {
     ),
     (
         "infrastructure/frameworks/mcp/server.py",
-        'answer = offered(write=True)["context_view"].call(store, {"context": address, "limit": PAGE_ITEMS_MAX})',
+        'view, given = offered(write=True)["context_view"], {"context": address, "limit": PAGE_ITEMS_MAX}',
     ): "a tool that reads is the same one among those that change",
     ("domain/formats/anthropic/receive.py", "self._part = 1"): "each message begins with going to its place",
     (

@@ -85,7 +85,8 @@ class Records:
         inside = _inside(source)
         at_import = place.mutant.line not in inside
         # The record of a line that runs while its module is loaded names only the test that happened to load it.
-        tests = self._using(place, source) if at_import else set(lines.get(place.mutant.line, ()))
+        defined = _defined_at(place.mutant.line, source) if at_import else ""
+        tests = self._using(place, defined) if at_import else set(lines.get(place.mutant.line, ()))
         is_elsewhere = not (tests or at_import)
         tests = tests or set(chain.from_iterable(lines.get(line, ()) for line in inside))
         tests = self._known(place, tests or set(chain.from_iterable(lines.values())))
@@ -103,21 +104,29 @@ class Records:
         ways = self._ways(place, source)
         # First one test for each way through the function: what is rarely taken must not wait for what always is.
         first = [group[0] for group in self._grouped(tests, lambda test: ways.get(test, ())).values()]
-        chosen = self._within(seconds_max / 3, sorted(first, key=self._seconds.__getitem__))
-        chosen = self._within(seconds_max * 2 / 3, dict.fromkeys([*chosen, *self._fastest(named)]))
+        # What a line sets is noticed where it is read.
+        reading = self._using(place, _attribute_set_at(place.mutant.line, source)) & tests
+        chosen = self._within(seconds_max / 4, self._fastest(reading))
+        first.sort(key=self._seconds.__getitem__)
+        chosen = self._within(seconds_max / 2, dict.fromkeys([*chosen, *first]))
+        chosen = self._within(seconds_max * 3 / 4, dict.fromkeys([*chosen, *self._fastest(named)]))
         chosen = self._within(seconds_max, dict.fromkeys([*chosen, *self._fastest(tests), *self._fastest(others)]))
         # A server takes seconds to start: where its own code is not meant, tests that need none come first.
         chosen.sort(key=lambda test: "postgres" in test and "postgres" not in place.file)
         return [*_unrecorded(place, at_import=at_import), *chosen]
+
+    def runs_at_import(self, place: Place, source: str) -> bool:
+        """Return whether a line runs while its module is loaded, before any test."""
+        line = place.mutant.line
+        return line not in _inside(source) or "" in self._lines[place.file][line]
 
     def is_run_by_few(self, place: Place, tests_max: int) -> bool:
         """Return whether at most so many tests run the line of a defect, which is within a function."""
         inside = _inside((ROOT / place.file).read_text())
         return place.mutant.line in inside and len(self._lines[place.file][place.mutant.line]) <= tests_max
 
-    def _using(self, place: Place, source: str) -> set[str]:
-        """Return the tests that run a line with the name that a line defines: of a constant, a field or a function."""
-        name = _defined_at(place.mutant.line, source)
+    def _using(self, place: Place, name: str) -> set[str]:
+        """Return the tests that run another line with a name, if there is one."""
         tests = set[str]()
         for file, lines in self._lines.items() if name else ():
             texts = (ROOT / file).read_text().splitlines()
@@ -185,6 +194,16 @@ def _defined_at(line: int, source: str) -> str:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     found = name
     return found
+
+
+def _attribute_set_at(line: int, source: str) -> str:
+    """Return the name of the attribute that a statement at a line sets; empty if none does."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.lineno == line:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Attribute):
+                    return target.attr
+    return ""
 
 
 def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -258,8 +277,6 @@ def python_of(path: str) -> str:
 
 def environment(root: Path, python: str = sys.executable) -> dict[str, str]:
     """Return what a run of tests finds in its environment."""
-    # Few examples: a defect that takes a thousand to be found counts as one that is not.
-    examples = os.environ.get("REFOLD_PROPERTY_EXAMPLES", "10")
-    own = {"PYTHONPATH": str(root / "src"), "CI": "true", "REFOLD_PROPERTY_EXAMPLES": examples}
+    own = {"PYTHONPATH": str(root / "src"), "CI": "true"}
     frameworks = {} if python == sys.executable else {"REFOLD_TEST_FRAMEWORKS": "1"}
     return {**os.environ, **own, **frameworks, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -9,6 +9,7 @@ class of tests the fastest first. `--again FILE` tries those once more that an e
 """
 
 import argparse
+import os
 import random
 import re
 import shutil
@@ -18,10 +19,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Self
 
 from ..support.project import ROOT
 from .equivalent import EQUIVALENT
+from .forking import Forks, Ran
 from .mutations import mutants_of
 from .records import (
     CODE,
@@ -53,6 +57,13 @@ class Ended:
         self.code = None if code and "Timeout (>" in output else code
         self._named = FAILED_TEST.findall(output)
 
+    @classmethod
+    def in_fork(cls, ran: Ran) -> Self:
+        """Return the same of tests that ran in a fork."""
+        ended = cls(ran.code)
+        ended._named = [*ran.failed]
+        return ended
+
     def failed_of(self, tests: Sequence[str]) -> list[str]:
         """Return those of the tests that failed, with all of a file that could not be imported."""
         named = [(line, line.partition(" - ")[0]) for line in self._named]
@@ -65,34 +76,39 @@ class Copy:
     def __init__(self, root: Path) -> None:
         self.root = root
         shutil.copytree(ROOT, root, symlinks=True, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-        self._existing = self._collected("tests") | self._collected(FRAMEWORKS_TESTS)
+        self._forks = {python_of(tests): self._started(tests) for tests in (FRAMEWORKS_TESTS, "tests")}
+        self._existing = set[str]().union(*(forks.tests for forks in self._forks.values()))
         # They passed here without a defect.
         self._sound: set[str] = set()
 
-    def _collected(self, tests: str) -> set[str]:
-        """Return the tests of the copy, and compile it on the way, so that no start of pytest has to."""
+    def _started(self, tests: str) -> Forks:
+        """Return a process that runs tests in forks, which compiles the copy on the way: no start of pytest has to."""
         python = python_of(tests)
         variables = environment(self.root, python)
         del variables["PYTHONDONTWRITEBYTECODE"]
-        command = [python, "-m", *PYTEST, "--collect-only", tests]
-        ran = subprocess.run(command, env=variables, cwd=self.root, capture_output=True, text=True)
+        forks = Forks([python, "-m", *PYTEST, f"--timeout={TEST_SECONDS_MAX}", tests], self.root, variables)
         # A framework that is not installed takes its own tests away.
-        if ran.returncode and tests != FRAMEWORKS_TESTS:
-            raise SystemExit(f"the tests cannot be collected:\n{ran.stdout}")
-        return {line for line in ran.stdout.splitlines() if "::" in line}
+        if not forks.tests and tests != FRAMEWORKS_TESTS:
+            raise SystemExit("the tests cannot be collected: see `pytest --collect-only`")
+        return forks
 
-    def outcome_of(self, place: Place, tests: Sequence[str]) -> str:
+    def close(self) -> None:
+        """End the processes that run tests."""
+        for forks in self._forks.values():
+            forks.close()
+
+    def outcome_of(self, place: Place, tests: Sequence[str], *, at_import: bool) -> str:
         """Put a defect in, run tests, take it out again, and return what became of it."""
         tests = [one for one in tests if one in self._existing or one.endswith(".py")]
         while tests:
-            with_it = self._run_with(place, tests)
+            with_it = self._run_with(place, tests, at_import)
             if with_it.code == PASSED:
                 return "survived"
             # What fails without the defect as well, on a busy machine for one, notices nothing.
             failing = with_it.failed_of(tests)
             if failing and with_it.code is not None and self._sound.issuperset(failing):
                 return "noticed"
-            without = self._run(place.file, *(failing or tests))
+            without = self._run(place.file, failing or tests, at_import)
             if without.code == PASSED:
                 self._sound.update(failing)
                 return "noticed"
@@ -101,26 +117,32 @@ class Copy:
             tests = [one for one in tests if one not in failed]
         return "not run"
 
-    def _run_with(self, place: Place, tests: Sequence[str]) -> Ended:
+    def _run_with(self, place: Place, tests: Sequence[str], at_import: bool) -> Ended:
         file = self.root / place.file
-        source = file.read_text()
-        file.write_text(place.mutant.text(source))
+        source, before = file.read_text(), file.stat()
+        text = place.mutant.text(source)
+        # Also where functions are changed in memory: tests start programs, and load modules late.
+        file.write_text(text)
         try:
-            return self._run(place.file, *tests)
+            return self._run(place.file, tests, at_import, str(file), source, text)
         finally:
             file.write_text(source)
+            # So that what was compiled of it stays of use.
+            os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    def _run(self, path: str, *words: str) -> Ended:
+    def _run(self, path: str, tests: Sequence[str], at_import: bool, *defect: str) -> Ended:
         python = python_of(path)
-        command = [python, "-m", *PYTEST, f"--timeout={TEST_SECONDS_MAX}", "-x", *words]
+        if not at_import and (ran := self._forks[python].run(tests, TIMEOUT_SECONDS, defect=defect)):
+            return Ended.in_fork(ran)
+        command = [python, "-m", *PYTEST, f"--timeout={TEST_SECONDS_MAX}", "-x", *tests]
         variables = environment(self.root, python)
         try:
-            ran = subprocess.run(
+            done = subprocess.run(
                 command, env=variables, cwd=self.root, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
             )
         except subprocess.TimeoutExpired:
             return Ended(None)
-        return Ended(ran.returncode, ran.stdout)
+        return Ended(done.returncode, done.stdout)
 
 
 def places(only: str) -> list[Place]:
@@ -196,12 +218,15 @@ def main(arguments: Sequence[str]) -> int:
 def tried(drawn: Sequence[Place], records: Records, seconds: float, end: float) -> Counter[str]:
     """Try defects one by one, print those that are not noticed, and count what became of them."""
     counted: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="refold-mutants-") as folder:
-        copy = Copy(Path(folder) / "refold")
+    with (
+        tempfile.TemporaryDirectory(prefix="refold-mutants-") as folder,
+        closing(Copy(Path(folder) / "refold")) as copy,
+    ):
         for place in drawn:
             if time.monotonic() > end:
                 break
             source = (copy.root / place.file).read_text()
+            at_import = records.runs_at_import(place, source)
             outcome, ran = "not run", set[str]()
             for allowed in (seconds, seconds * MORE):
                 # What a few tests do not notice, one that runs the line in passing may.
@@ -209,7 +234,7 @@ def tried(drawn: Sequence[Place], records: Records, seconds: float, end: float) 
                 if ran and not tests:
                     break
                 ran.update(tests)
-                outcome = copy.outcome_of(place, tests)
+                outcome = copy.outcome_of(place, tests, at_import=at_import)
                 if outcome != "survived":
                     break
             if outcome == "survived" and (reason := EQUIVALENT.get((place.file, changed(place, source)[1]))):

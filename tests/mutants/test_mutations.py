@@ -2,6 +2,8 @@
 
 import ast
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ from coverage import CoverageData
 from tests.support.project import ROOT
 
 from .equivalent import EQUIVALENT
+from .forking import Forks
 from .mutations import mutants_of
-from .records import ASKING, Records
+from .records import ASKING, PYTEST, Records
 from .sample import changed, places
 
 KINDS = [
@@ -90,16 +93,16 @@ def test_records_follow_lines_that_moved(tmp_path: Path) -> None:
     recorded.parent.mkdir(parents=True)
     recorded.write_text("".join(before))
     (tmp_path / "0000" / "times.json").write_text(json.dumps({test: 0.5, other: 0.1}))
-    _note(tmp_path, file, {test: place.mutant.line - 3, other: 1})
+    _note(tmp_path, file, {test: [place.mutant.line - 3], other: [1]})
 
     assert Records(tmp_path).tests_of(place, source) == [ASKING, test]
 
 
-def _note(folder: Path, file: str, ran: dict[str, int]) -> None:
+def _note(folder: Path, file: str, ran: dict[str, list[int]]) -> None:
     data = CoverageData(str(folder / "0000" / "lines"))
-    for test, line in ran.items():
+    for test, lines in ran.items():
         data.set_context(test)
-        data.add_lines({file: [line]})
+        data.add_lines({file: lines})
     data.write()
 
 
@@ -115,7 +118,7 @@ def test_a_constant_is_tried_by_those_who_use_it(tmp_path: Path) -> None:
     recorded.parent.mkdir(parents=True)
     recorded.write_text(source)
     (tmp_path / "0000" / "times.json").write_text(json.dumps({using: 0.5, other: 0.1}))
-    _note(tmp_path, file, {using: used, other: used - 3})
+    _note(tmp_path, file, {using: [used], other: [used - 3]})
 
     place = next(one for one in places(file) if one.mutant.line == defined)
     chosen = Records(tmp_path).tests_of(place, source)
@@ -126,3 +129,45 @@ def test_a_constant_is_tried_by_those_who_use_it(tmp_path: Path) -> None:
     # A line that runs when its module is loaded is run by whichever test comes first, and counts as none of few.
     assert defined not in most
     assert (used in few, used in most) == (False, True)
+
+
+def test_what_is_set_is_tried_by_those_who_read_it(tmp_path: Path) -> None:
+    """Of all who run the line they come first, however slow they are."""
+    file, reading, other = "domain/chat/shown.py", "tests/domain/test_a.py::test_b", "tests/domain/test_a.py::test_c"
+    source = (ROOT / file).read_text()
+    lines = source.splitlines()
+    is_set, read = (
+        next(number for number, line in enumerate(lines, 1) if text in line)
+        for text in ("self._seen_in = ", "self._seen_in()")
+    )
+    recorded = tmp_path / "0000" / "sources" / file
+    recorded.parent.mkdir(parents=True)
+    recorded.write_text(source)
+    (tmp_path / "0000" / "times.json").write_text(json.dumps({reading: 10.0, other: 0.1}))
+    _note(tmp_path, file, {reading: [is_set, read], other: [is_set]})
+
+    place = next(one for one in places(file) if one.mutant.line == is_set)
+    assert Records(tmp_path).tests_of(place, source, seconds_max=40) == [ASKING, reading, other]
+
+
+def test_a_fork_runs_tests_with_a_defect(tmp_path: Path) -> None:
+    """The functions that are loaded change in the fork alone; where they cannot, it says so."""
+    module, test = tmp_path / "module.py", tmp_path / "test_module.py"
+    source = "class One:\n    @staticmethod\n    def two():\n        return [number for number in (1, 2)]\n"
+    module.write_text(source)
+    test.write_text("from module import One\ndef test_two(): assert One.two() == [1, 2]\ndef test_one(): pass\n")
+    forks = Forks([sys.executable, "-m", *PYTEST, "test_module.py"], tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+    changed, ordered = source.replace("(1, 2)", "(1, 3)"), ["test_module.py::test_one", "test_module.py::test_two"]
+    ended = source.replace("return [", "import os; os._exit(0); return [")
+    slow = source.replace("return [", "import time; time.sleep(60); return [")
+    other = source.replace("def two", "def three")
+    try:
+        assert forks.tests == {*ordered}
+        assert forks.run(ordered, 60) == (0, ())
+        assert forks.run(["test_module.py"], 60, defect=(str(module), source, changed)) == (1, (ordered[1],))
+        assert forks.run(ordered, 60, defect=(str(module), source, ended)) == (3, ())
+        assert forks.run(ordered, 0.5, defect=(str(module), source, slow)) == (None, ())
+        assert forks.run(ordered, 60, defect=(str(module), source, other)) is None
+        assert forks.run(ordered, 60) == (0, ())
+    finally:
+        forks.close()

@@ -127,6 +127,22 @@ def test_old_versions_of_rows_and_older_transactions(
     assert (told in left) == (not ends)
 
 
+def test_a_table_that_a_transaction_keeps_in_use(
+    log: PostgresLog, pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for briefly, because others wait behind it, and then told; the other tables are written anew."""
+    monkeypatch.setattr(connection, "WAIT_FOR_TABLE", b"SET lock_timeout = '50ms'")
+    monkeypatch.setattr(connection, "SCRUB_SECONDS", 0)
+    with psycopg.connect(pg_url) as older:
+        older.execute("SELECT count(*) FROM event")
+
+        left = log.database.scrub()
+
+    told = "old versions of rows in event, which a transaction keeps in use: run VACUUM FULL after it"
+    assert [one for one in left if "in use" in one] == [told]
+    assert not [one for one in log.database.scrub() if "in use" in one]
+
+
 def test_a_log_leaves_nothing_behind(pg_url: str) -> None:
     """No thread and no connection once it is closed."""
     threads = threading.active_count()

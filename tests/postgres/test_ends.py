@@ -226,6 +226,24 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return looks
 
 
+def test_a_look_that_is_overtaken(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who began to look earlier may come later: to who looked meanwhile, the log must not seem to have gone back."""
+    ask, later = log.database.ask, list[Moment]()
+
+    def overtaken(*calls: Call) -> Any:
+        rows = ask(*calls)
+        monkeypatch.setattr(log.database, "ask", ask)
+        append(log, "chat:b", said(2), root="s")
+        later.append(log.now())
+        return rows
+
+    append(log, "chat:a", said(1))
+    monkeypatch.setattr(log.database, "ask", overtaken)
+
+    assert log.now().events == 1
+    assert Moment.of(dict(log._ends.known)) == later[0]
+
+
 def test_all_who_wait_share_a_look(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """And while nothing comes, they look ever more seldom."""
     append(log, "chat:a", said(1))

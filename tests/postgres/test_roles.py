@@ -71,6 +71,23 @@ def test_the_reader_reads(urls: dict[str, str]) -> None:
         assert chat.version == 2
 
 
+def test_a_restored_store_has_the_same_roles(pg_url: str, tmp_path: Path) -> None:
+    """Programs that were given one go on in it; none gets a right that it did not have."""
+    with refold.open(pg_url) as store:
+        store.chat("a").add_message("user", "hi")
+        store.contexts()
+        store.backup(tmp_path / "a.backup")
+    with users(pg_url) as urls:
+        refold.restore(tmp_path / "a.backup", pg_url, overwrite=True)
+
+        with refold.open(urls["writer"], create=False) as store:
+            store.chat("a").add_message("user", "ho")
+        with refold.open(urls["reader"], create=False) as store:
+            assert len(store.chat("a", create=False).items) == 2
+            with pytest.raises(StorageReadOnlyError, match="forbids it"):
+                store.chat("b")
+
+
 def test_the_writer_writes_and_the_projector_folds(urls: dict[str, str]) -> None:
     """The writer needs no rows, and the projector writes no event; with both roles one program does both."""
     large = "x" * 100_000

@@ -255,7 +255,7 @@ USES: list[Callable[[MemoryProjectionStore], object]] = [
     lambda store: store.rows_under(Counts(), "a"),
     lambda store: store.page(Counts(), after="", limit=1),
     lambda store: store.count(Counts()),
-    lambda store: store.gather(Shadow(), [Part()], moment=at(1)),
+    lambda store: store.gather(Shadow(), [Part()], moment=at(1), plan=("plan", None)),
     lambda store: store.replace(Counts(), Shadow(), before=at(1)),
     lambda store: store.drop(Counts()),
 ]

@@ -254,7 +254,7 @@ def test_what_is_not_there(store: refold.Store) -> None:
     store.pool("both")
     store.queue("both")
 
-    with pytest.raises(NotFoundError, match="there is no context 'talk'"):
+    with pytest.raises(NotFoundError, match="there is no queue or pool 'talk'"):
         store.entries("talk")
     with pytest.raises(InvalidInputError, match="'both' can mean queue:both or pool:both"):
         store.entries("both")

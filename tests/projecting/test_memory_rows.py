@@ -46,6 +46,14 @@ def save_both(store: MemoryProjectionStore) -> bool:
     return first is not None and save(store, rows(2), first, SECOND) is not None
 
 
+def test_a_program_without_chance_undoes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of users make `uuid4` give what they expect: neither are two saves the same, nor is one of its ids used."""
+    monkeypatch.setattr("uuid.uuid4", lambda: pytest.fail("an id of the program was used"))
+    one = Save(Counts(), rows(1), Checkpoint(), FIRST)
+
+    assert one.checkpoint() != one.checkpoint()
+
+
 def test_a_late_thread_undoes_nothing() -> None:
     """Of two that store the same page one does, whatever lies between its look at the checkpoint and its rows."""
     store = MemoryProjectionStore()
@@ -82,8 +90,9 @@ def test_parts_that_made_the_same_row() -> None:
     for part in parts:
         store.save(Save(part, rows(1), Checkpoint(), FIRST))
 
+    assert not store.gather(shadow_of(Counts()), parts, moment=FIRST, plan=("plan", "of another"))
     with pytest.raises(InvalidInputError, match="let `stays_in_slice` be False"):
-        store.gather(shadow_of(Counts()), parts, moment=FIRST)
+        store.gather(shadow_of(Counts()), parts, moment=FIRST, plan=("plan", None))
 
     assert [store.count(one) for one in (*parts, shadow_of(Counts()))] == [1, 1, 0]
 
@@ -99,7 +108,7 @@ WAYS: dict[str, Callable[[MemoryProjectionStore], object]] = {
     "count": lambda store: store.count(Counts()),
     "drop": lambda store: store.drop(Counts()),
     "replace": lambda store: store.replace(Counts(), Counts(), before=BEGINNING),
-    "gather": lambda store: store.gather(Counts(), [], moment=FIRST),
+    "gather": lambda store: store.gather(Counts(), [], moment=FIRST, plan=("plan", None)),
     "notes": lambda store: store.notes(""),
     "set_note": lambda store: store.set_note("a", before=None, after="b"),
 }

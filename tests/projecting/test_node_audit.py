@@ -125,6 +125,40 @@ def test_which_node(store: refold.Store) -> None:
     assert found("State(done)#1", user_id="mia", session_id="s1") == ["s1 0"]
 
 
+def test_a_number_counts_for_each_agent(store: refold.Store) -> None:
+    """As in the graph of that agent: a node of the same name that another one has is not between them."""
+    main = store.run("mia", "s1", 0)
+    main.register_node("State", "first", [main.register_query("?")], label="done", state="yes")
+    sub = store.run("mia", "s1", 0, None)
+    sub.register_node("State", "of the other", [sub.register_query("?")], label="done", state="yes")
+    main = store.run("mia", "s1", 1)
+    main.register_node("State", "second", [main.register_query("?")], label="done", state="yes")
+
+    (second,) = store.audit_node("State(done)#2", "description")
+    assert (second.new, main.node("State(done)#2").description) == ("second", "second")
+    with pytest.raises(InvalidInputError, match="in 2 runs: give run_id and sub_id"):
+        store.audit_node("State(done)#1")
+    (first,) = store.audit_node("State(done)#1", "description", run_id=0, sub_id=0)
+    assert first.new == "first"
+
+
+def test_rows_that_go_away_meanwhile(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the vertices of a node and their changes, as in an erasure: the audit has all changes all the same."""
+    table(store).modify_node("Table(orders)", {"path": "/p.csv"})
+    whole = store.audit_node("Table(orders)")
+    rows, real = store._projections, type(store._projections).rows_under
+
+    def going(projections: Any, projection: Any, *prefixes: str) -> list[Any]:
+        if any("@" in prefix for prefix in prefixes):
+            monkeypatch.undo()
+            projections.drop(projection)
+        return real(projections, projection, *prefixes)
+
+    monkeypatch.setattr(type(rows), "rows_under", going)
+    assert store.audit_node("Table(orders)") == whole
+    assert len(whole) == 3
+
+
 def test_what_is_not_there(store: refold.Store) -> None:
     """An error says what was wrong: the form of the name, the node, the attribute."""
     table(store)

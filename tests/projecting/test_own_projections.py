@@ -62,6 +62,47 @@ def test_rows_under_a_prefix(store: refold.Store) -> None:
     assert [row.key for row in everything] == ["chat:a", "chat:a/10", "chat:a/2", "chat:b", "queue:a"]  # type: ignore[attr-defined]
 
 
+def test_rows_under_any_prefix(store: refold.Store) -> None:
+    """It may end in any character, also in one behind which there is no other."""
+    last = chr(0x10FFFF)
+    keys = ["aé1", "b\ud7ff1", "b\ue0001", f"b{last}1", f"b{last}{last}", "c", f"{last}1", last * 625]
+    counts: Any = Counts()
+    counts.keys = lambda event: keys
+    store.add_projection(counts)
+    store.chat("a")
+
+    for prefix in ("aé", "b", "b\ud7ff", f"b{last}", f"b{last}{last}", last, last * 2, "d"):
+        found: list[Any] = store.rows("counts", under=prefix)
+        assert [row.key for row in found] == [key for key in keys if key.startswith(prefix)]
+
+
+def test_a_long_name_with_a_long_version(store: refold.Store) -> None:
+    """The names of all its tables fit, also while it is rebuilt; where they would not, it is refused."""
+    counts: Any = Counts()
+    counts.name, counts.version = "n" * 34, 20_300_101
+    store.add_projection(counts)
+    store.chat("a")
+    assert store.rows(counts.name) == [Count("chat:a", 1)]
+    assert store.rebuild(counts.name).is_done
+    assert store.rows(counts.name) == [Count("chat:a", 1)]
+
+    longer: Any = Counts()
+    longer.name, longer.version = "n" * 35, 20_300_101
+    with pytest.raises(InvalidInputError, match="more than 42 characters together: take a shorter name"):
+        store.add_projection(longer)
+
+
+def test_a_key_that_comes_twice(store: refold.Store) -> None:
+    """It is one row, which changes once."""
+    counts: Any = Counts()
+    counts.keys = lambda event: [event.stream, "all", event.stream]
+    store.add_projection(counts)
+    talk_at_length(store, 2)
+
+    every: list[Any] = store.rows("counts")
+    assert len({row.events for row in every}) == 1
+
+
 def test_it_is_one_among_the_others(store: refold.Store) -> None:
     """It has a standing, can be checked, rebuilt and worked on by name."""
     store.add_projection(Counts())
@@ -145,6 +186,9 @@ def test_keys_and_numbers_that_cannot_be_looked_up() -> None:
         require_keys(["ü" * (KEY_BYTES_MAX // 2) + "x"])
 
     numbers: Any = SimpleNamespace(row=_row(key=str, cost=float))
+    require_storable(numbers, {"a": numbers.row("a", -(2**53))})
+    with pytest.raises(TypeError, match="cost of the row 'a' is 9007199254740993: Expected `int` <= 9007199254740992"):
+        require_storable(numbers, {"a": numbers.row("a", 2**53 + 1)})
     require_storable(numbers, {"a": numbers.row("a", 1.5)})
     with pytest.raises(ValueError, match="a number of the row 'a' is NaN"):
         require_storable(numbers, {"a": numbers.row("a", float("nan"))})
@@ -167,6 +211,10 @@ def test_keys_and_numbers_that_cannot_be_looked_up() -> None:
             r"the rows of counts are dict\[str, int\]: let them be of a class derived from msgspec.Struct",
         ),
         (_row(key=str, slice=int), "cannot have a field 'slice': call it otherwise"),
+        (_row(key=str, xmin=int), "cannot have a field 'xmin': call it otherwise"),
+        (_row(key=str, Key=int), "cannot have a field 'Key': call it otherwise"),
+        (_row(key=str, cost=int, Cost=int), "cannot have a field 'Cost': call it otherwise"),
+        (_row(key=str, **{"c" * 64: int}), "cannot have a field 'ccc"),
     ],
 )
 def test_rows_that_no_table_can_have(row: Any, reason: str) -> None:
@@ -192,6 +240,7 @@ class Unknown(msgspec.Struct):
     [
         ("name", 5, "5 cannot name a projection"),
         ("name", "Counts", "'Counts' cannot name a projection"),
+        ("name", "search_words_data", "'search_words_data' cannot name a projection"),
         ("version", "1", "the version of counts is '1': take a whole number"),
         ("version", -1, "the version of counts is -1"),
         ("row", Unknown, "a field of the rows of counts has a type that is not known: name 'Whatever'"),

@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import InvalidInputError, ProjectionError
+from refold.domain.errors import InvalidInputError, ProjectionError, StorageBusyError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import NewEvents, PartitionedLog
 from refold.domain.positions import BEGINNING, Moment, Partition
 from refold.infrastructure.projecting import partitions
 from refold.infrastructure.projecting.rows import sqlite as sqlite_keeping
-from refold.infrastructure.projecting.shadow import RebuildProgress
+from refold.infrastructure.projecting.shadow import RebuildProgress, shadow_of
+from refold.infrastructure.projecting.store import Checkpoint, Save
+from refold.projections.catalogue import CATALOGUE
 
 from ..contract.stores import log_at
 from ..contract.writing import append, everything, new, said
@@ -187,6 +189,40 @@ def test_a_store_without_events(place: str, threads: Executor) -> None:
 
         assert (report.is_done, report.rows, report.events) == (True, 0, 0)
         assert dict(store._projections.notes("partitions/")) == {}
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_taken_over_at_the_end(place: str, threads: Executor, monkeypatch: pytest.MonkeyPatch, is_copied: bool) -> None:
+    """Who paused before or while the parts were put together leaves all to the process that goes on with them."""
+
+    def take_over() -> list[Any]:
+        ((name, value),) = store._projections.notes("partitions/").items()
+        assert store._projections.set_note(name, before=value, after="2.another")
+        if not is_copied:
+            one = store._projections.rows(CATALOGUE)[0]
+            store._projections.save(Save(shadow_of(CATALOGUE), {one.key: one}, Checkpoint(), store.now()))
+        return []
+
+    def paused(*given: Any) -> list[Any]:
+        return [*copied(*given), *take_over()] if is_copied else [*take_over(), *copied(*given)]
+
+    with refold.open(place) as store:
+        talk_at_length(store, 30)
+        live = live_rows(store)["catalogue"]
+        copied = type(store._projections)._copy_rows  # type: ignore[attr-defined]
+        monkeypatch.setattr(type(store._projections), "_copy_rows", paused)
+
+        with pytest.raises(StorageBusyError, match="try again after that"):
+            store.rebuild("catalogue", executor=threads, partitions=2)
+
+        assert is_copied or len(store._projections.rows(shadow_of(CATALOGUE))) == 1
+        assert (rebuilt(store)["catalogue"] or 0) > 0
+        assert stored_rows(store)["catalogue"] == live
+        monkeypatch.undo()
+        store._projections.drop(shadow_of(CATALOGUE))
+        assert store.rebuild("catalogue", executor=threads).is_done
+        assert stored_rows(store)["catalogue"] == folded_rows(store)["catalogue"] == live
 
 
 def test_partitions_that_cannot_be_built(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

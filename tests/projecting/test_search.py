@@ -19,6 +19,7 @@ from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import NewEvents
 from refold.domain.memory.events import MemoryRemembered
 from refold.domain.pool.events import PoolAdded, PoolOpened, PoolReplaced, QueueAppended, QueueOpened
+from refold.domain.pool.items import ContextItem
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Ref
 from refold.domain.totals import Totals
@@ -143,6 +144,44 @@ def test_a_fork_has_the_past_of_its_parent(store: refold.Store) -> None:
     places = [(hit.context, hit.version) for hit in store.search("plum", context=grandchild.id)]
 
     assert sorted(places) == sorted([("a", 2), (child.id, 2), (grandchild.id, 2)])
+
+
+def test_what_a_merge_brought_in(store: refold.Store) -> None:
+    """It is found in the context, where it was recorded; what the merge left out is not, nor what came later."""
+    chat = told(store, "plum one")
+    child = chat.fork("child")
+    asyncio.run(child.merge(told(store, "plum of a merge before", context="other")))
+    child.add_message("user", "plum two")
+    asyncio.run(chat.merge(child))
+    child.add_message("user", "plum three")
+    brief = chat.fork("brief")
+    brief.add_message("user", "plum left out")
+    brief.add_message("assistant", "plum of the result")
+    asyncio.run(chat.merge_result(brief, agent_id="helper"))
+    again = told(store, "plum five", context="again")
+    asyncio.run(again.merge(chat))
+
+    def texts(context: str) -> set[str]:
+        return {hit.snippet for hit in store.search("plum", context=context)}
+
+    brought = {"plum one", "plum of a merge before", "plum two", "plum of the result"}
+    assert texts("a") == brought
+    assert texts("again") == brought | {"plum five"}
+    assert {hit.context for hit in store.search("plum", context="a")} == {"a", "other", "child", "brief"}
+
+
+def test_what_a_merge_brought_into_a_queue_or_a_pool(store: refold.Store) -> None:
+    """As in a chat."""
+    item = ContextItem("a plum", "fruit", "one")
+    queue, pool = store.queue("left"), store.pool("left")
+    branched_queue, branched_pool = queue.branch(context_id="left-branch"), pool.branch(context_id="left-branch")
+    asyncio.run(branched_queue.append(item))
+    asyncio.run(branched_pool.add(item))
+    asyncio.run(queue.merge(branched_queue))
+    asyncio.run(pool.merge(branched_pool))
+
+    assert {hit.context for hit in store.search("plum", context="left", kind="queue")} == {"left-branch"}
+    assert {hit.context for hit in store.search("plum", context="left", kind="pool")} == {"left-branch"}
 
 
 def test_a_phrase_that_few_have(store: refold.Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import refold
 from refold.domain.errors import LimitExceededError
 from refold.domain.words import words_of
+from refold.pool import ContextItem
 
 from .telling import FINDS, TEXTS, found, told
 
@@ -67,6 +69,23 @@ def test_what_else_is_refused(store: refold.Store) -> None:
         store.search("a", limit=0)
     with pytest.raises(LimitExceededError, match="QUERY_WORDS_MAX"):
         store.search("a " * 65)
+
+
+def test_a_context_is_named_with_or_without_its_kind(store: refold.Store) -> None:
+    """A kind that contradicts the name finds no context, instead of what the name alone would find."""
+    store.chat("support").add_message("user", "order 7")
+    asyncio.run(store.queue("support").append(ContextItem("order 8")))
+    store.chat("chat:support").add_message("user", "order 9")
+
+    def kinds(context: str, kind: str | None = None) -> list[tuple[str, str]]:
+        return sorted((hit.kind, hit.context) for hit in store.search("order", context=context, kind=kind))
+
+    both = [("chat", "support"), ("queue", "support")]
+    assert (kinds("support"), kinds("support", "queue")) == (both, both[1:])
+    assert kinds("chat:support") == kinds("chat:support", "chat") == both[:1]
+    assert kinds("chat:chat:support") == [("chat", "chat:support")]
+    with pytest.raises(refold.NotFoundError, match="there is no queue 'chat:support'"):
+        kinds("chat:support", "queue")
 
 
 def test_the_longest_query(store: refold.Store) -> None:

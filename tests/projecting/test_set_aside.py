@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from refold.infrastructure.projecting import folding
 from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
 from refold.infrastructure.projecting.rows.postgres import PostgresProjectionStore
 from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
+from refold.infrastructure.projecting.runner import PAGE_EVENTS
 from refold.infrastructure.projecting.store import SetAside
 from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.infrastructure.store import Store
@@ -275,6 +277,84 @@ def test_a_key_that_cannot_be_looked_up(store: refold.Store) -> None:
 
     assert store.rows("counts") == [Count("chat:a", 4)]
     assert [one.event for one in standing(store).set_aside] == ["chat:a@3", "chat:a@6"]
+
+
+class UnsaidError(Exception):
+    """An error that has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("half \ud800"), r"ValueError: half \ud800"),
+        (ValueError("a\0b"), "ValueError: a\0b"),
+        (UnsaidError(), "UnsaidError"),
+    ],
+    ids=["a surrogate", "a NUL", "no text"],
+)
+@pytest.mark.parametrize("on_fault", ["set_aside", "stop"])
+def test_errors_with_any_text(
+    store: refold.Store, error: Exception, reason: str, on_fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their text is stored as far as it can be, and stops nothing."""
+    # A worker of pytest's cannot hand over what is logged of half a character.
+    caplog.set_level(logging.CRITICAL, folding.log.name)
+    counts: Any = Mended()
+    counts.on_fault = on_fault
+
+    def evolve(key: str, row: Count | None, event: RecordedEvent) -> Count:
+        if getattr(event.event, "content", None) == ("poison",):
+            raise error
+        return Mended.evolve(counts, key, row, event)
+
+    counts.evolve = evolve
+    store.add_projection(counts)
+    for word in WORDS:
+        store.chat("a").add_message("user", word)
+
+    if on_fault == "stop":
+        work_on(store, "counts")
+        assert str(standing(store).error).endswith(reason)
+        return
+    assert store.rows("counts") == [Count("chat:a", 4)]
+    assert [one.error.endswith(reason) for one in standing(store).set_aside] == [True, True]
+
+
+@pytest.mark.parametrize("before", [0, PAGE_EVENTS - 2])
+def test_a_row_that_would_go(store: refold.Store, before: int) -> None:
+    """Rows stay: None in the place of a row is a fault, wherever a page ends."""
+    counts: Any = Mended()
+    counts.evolve = lambda key, row, event: (
+        None if getattr(event.event, "content", None) == ("poison",) else Mended.evolve(counts, key, row, event)
+    )
+    store.add_projection(counts)
+    talk_at_length(store, before)
+    for word in WORDS:
+        store.chat("b").add_message("user", word)
+
+    assert Count("chat:b", 4) in store.rows("counts")
+    (first, _) = standing(store).set_aside
+    assert first == SetAside(
+        "chat:b@3", "under 'chat:b' it makes None of a row, and rows are never removed: return a row that says so"
+    )
+    assert store.check("counts").differing == 0
+
+
+def test_a_text_that_no_database_holds(store: refold.Store) -> None:
+    """It is no text in memory either."""
+    counts: Any = Mended()
+    counts.row = msgspec.defstruct("Said", [("key", str), ("said", str)], frozen=True)
+    counts.evolve = lambda key, row, event: counts.row(key, "\ud800" if event.version == 6 else "a")
+    store.add_projection(counts)
+    for word in WORDS:
+        store.chat("a").add_message("user", word)
+
+    assert store.rows("counts") == [counts.row("chat:a", "a")]
+    assert [one.event for one in standing(store).set_aside] == ["chat:a@6"]
+    assert store.check("counts").differing == 0
 
 
 # Events that cannot be decoded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Iterator
@@ -226,6 +227,29 @@ def test_a_damaged_group(store: refold.Store, damage: str) -> None:
         store.contexts()
     assert store.rebuild("catalogue").is_done
     assert len(store.contexts()) == CHATS
+
+
+def test_who_replaces_the_rows_holds_all_groups(store: refold.Store) -> None:
+    """Until the transaction ends nobody saves rows of any group, and whoever only looks waits for nobody."""
+    import psycopg
+
+    workers = two_workers(store, HandMoved())
+    talk_everywhere(store)
+    for worker in workers:
+        worker.work()
+    rows, log, left = store._projections, store.log, list[str]()
+    taken = "SELECT 1 FROM checkpoint WHERE slice > 0 AND projection = 'catalogue' FOR UPDATE SKIP LOCKED"
+
+    def hold(transaction: Any, ask: Any) -> list[Any]:
+        ask(transaction, CATALOGUE)
+        with psycopg.connect(log.location) as other:  # type: ignore[attr-defined]
+            left.append(str(len(other.execute(taken).fetchall())))
+        return []
+
+    for ask in (rows._locked, rows._stored):  # type: ignore[attr-defined]
+        rows._transact(functools.partial(hold, ask=ask))  # type: ignore[attr-defined]
+
+    assert left == ["0", str(GROUPS)]
 
 
 def test_killed_between_its_pages(ready_pg_url: str) -> None:

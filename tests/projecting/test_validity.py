@@ -201,7 +201,7 @@ def test_who_left_once_left_then(store: refold.Store) -> None:
 
 def test_no_such_chat(store: refold.Store) -> None:
     """It is said."""
-    with pytest.raises(NotFoundError, match="there is no context 'nobody'"):
+    with pytest.raises(NotFoundError, match="there is no chat 'nobody'"):
         store.validity("nobody")
 
 

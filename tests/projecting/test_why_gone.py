@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+
 import pytest
 from hypothesis.stateful import rule
 
@@ -16,6 +19,9 @@ from refold.infrastructure.queries.why_gone import WhyGone
 from ..model.editing_life import NUMBER
 from ..model.lives import live
 from .test_validity import ValidityMachine
+
+# More forks than the calls within each other that an answer may make.
+DEEP = 120
 
 
 def why(store: refold.Store, context: str, item: str) -> tuple[str, str | None, str | None, str | None]:
@@ -102,6 +108,23 @@ def test_forks(store: refold.Store) -> None:
     assert why(store, whole.id, "m3") == ("there", None, None, None)
     assert why(store, whole.id, "nothing") == ("never", None, None, None)
     assert why(store, whole.id, "a@5") == ("there", None, None, None)
+
+
+def test_a_chain_of_forks_longer_than_the_stack(store: refold.Store) -> None:
+    """The question goes back over all of them, whatever Python allows."""
+    first = last = store.chat("a")
+    first.add_message("user", "x")
+    first.evict(first.items[0].id, reason="old")
+    with store.transaction():
+        for number in range(DEEP):
+            last = last.fork(f"f{number}")
+    before = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(len(inspect.stack(0)) + DEEP)
+        assert why(store, last.id, "chat:a@2") == ("gone", "chat:a@3", "evict", "old")
+        assert why(store, last.id, "nothing") == ("never", None, None, None)
+    finally:
+        sys.setrecursionlimit(before)
 
 
 async def test_containers(store: refold.Store) -> None:

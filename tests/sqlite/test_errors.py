@@ -1,6 +1,8 @@
 """Each error of sqlite3 becomes one of Refold's, which names the file and says what to do."""
 
+import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ TABLE: list[tuple[int, str, type[RefoldError], str]] = [
     (sqlite3.SQLITE_LOCKED, "table is locked", StorageBusyError, "a.db stayed locked by another process: try again"),
     (sqlite3.SQLITE_BUSY_SNAPSHOT, "locked", StorageBusyError, "a.db stayed locked by another process: try again"),
     (sqlite3.SQLITE_FULL, "full", StorageFullError, "no room left on the disk of a.db: make some"),
+    (sqlite3.SQLITE_IOERR_SHMSIZE, "disk I/O error", StorageFullError, "no room left on the disk of a.db: make some"),
     (sqlite3.SQLITE_READONLY, "readonly", StorageReadOnlyError, "a.db cannot be written: check the rights"),
     (sqlite3.SQLITE_PERM, "permission", StorageReadOnlyError, "a.db cannot be written: check the rights"),
     (sqlite3.SQLITE_CANTOPEN, "unable", StorageUnavailableError, "a.db cannot be opened: check that it exists"),
@@ -51,6 +54,16 @@ def test_each_code(code: int, text: str, kind: type[RefoldError], told: str) -> 
 
     assert type(translation) is kind
     assert told in str(translation)
+
+
+def test_a_file_on_a_disk_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite says only that it cannot open a file: it means those beside it, so that the file can still be read."""
+    (tmp_path / "a.db").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK)
+    error = sqlite3.OperationalError("unable to open database file")
+    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+
+    assert type(translate(error, str(tmp_path / "a.db"))) is StorageReadOnlyError
 
 
 def test_a_connection_that_was_closed_in_use() -> None:

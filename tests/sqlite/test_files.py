@@ -29,7 +29,7 @@ from refold.domain.errors import (
 )
 from refold.infrastructure.exchange.event_files import pages_up_to
 from refold.infrastructure.log.sqlite import schema
-from refold.infrastructure.log.sqlite.connection import WAL_BYTES, SqliteDatabase
+from refold.infrastructure.log.sqlite.connection import SHORTENED_LATER, WAL_BYTES, SqliteDatabase
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
 from refold.infrastructure.log.sqlite.verify import damaged_texts
@@ -73,20 +73,39 @@ def test_another_programs_file_in_wal_mode(tmp_path: Path) -> None:
 
 def test_a_file_that_another_process_is_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not taken for another program's, though it was still empty when it was looked at first."""
-    path, look, is_made = tmp_path / "log.db", schema._pragma, threading.Event()
+    path, look, is_made = tmp_path / "log.db", schema._ask, threading.Event()
     path.touch()
 
     def look_slowly(connection: sqlite3.Connection, what: str) -> Any:
-        if what == "page_count" and not is_made.is_set():
+        found = look(connection, what)
+        if not is_made.is_set():
             is_made.set()
             refold.open(path).close()
-        return look(connection, what)
+        return found
 
-    monkeypatch.setattr(schema, "_pragma", look_slowly)
+    monkeypatch.setattr(schema, "_ask", look_slowly)
 
     refold.open(path).close()
 
     assert is_made.is_set()
+
+
+def test_a_file_whose_making_ended_after_its_first_page(tmp_path: Path) -> None:
+    """By a full disk or a kill: it has no table yet, and the next program makes them. One with a mark is another's."""
+    path = tmp_path / "log.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(SHORTENED_LATER)
+        connection.execute("VACUUM")
+    assert path.stat().st_size == 4096
+
+    with refold.open(path) as store:
+        store.chat("a").add_message("user", "hello")
+
+    marked = tmp_path / "marked.db"
+    with closing(sqlite3.connect(marked)) as connection:
+        connection.execute("PRAGMA application_id = 7")
+    with pytest.raises(StorageUnavailableError, match="another program"):
+        refold.open(marked)
 
 
 def test_a_new_file_that_another_process_has_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +294,18 @@ def test_a_program_that_changes_its_folder(tmp_path: Path, monkeypatch: pytest.M
 
         assert [item.content for item in store.chat("a").items] == [["Hello."]]  # type: ignore[union-attr]
         assert list(Path().iterdir()) == []
+
+
+def test_a_path_through_a_link(tmp_path: Path) -> None:
+    """`link/..` is the folder above the one that the link leads to, as for every program."""
+    (tmp_path / "far" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "inner")
+    with refold.open(tmp_path / "link" / ".." / "agents.db") as store:
+        store.chat("a").add_message("user", "Hello.")
+        (tmp_path / "far" / "agents.db").unlink()
+
+        with pytest.raises(StorageError, match="deleted or replaced"):
+            store.chat("a").add_message("user", "Lost.")
 
 
 def overwrite(path: Path, start: int, data: bytes) -> None:

@@ -35,7 +35,7 @@ def test_statements_about_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     def seal(store: refold.Store) -> None:
         assert isinstance(store.log, SqliteLog)
-        while store.log._seal_slice():
+        while store.log._seal_block():
             pass
 
     with heard_on_sqlite(monkeypatch) as heard:

@@ -67,6 +67,8 @@ def test_what_cannot_be_named(store: refold.Store) -> None:
             store.name_moment("here", moment)
     with pytest.raises(NotFoundError, match="unheard-of"):
         store.name_moment("here", "unheard-of")
+    with store.transaction(), pytest.raises(InvalidInputError, match="no moment is named within a transaction"):
+        store.name_moment("here")
     store.name_moment("b")
     store.name_moment("a")
     with pytest.raises(NotFoundError, match="names: a, b"):

@@ -11,7 +11,9 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError, RefusedError
 from refold.domain.positions import Moment
+from refold.infrastructure.queries.at import store_difference
 from refold.infrastructure.queries.cuts import LogEnd, cut_at
+from refold.projections.growth import GROWTH, GROWTH_EVENTS
 from tests.support.every_kind import fill, opened, seen, told
 
 from .cuts import cuts, folded, store_of
@@ -218,3 +220,44 @@ def test_a_position_of_the_store_that_this_is_a_copy_of() -> None:
 
     assert cut_at("pos:5", names, LogEnd(log)) == old
     assert cut_at("pos:0.5", names, LogEnd(log)) == Moment(((0, 5),))
+
+
+def test_rows_that_go_away_meanwhile(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of its questions, as in an erasure: the contexts are as they were all the same."""
+    chat = store.chat("a")
+    for count in (GROWTH_EVENTS + 10, 10):
+        moment = store.now()
+        with store.transaction():
+            for _ in range(count):
+                chat.add_message("user", "x")
+    then, now = store.at(moment), store.at(store.now())
+    real = type(store._projections).rows_under
+
+    def going(projections: Any, projection: Any, *prefixes: str) -> list[Any]:
+        if projection is GROWTH:
+            monkeypatch.undo()
+            projections.drop(GROWTH)
+        return real(projections, projection, *prefixes)
+
+    for ask in (then.contexts, lambda: [one.before for one in store_difference(then, now)]):
+        monkeypatch.setattr(type(store._projections), "rows_under", going)
+        assert [(row.key, row.version, row.items) for row in ask() if row] == [
+            ("chat:a", GROWTH_EVENTS + 11, GROWTH_EVENTS + 10)
+        ]
+
+
+def test_a_position_of_another_kind_of_store(store: refold.Store) -> None:
+    """A number alone is none of PostgreSQL, and one with a slice is none of a file: neither is the beginning."""
+    chat, _ = begun(store)
+    foreign = "17" if store.log.has_slices else "3.17"
+
+    asks: list[Any] = [
+        lambda: chat.at(f"pos:{foreign}"),
+        lambda: store.at(f"pos:{foreign}"),
+        lambda: store.diff(f"pos:{foreign}"),
+        lambda: store.name_moment("then", f"pos:{foreign}"),
+        lambda: next(iter(store.subscribe(after=Moment.parse(foreign)))),
+    ]
+    for ask in asks:
+        with pytest.raises(InvalidInputError, match=f"{foreign} is no position of this store"):
+            ask()

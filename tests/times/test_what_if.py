@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import refold
 from refold.domain.context.adopt import named_streams
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, StorageError
 from refold.domain.positions import Moment
+from tests.contract.writing import at_once
 from tests.support.every_kind import fill, seen
 
 
@@ -268,3 +270,35 @@ async def test_a_conflict_between_two_handles(store: refold.Store) -> None:
     with pytest.raises(ConcurrencyError):
         one.add_message("user", "late", expected_version=1)
     assert (said(one), said(other)) == (["a asks", "x"], ["a asks", "x", "y"])
+
+
+async def test_not_within_a_transaction(store: refold.Store) -> None:
+    """Neither branches nor a detached context: they would stay where the block is rolled back."""
+    what_if = store.what_if(await begun(store))
+    what_if.chat("a", "a2")
+    detached = refold.ChatContext()
+    for write in (what_if.keep, lambda: store.adopt(detached, "d")):
+        with pytest.raises(InvalidInputError, match="within a transaction: do it"), store.transaction():
+            write()
+
+    assert what_if.keep() == ["chat:a2"]
+    assert store.adopt(detached, "d").stream_id == "chat:d"
+
+
+async def test_two_threads_keep_the_branches(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them does; the other one is told, and does not open the branches again for changes that would be lost."""
+    what_if = store.what_if(await begun(store))
+    branch = what_if.chat("a", "a2")
+    both, real = threading.Barrier(2), what_if._overlay.finish
+
+    def finish() -> Any:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return real()
+
+    monkeypatch.setattr(what_if._overlay, "finish", finish)
+    (refused,) = at_once(what_if.keep, what_if.keep)
+
+    assert isinstance(refused, DecisionRefusedError)
+    with pytest.raises(DecisionRefusedError, match="was kept"):
+        branch.add_message("user", "too late")

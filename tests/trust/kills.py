@@ -12,9 +12,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import psycopg
+
 import refold
 from refold.infrastructure import files
+from refold.infrastructure.databases import ring_of
 from refold.infrastructure.exchange.archiving import Archivist
+from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.trust import sealed_log
 from refold.infrastructure.trust.erasing import Eraser
@@ -29,7 +33,7 @@ BOTH = MasterKeys({"m1": ONE, "m2": TWO})
 SECRET = "zanzibar"
 
 
-def fill(path: Path, keys: refold.Keys | None) -> None:
+def fill(path: str | Path, keys: refold.Keys | None) -> None:
     """Make a store in which a person says the secret, and another one something else."""
     with refold.open(path, keys=keys) as store:
         store.chat("a", user="mia").add_message("user", SECRET)
@@ -37,12 +41,22 @@ def fill(path: Path, keys: refold.Keys | None) -> None:
         assert len(store.search(SECRET)) == 1
 
 
-def erasures(folder: Path, keys: refold.Keys | None) -> list[str]:
-    """Die at each step of an erasure; return whether the text is kept or erased when the store was opened again."""
+def erasures(folder: Path | str, keys: refold.Keys | None) -> list[str]:
+    """
+    Die at each step of an erasure; return whether the text is kept or erased when the store was opened again.
+
+    Stores lie in a folder, or in schemas of the database of a URL.
+    """
     found = []
     for step in range(STEPS_MAX):
-        path = folder / f"{step}" / "store.db"
-        path.parent.mkdir()
+        path: Path | str
+        if isinstance(folder, str):
+            with psycopg.connect(folder) as connection:
+                connection.execute(f"create schema step_{step}".encode())
+            path = f"{folder}&options=-csearch_path%3Dstep_{step}"
+        else:
+            path = folder / f"{step}" / "store.db"
+            path.parent.mkdir()
         fill(path, keys)
         has_died = dies_at(step, partial(erase, path, keys))
         found.append(left_of(path, keys))
@@ -51,28 +65,34 @@ def erasures(folder: Path, keys: refold.Keys | None) -> list[str]:
     raise AssertionError("an erasure has more steps than STEPS_MAX")
 
 
-def erase(path: Path, keys: refold.Keys | None, countdown: Countdown) -> None:
+def wait_for_nobody() -> None:
+    """Destroy keys at once: nobody else writes, so nothing can be on its way."""
+    vars(sealed_log).update(KNOWN_SECONDS=0.0, IN_FILE_SECONDS=0.0, ON_SERVER_SECONDS=0.0)
+
+
+def erase(path: Path | str, keys: refold.Keys | None, countdown: Countdown) -> None:
     """Erase what a person said, in steps that are counted."""
-    # Nobody else writes, so nothing can be on its way.
-    sealed_log.IN_FILE_SECONDS = 0.0
+    wait_for_nobody()
     with refold.open(path, keys=keys) as store:
         countdown.watch(SqliteLog, "erase", "scrub")
-        countdown.watch(KeyRing, "retire", "destroy_retired")
+        countdown.watch(PostgresLog, "erase", "scrub", "await_appends")
+        countdown.watch(KeyRing, "retire", "close", "destroy")
         countdown.watch(Eraser, "finish", "record")
         countdown.watch(type(store._projections), "drop_others")
         store.erase(user="mia", why="she asked", dry_run=False)
 
 
-def left_of(path: Path, keys: refold.Keys | None) -> str:
+def left_of(path: Path | str, keys: refold.Keys | None) -> str:
     """Open the store as the next process does, and return what is left of the secret; require that all is sound."""
-    sealed_log.IN_FILE_SECONDS = 0.0
+    wait_for_nobody()
     with refold.open(path, keys=keys) as store:
         (message,) = store.chat("a").to_openai_messages()
         state = "kept" if SECRET in json.dumps(message) else "erased"
         assert bool(store.search(SECRET)) == (state == "kept")
         assert len(store.chat("b").items) == 1
         assert store.verify().problems == ()
-    if state == "erased":
+        assert keys is None or state == "kept" or not ring_of(store.log).retired()
+    if state == "erased" and isinstance(path, Path):
         for file in path.parent.iterdir():
             assert SECRET.encode() not in file.read_bytes(), file.name
     return state
@@ -154,7 +174,9 @@ def rotate(path: Path, countdown: Countdown) -> None:
 
 if __name__ == "__main__":
     what, place = sys.argv[1], Path(sys.argv[2])
-    if what == "rotations":
+    if what.startswith("postgres"):
+        print(json.dumps(erasures(sys.argv[2], KEYS if what.endswith("sealed") else None)))
+    elif what == "rotations":
         print(json.dumps(rotations(place)))
     elif what.startswith(("archive", "unarchive")):
         keys = KEYS if what.endswith("sealed") else None

@@ -25,9 +25,9 @@ class Place:
         self.location, self._folder, self._server = location, folder, server
         self.keys, self._encrypt = keys, encrypt
 
-    def open(self) -> refold.Store:
+    def open(self, *, read_only: bool = False) -> refold.Store:
         """Open the store."""
-        return refold.open(self.location, keys=self.keys, encrypt=self._encrypt)
+        return refold.open(self.location, keys=self.keys, encrypt=self._encrypt, read_only=read_only)
 
     @property
     def is_memory(self) -> bool:
@@ -73,15 +73,16 @@ KINDS = ("memory", "sqlite", "postgres", "sealed", "keyed")
 
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Yield the place of a store that is empty yet, of the kind that a fixture asks for."""
-    if request.param == "postgres":
+    keys = MasterKeys({"first": bytes(range(32))}) if request.param.startswith(("sealed", "keyed")) else None
+    patched = request.getfixturevalue("monkeypatch")
+    patched.setattr(key_ring, "KNOWN_SECONDS", 0.0)
+    for name in ("KNOWN_SECONDS", "IN_FILE_SECONDS", "ON_SERVER_SECONDS"):
+        patched.setattr(sealed_log, name, 0.0)
+    if request.param.endswith("postgres"):
         server = request.getfixturevalue("pg_server")
-        yield Place(request.getfixturevalue("ready_pg_url"), tmp_path, server)
+        yield Place(request.getfixturevalue("ready_pg_url"), tmp_path, server, keys)
         return
     folder = tmp_path / "store"
     folder.mkdir()
-    keys = MasterKeys({"first": bytes(range(32))}) if request.param in ("sealed", "keyed") else None
-    patched = request.getfixturevalue("monkeypatch")
-    for module, name in ((sealed_log, "KNOWN_SECONDS"), (key_ring, "KNOWN_SECONDS"), (sealed_log, "IN_FILE_SECONDS")):
-        patched.setattr(module, name, 0.0)
-    location = ":memory:" if request.param == "memory" else str(folder / "agents.db")
+    location = ":memory:" if request.param.endswith("memory") else str(folder / "agents.db")
     yield Place(location, folder, keys=keys, encrypt=request.param != "keyed")

@@ -200,11 +200,10 @@ def test_cold_contexts(tmp_path: Path) -> None:
         assert (told.is_dry_run, (tmp_path / "cold").exists(), store.archives()) == (True, False, {})
         assert store.archive(tmp_path / "cold", idle=101, why="cold").contexts == ()
 
-        done = store.archive(tmp_path / "cold", idle=timedelta(days=99), why="cold")
+        done = store.archive(tmp_path / "cold", idle=timedelta(days=100), why="cold")
         assert list(store.archives()) == [one.context for one in done.contexts] == ["chat:old", "chat:shown"]
-        assert store.archive(tmp_path / "more", idle=99, why="cold") == Archived(
-            file=str(tmp_path / "more"), contexts=(), events=0
-        )
+        nothing = Archived(file=str(tmp_path / "more"), contexts=(), events=0)
+        assert store.archive(tmp_path / "more", idle=99, why="cold") == nothing
 
 
 def test_what_is_refused(store: refold.Store, tmp_path: Path) -> None:
@@ -224,6 +223,8 @@ def test_what_is_refused(store: refold.Store, tmp_path: Path) -> None:
         store.archive(tmp_path / "there", "a", why="cold")
     with pytest.raises(InvalidInputError, match="cannot be written"):
         store.archive(tmp_path / "no folder" / "new", "a", why="cold")
+    with pytest.raises(InvalidInputError, match="the file"):
+        store.archive(tmp_path / "no text \udcff", "a", why="cold")
     with pytest.raises(NotFoundError, match="there is no context 'z'"):
         store.archive(tmp_path / "new", "z", why="cold")
     with pytest.raises(InvalidInputError, match="within a transaction"), store.transaction():

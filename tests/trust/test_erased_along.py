@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -13,13 +14,16 @@ from msgspec.structs import replace
 import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.erasure.events import STREAM, ErasureFinished
+from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import ConcurrencyError, HeldError, StorageError
 from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import NewEvents
 from refold.domain.positions import BEGINNING
+from refold.infrastructure.trust.erasing import Eraser
+from refold.infrastructure.verifying import store_check
 from tests.contract.chat_checking import Teller
 from tests.projecting.counts import Count, Counts
-from tests.trust.stores import WORD
+from tests.trust.stores import KINDS, WORD, places
 
 
 def summary_of_a_fork(chat: refold.ChatContext) -> None:
@@ -192,7 +196,7 @@ def test_an_end_that_the_database_refuses(
         store.chat("a").add_message("user", WORD)
         log = type(store._whole_log)
         patched.setattr(log, "scrub", failing)
-        with pytest.raises(StorageError, match="the disk does not answer"):
+        with pytest.raises(StorageError, match=r"the disk does not answer\. The texts are erased from the log already"):
             store.erase(context="a", why="x", dry_run=False)
     with monkeypatch.context() as patched:
         patched.setattr(log, "scrub", failing)
@@ -259,3 +263,105 @@ def test_a_receipt_that_was_changed(location: str) -> None:
         assert not replace(receipt, why="ticket 8").is_sound(store.log)
         assert not replace(receipt, erased_at=receipt.erased_at - 1).is_sound(store.log)
         assert not receipt.is_sound(other.log)
+
+
+@pytest.fixture(params=[*KINDS, "sealed-postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[refold.Store]:
+    """A store of each kind."""
+    for place in places(request, tmp_path):
+        with place.open() as opened:
+            yield opened
+
+
+def test_an_erasure_that_gives_up_says_what_is_gone(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others record all the time; it can be called again, and does the rest."""
+    store.chat("b", user="tom").add_message("user", "hello")
+    chat = store.chat("a", user="mia")
+    chat.add_message("user", WORD)
+    log: Any = store._whole_log
+    erase = type(log).erase
+
+    def erased(*given: Any) -> Any:
+        receipts = erase(*given)
+        chat.add_message("user", WORD)
+        return receipts
+
+    with monkeypatch.context() as busy:
+        busy.setattr(type(log), "erase", erased)
+        with pytest.raises(refold.StorageError, match=r"Texts of 2\d events are erased from the log .* call it again"):
+            store.erase(user="mia", why="ticket 7", dry_run=False)
+
+    assert store.erase(user="mia", why="ticket 7", dry_run=False).events > 0
+    assert store.search(WORD) == []
+    assert len(store.search("hello")) == 1
+    assert store.verify().problems == ()
+
+
+def test_verify_looks_again_while_texts_are_erased(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are those of the texts until they are made anew, which is no problem of the store."""
+    store.chat("a", user="mia").add_message("user", WORD)
+    assert len(store.search(WORD)) == 1
+    verified, reports, looked = store_check._verified, list[Any](), Event()
+
+    def look(*given: Any) -> Any:
+        report = verified(*given)
+        reports.append(report)
+        looked.set()
+        return report
+
+    checking = Thread(target=lambda: reports.append(store.verify(processes=1)))
+
+    def make_anew(eraser: Eraser, *given: Any) -> None:
+        if not looked.is_set():
+            checking.start()
+            assert looked.wait(60)
+        made(eraser, *given)
+
+    made = Eraser._make_anew
+    monkeypatch.setattr(store_check, "_verified", look)
+    monkeypatch.setattr(Eraser, "_make_anew", make_anew)
+    store.erase(user="mia", why="ticket 7", dry_run=False)
+    checking.join()
+
+    assert reports[0].problems != ()
+    assert reports[-1].problems == ()
+
+
+def test_two_erasures_of_a_user_at_once(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an encrypted store, the key that one has made is retired by the other."""
+    log: Any = store.log
+    if not hasattr(log, "newest_key"):
+        pytest.skip("there are no keys of users")
+    store.chat("a", user="mia").add_message("user", WORD)
+    newest_key = type(log).newest_key
+
+    def overtaken(log: Any, user: str) -> str:
+        key: str = newest_key(log, user)
+        monkeypatch.setattr(type(log), "newest_key", newest_key)
+        log.retire_keys(user)
+        return key
+
+    monkeypatch.setattr(type(log), "newest_key", overtaken)
+    assert store.erase(user="mia", why="ticket 7", dry_run=False).events >= 2
+
+    assert store.search(WORD) == []
+    assert not log.ring.retired()
+    assert store.verify().problems == ()
+
+
+@pytest.mark.parametrize("name", ["@2", "a@2", "chat:a@2"])
+def test_an_item_is_named_by_its_place(location: str, name: str) -> None:
+    """As the command line shows it; an item whose id looks like a place is meant before the item at it."""
+    with refold.open(location) as store:
+        chat = store.chat("a")
+        chat.add_message("user", WORD)
+        fork = chat.fork("b")
+        chat.add_message("user", "it stays", message_id="x@2")
+
+        assert [one.context for one in store.erase(context="b", item="a@2", why="x").contexts] == ["chat:a"]
+        store.erase(context="a", item=name, why="x", dry_run=False)
+
+        shown = [getattr(item, "content", None) for item in (*chat.items, *fork.items)]
+        assert shown == [[ERASED], ["it stays"], [ERASED]]
+        store.erase(context="a", item="x@2", why="x", dry_run=False)
+        assert chat.items[1].content == [ERASED]  # type: ignore[union-attr]  # it is a message

@@ -59,7 +59,7 @@ GIVEN: dict[str, Any] = {
     "node": "Query(0)", "before": "pos:1", "context": "a", "projection": object(), "query": "hi", "tell": None,
     "endpoint_name": "e", "trace_id": "t", "id": "i", "graph_node_label": "Query(0)", "changes": {}, "run_id": 0,
     "node_type": "Data", "description": "d", "predecessor_node": "Query(0)", "llm": None, "record": RECORD,
-    "step": None, "originator_id": "chat:a", "start": 0, "limit": 5, "after": 0, "topics": (), "stop": None,
+    "step": 2, "originator_id": "chat:a", "start": 0, "limit": 5, "after": 0, "topics": (), "stop": None,
     "action_node_label": "Query(0)", "data_node_label": "Query(0)", "change": lambda it: it.version, "item": ITEM,
     "tag": "x", "value": "v", "event": "chat:a@1", "earlier": 1, "path": "nowhere/x", "why": "w", "keep": 9,
     "file": "nowhere/x",

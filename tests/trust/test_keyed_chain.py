@@ -92,7 +92,7 @@ def test_a_changed_block_is_refused(tmp_path: Path, keys: KeyFile) -> None:
             for number in range(600):
                 chat.add_message("user", f"text {number}")
         log: Any = store.log
-        while log._seal_slice():
+        while log._seal_block():
             pass
         assert texts_of(store, "b")[0] == "text 0"
     key, segment, digests, body = place.sql("SELECT key, segment, digests, body FROM block ORDER BY key LIMIT 1")[0]

@@ -1,21 +1,24 @@
 """Master keys: in a file, in the environment, and in a service of the user's."""
 
 import base64
+import errno
 import json
 import os
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import refold
-from refold.domain.errors import StorageUnavailableError
+from refold.domain.errors import InvalidInputError, StorageUnavailableError
 from refold.infrastructure.trust import keys
 from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
 from tests.cli.running import refold as run
 
 KEY = bytes(range(KEY_BYTES))
+UNNAMED = json.dumps({"\ud800": base64.b64encode(KEY).decode()})
 
 
 def test_a_file_is_made_when_it_is_needed(tmp_path: Path) -> None:
@@ -28,6 +31,37 @@ def test_a_file_is_made_when_it_is_needed(tmp_path: Path) -> None:
     assert KeyFile(tmp_path / "keys.json").unwrap(master, wrapped) == KEY
     assert stat.S_IMODE((tmp_path / "keys.json").stat().st_mode) == 0o600
     assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]
+
+
+@pytest.mark.parametrize("becomes", ["gone", "another"])
+def test_a_file_that_is_lost_while_it_is_in_use(tmp_path: Path, becomes: str) -> None:
+    """No new key takes its place: what it encrypts could not be read when the file is back."""
+    file, path = KeyFile(tmp_path / "keys.json"), tmp_path / "keys.json"
+    with refold.open(tmp_path / "a.db", keys=file) as store:
+        store.chat("a", user="mia").add_message("user", "Hello.")
+        path.rename(tmp_path / "kept")
+        if becomes == "another":
+            KeyFile(path).make()
+        with pytest.raises(InvalidInputError, match=r"cannot be read \(No such file|was another one before: put that"):
+            store.chat("b", user="ben").add_message("user", "Hello.")
+        assert path.exists() == (becomes == "another")
+        (tmp_path / "kept").replace(path)
+        store.chat("b", user="ben").add_message("user", "Hello again.")
+
+    with refold.open(tmp_path / "a.db", keys=KeyFile(path)) as store:
+        assert [item.text for item in store.chat("b").items] == ["Hello again."]  # type: ignore[union-attr]
+
+
+def test_a_file_is_not_looked_for_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may change its folder; a second file would be made there."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file = KeyFile("keys.json")
+    monkeypatch.chdir("elsewhere")
+
+    file.wrap(KEY)
+
+    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == ["keys.json"]
 
 
 def test_a_key_is_on_disk_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +92,61 @@ def test_a_new_master_wraps_from_then_on(tmp_path: Path) -> None:
 
     assert (before[0], file.wrap(KEY)[0]) == ("m1", "m2")
     assert file.unwrap(*before) == KEY
+
+
+def test_a_new_master_takes_the_place_of_none(tmp_path: Path) -> None:
+    """Older ones were taken out, as the guide says: the newest, with which all data keys are wrapped, stays."""
+    path = tmp_path / "keys.json"
+    file = KeyFile(path)
+    file.wrap(KEY)
+    file.add_master()
+    wrapped = file.wrap(KEY)
+    texts = json.loads(path.read_text())
+    path.write_text(json.dumps({"m2": texts["m2"]}))
+
+    assert KeyFile(path).add_master() == "m3"
+
+    assert KeyFile(path).unwrap(*wrapped) == KEY
+    assert [*json.loads(path.read_text())] == ["m2", "m3"]
+
+
+def test_masters_that_are_added_at_once(tmp_path: Path) -> None:
+    """None is overwritten: it may be in use already."""
+    path = tmp_path / "keys.json"
+    with ThreadPoolExecutor(8) as threads:
+        made = [*threads.map(lambda _: KeyFile(path).make(), range(8))]
+        added = [*threads.map(lambda _: KeyFile(path).add_master(), range(16))]
+
+    assert made == ["m1"] * 8
+    assert sorted(added) == sorted(f"m{number}" for number in range(2, 18))
+    assert len(json.loads(path.read_text())) == 17
+
+
+def test_what_a_killed_process_left_beside_the_file(tmp_path: Path) -> None:
+    """In a container the next process often has the same number; it makes the file all the same."""
+    (tmp_path / f"keys.json.{os.getpid()}.new").write_text("{")
+
+    KeyFile(tmp_path / "keys.json").wrap(KEY)
+
+    assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says why; a file that is there stays as it is."""
+    with pytest.raises(InvalidInputError, match=r"cannot be written \(No such file or directory\)"):
+        KeyFile(tmp_path / "missing" / "keys.json").wrap(KEY)
+    path = tmp_path / "keys.json"
+    KeyFile(path).make()
+    before = path.read_text()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InvalidInputError, match=r"cannot be written \(No space left on device\)"):
+        KeyFile(path).add_master()
+    assert path.read_text() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]
 
 
 def test_a_wrapped_key_does_not_show_the_key() -> None:
@@ -113,7 +202,12 @@ def test_keys_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "no master key in the variable"), ("m1:!", "not base64"), ("m1:AAAA", "has 3 bytes: it needs 32")],
+    [
+        ("", "no master key in the variable"),
+        ("m1:!", "not base64"),
+        ("m1:é", "not base64"),
+        ("m1:AAAA", "has 3 bytes: it needs 32"),
+    ],
 )
 def test_a_wrong_environment_is_named(monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
     """The error names the variable, and no key."""
@@ -123,7 +217,10 @@ def test_a_wrong_environment_is_named(monkeypatch: pytest.MonkeyPatch, text: str
         KeyEnvironment("OTHER_KEYS").wrap(KEY)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"m1": 7}', '{"m1": "?"}', '{"m1": "AAAA"}', "{}"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", pytest.param("[" * 100_000, id="deep"), '{"m1": 7}', '{"m1": "?"}', '{"m1": "AAAA"}', "{}", UNNAMED],
+)
 def test_a_wrong_file_is_named(tmp_path: Path, text: str) -> None:
     """It is neither used nor overwritten."""
     path = tmp_path / "keys.json"

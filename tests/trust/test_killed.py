@@ -8,7 +8,7 @@ import pytest
 from tests.contract.stores import start_python
 
 
-def left_by(what: str, folder: Path) -> list[str]:
+def left_by(what: str, folder: Path | str) -> list[str]:
     """Return what tests.trust.kills found after each step."""
     with start_python("tests.trust.kills", what, str(folder)) as process:
         printed, _ = process.communicate()
@@ -17,10 +17,11 @@ def left_by(what: str, folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("what", ["plain", "sealed"])
-def test_an_erasure_that_is_killed(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["plain", "sealed", "postgres", "postgres-sealed"])
+def test_an_erasure_that_is_killed(what: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The text is there, whole, or gone from every byte of the store: the next process that opens it finishes."""
-    found = left_by(what, tmp_path)
+    is_server = what.startswith("postgres")
+    found = left_by(what, request.getfixturevalue("ready_pg_url") if is_server else tmp_path)
 
     assert found == ["kept"] * found.count("kept") + ["erased"] * found.count("erased")
     # One transaction takes the texts out of the log.

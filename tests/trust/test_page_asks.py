@@ -1,8 +1,11 @@
 """The page asks as every call does."""
 
+import pytest
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import refold
+from tests.inspector.asking import Asked
 
 from .policy import Policy
 
@@ -26,3 +29,29 @@ def test_the_page_answers_403_and_lets_nothing_be_kept() -> None:
     assert (asked.status_code, "secret" in asked.text, asked.headers["cache-control"]) == (200, True, "no-store")
     assert [answer.status_code for answer in refused] == [403] * 7
     assert not any("secret" in answer.text for answer in refused)
+
+
+@pytest.mark.parametrize("path", ["verify", "check", "rebuild", "swap"])
+def test_a_job_is_done_for_who_started_it(location: str, path: str) -> None:
+    """The app around the page says who acts, and the job's thread asks as the same one."""
+    policy = Policy()
+
+    def as_ann(app: ASGIApp) -> ASGIApp:
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            with refold.acting(actor="ann"):
+                await app(scope, receive, send)
+
+        return call
+
+    with refold.open(location, allow=policy) as store:
+        with refold.acting(actor="ann"):
+            store.chat("a").add_message("user", "hi")
+            store.rebuild("catalogue", swap=False)
+        asked = Asked(store, write=True)
+        asked.client = TestClient(as_ann(asked.client.app), base_url=LOCAL)
+        policy.asked.clear()
+        job = asked.done(path, name="catalogue")
+
+    assert (job["state"], job["error"]) == ("done", None)
+    assert ("ann", "admin", None) in policy.asked
+    assert {actor for actor, _, _ in policy.asked} == {"ann"}

@@ -27,7 +27,8 @@ class Clock:
     """A clock that a test sets."""
 
     def __init__(self) -> None:
-        self.time = REAL_SYSTEM.now() - 1_000 * DAY
+        # A whole number of seconds, so that sums of days are exact.
+        self.time = REAL_SYSTEM.now() // 1 - 1_000 * DAY
 
     def now(self) -> float:
         """Return the time that was set."""
@@ -63,6 +64,26 @@ def test_contexts_are_erased_when_their_time_is_over(location: str) -> None:
         assert (policy.days, policy.is_of_user, store.policies()) == (400, True, [policy])
         store.stop_retaining("mia's", why="over")
         assert store.policies() == []
+
+
+def test_a_context_of_which_a_part_was_erased_is_erased_when_its_time_is_over(location: str) -> None:
+    """Somebody else who is erased had said something in it, or an item was."""
+    clock = Clock()
+    with refold.open(location, system=clock) as store:
+        for name in ("of tom", "another"):
+            store.chat(name, user="tom").add_message("user", "hello")
+            with refold.acting(actor="mia"):
+                store.chat(name).add_message("user", "and hello from me")
+        store.chat("of mia", user="mia").add_message("user", "hello")
+        store.retain("all", "400 days", kind="chat", why="notice")
+        clock.time += 200 * DAY
+        store.erase(user="mia", why="ticket 7", dry_run=False)
+        store.erase(context="another", item="chat:another@2", why="ticket 8", dry_run=False)
+        clock.time += 300 * DAY
+
+        assert store.apply_retention(dry_run=False).contexts == {"all": ("chat:another", "chat:of tom")}
+        assert store.apply_retention().contexts == {}
+        assert "hello" not in str([store.chat(name).items for name in ("of tom", "another")])
 
 
 TAGGED = {
@@ -138,6 +159,7 @@ def test_the_commands(tmp_path: Path) -> None:
     run("hold", "--db", path, "a", "--why", "case 12")
     held = run("hold", "--db", path)
     held_as_json = run("hold", "--db", path, "--json")
+    unnamed = run("hold", "--db", path, "--why", "closed", "--release")
     refused = run("erase", "--db", path, "--user", "mia", "--why", "x", "--for-good")
     released = run("hold", "--db", path, "a", "--why", "closed", "--release")
     done = run("erase", "--db", path, "--user", "mia", "--why", "x", "--for-good", "--receipt", tmp_path / "r.json")
@@ -146,10 +168,11 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "nothing is erased yet" in listed.err
     assert [one["context"] for one in listed_as_json.json["contexts"]] == ["chat:a"]
     assert "case 12" in held.out
+    assert (unnamed.code, "--why and --release go with CTX" in unnamed.err) == (2, True)
     assert held_as_json.json == [{"context": "chat:a", "why": "case 12"}]
     assert (refused.code, "must be kept" in refused.err) == (1, True)
     assert "nothing is held" in released.err
-    assert done.code == 0
+    assert (done.code, done.err.endswith("note: the texts of 2 events are erased\n")) == (0, True)
     assert json.loads((tmp_path / "r.json").read_text())["events"] == 2
     assert "no context is due" in run("retain", "--db", path).err
     with refold.open(path) as store:
@@ -190,6 +213,8 @@ def test_a_receipt_is_signed(tmp_path: Path) -> None:
 
     assert "other.pem is no Ed25519 key: make one with `openssl" in run(*erase, "--sign", other).fault
     assert "none.pem cannot be read as a key" in run(*erase, "--sign", none).fault
+    assert "there is no folder" in run(*erase[:-1], tmp_path / "missing" / "r.json").fault
+    assert "is where the database lies" in run(*erase[:-1], path).fault
     assert "a question" in run("show", "--db", path, "a").out
     assert run(*erase, "--sign", good).code == 0
 

@@ -1,6 +1,7 @@
 """Copies of encrypted stores: from a file to a file, to PostgreSQL, and back."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,21 @@ def test_to_a_server_and_back(tmp_path: Path, ready_pg_url: str) -> None:
     check(ready_pg_url)
     copy_store(ready_pg_url, second, keys=KEYS, move=True, lag_seconds=0)
 
+    check(second)
+
+
+@pytest.mark.parametrize("is_server", [False, True])
+def test_events_whose_key_is_closed(is_server: bool, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Nothing new is encrypted with it; what is there goes along."""
+    first = str(tmp_path / "one.db")
+    second = str(request.getfixturevalue("ready_pg_url") if is_server else tmp_path / "two.db")
+    fill(first)
+    with refold.open(first, keys=KEYS) as store:
+        log: Any = store.log
+        log.retire_keys("mia")
+        log.ring.close(log.ring.retired())
+
+    assert copy_store(first, second, keys=KEYS, move=True).copied == 4
     check(second)
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -153,6 +154,7 @@ DAMAGES = (
     "UPDATE sealed_page SET body = x'00'",
     "DELETE FROM sealed_page WHERE number = 1",
     "DELETE FROM sealed_page WHERE number = 2",
+    "UPDATE sealed_page SET body = 2.5",
 )
 
 
@@ -189,10 +191,12 @@ def mended_by_an_erasure(store: refold.Store) -> None:
     store.erase(context="d", why="x", dry_run=False)
 
 
-MENDS = (mended_by_repair, mended_by_an_erasure, mended_by_rebuild)
+MENDS = (mended_by_repair, mended_by_an_erasure, mended_by_rebuild, mended_by_repair)
 
 
-@pytest.mark.parametrize(("sql", "mend"), [*zip(DAMAGES, MENDS, strict=True)], ids=["repair", "erasure", "rebuild"])
+@pytest.mark.parametrize(
+    ("sql", "mend"), [*zip(DAMAGES, MENDS, strict=True)], ids=["repair", "erasure", "rebuild", "type"]
+)
 def test_damaged_pages_are_mended(path: str, sql: str, mend: Callable[[refold.Store], None]) -> None:
     """What an error says mends it: all rows are made anew, in all processes."""
     with refold.open(path, keys=KEYS) as store:
@@ -326,12 +330,14 @@ def test_parts_are_put_together(path: str, store: refold.Store) -> None:
     rows = rows_in(store)
     rows.save(Save(Part(), counted("a", 1), Checkpoint(), FIRST), Save(Other(), counted("a", 2), Checkpoint(), FIRST))
     with pytest.raises(InvalidInputError, match="let `stays_in_slice` be False"):
-        rows.gather(Shadow(), [Part(), Other()], moment=SECOND)
+        rows.gather(Shadow(), [Part(), Other()], moment=SECOND, plan=("plan", None))
     assert (rows.rows(Part()), rows.rows(Shadow())) == ([Count("a", 1)], [])
     rows.drop(Other())
     rows.save(Save(Other(), counted("b", 2), Checkpoint(), FIRST))
+    assert not rows.gather(Shadow(), [Part(), Other()], moment=SECOND, plan=("plan", "of another"))
+    assert rows.rows(Shadow()) == []
 
-    rows.gather(Shadow(), [Part(), Other()], moment=SECOND)
+    assert rows.gather(Shadow(), [Part(), Other()], moment=SECOND, plan=("plan", None))
 
     with refold.open(path, keys=KEYS) as again:
         for each in (rows, rows_in(again)):
@@ -367,3 +373,22 @@ def test_what_fits_into_no_page_stays_in_many(path: str, store: refold.Store, mo
 
     assert pages(path) == [*range(1, 9)]
     assert len(tried) == 2
+
+
+def test_rows_that_changed_under_the_old_version(path: str, store: refold.Store) -> None:
+    """They are refused as in other stores, also when all pages were put together; a newer version is taken."""
+    store.add_projection(Counts())
+    assert store.rows("counts") == [Count("chat:c", 2)]
+    changed: Any = Counts()
+    changed.row = msgspec.defstruct("Changed", [("key", str), ("events", str, "")], frozen=True)
+    changed.evolve = lambda key, row, event: changed.row(key, "said")
+
+    for _ in range(2):
+        with refold.open(path, keys=KEYS) as other:
+            with pytest.raises(InvalidInputError, match="events was int and is str; raise `version` from 1 to 2"):
+                other.add_projection(changed)
+            other._projections.drop_others(*other._runner.projections.values(), Counts())
+    changed.version = 2
+    with refold.open(path, keys=KEYS) as other:
+        other.add_projection(changed)
+        assert other.rows("counts") == [changed.row("chat:c", "said")]

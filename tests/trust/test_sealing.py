@@ -355,7 +355,7 @@ def test_an_audit_reads_past_what_does_not_open(tmp_path: Path) -> None:
             below.copy_in([Part(f"chat:odd{number}", 1, [draft], 5)])
         whole = log.read("chat:b")
         log.retire_keys("mia")
-        log.ring.destroy_retired(used=())
+        log.ring.destroy(log.ring.retired())
 
         page = log.read_all(after=BEGINNING, limit=99, undecodable=True)
 
@@ -422,13 +422,28 @@ def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:
 
         log.retire_keys("mia")
 
-        assert log.ring.destroy_retired(used=()) == 1
+        assert log.ring.destroy(log.ring.retired()) == 1
         with pytest.raises(refold.KeyDestroyedError):
             log.read("chat:a")
         assert len(log.below.read("chat:a")) == 2
         assert len(store.chat("b").items) == 1
     with refold.open(path, keys=KEYS) as store, pytest.raises(refold.KeyDestroyedError):
         store.chat("a")
+
+
+def test_whom_another_process_erased_may_come_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a new key: a process that knew the old one looks for another, and what it records can be read."""
+    monkeypatch.setattr("refold.infrastructure.trust.key_ring.KNOWN_SECONDS", 0.0)
+    # No event is on its way, so that nothing need be waited for.
+    for wait in ("KNOWN_SECONDS", "IN_FILE_SECONDS", "ON_SERVER_SECONDS"):
+        monkeypatch.setattr(f"refold.infrastructure.trust.sealed_log.{wait}", 0.0)
+    with place.open() as store, place.open() as other:
+        other.chat("before", user="mia").add_message("user", "before")
+        store.erase(user="mia", why="she asked", dry_run=False)
+        other.chat("after", user="mia").add_message("user", "after")
+    with place.open() as store:
+        assert [len(store.chat(name).items) for name in ("before", "after")] == [1, 1]
+        assert len(store.search("after")) == 1
 
 
 def test_a_retired_key_is_kept_while_events_need_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

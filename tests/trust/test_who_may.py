@@ -77,6 +77,19 @@ def test_the_same_is_asked_on_every_database(location: str) -> None:
     ]
 
 
+def test_a_search_asks_for_every_context_that_it_is_in(location: str) -> None:
+    """One name may be that of several contexts; the kind, before or beside it, says which one is searched."""
+    policy = Policy()
+    with refold.open(location, allow=policy) as store, refold.acting(actor="ann"):
+        store.chat("a")
+        store.queue("a")
+        policy.asked.clear()
+        for context, kind in (("a", None), ("queue:a", None), ("a", "queue")):
+            store.search("hi", context=context, kind=kind)
+
+    assert policy.asked == [("ann", "search", f"{kind}:a") for kind in ("chat", "queue", "queue", "queue")]
+
+
 def test_a_refusal_changes_nothing(location: str) -> None:
     """The error names actor, action and context; the view and the log stay."""
     policy = Policy()
@@ -223,6 +236,14 @@ def test_a_subscription_stops_before_an_event_that_may_not_be_read(location: str
             next(events)
         hidden.clear()
         assert [next(events).reference for _ in range(2)] == ["chat:b@1", "chat:a@2"]
+
+
+def test_a_subscription_to_contexts_that_can_be_gone_through_once(location: str) -> None:
+    """To ask for each of them leaves them to the subscription."""
+    with refold.open(location, allow=Policy()) as store:
+        store.chat("a")
+
+        assert next(store.subscribe(contexts=iter(["chat:a"]))).reference == "chat:a@1"
 
 
 def test_events_that_are_appended_directly_are_asked_for(location: str) -> None:

@@ -6,10 +6,13 @@ import sqlite3
 from pathlib import Path
 from typing import NoReturn
 
+import psycopg
 import pytest
 
 import refold
 from refold.domain.chat.context import ChatContext
+from refold.infrastructure.projecting.rows import sqlite as sqlite_rows
+from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.projections.search import SEARCH
 from tests.verifying.damaging import rows_of, sql, told, verified, view_of, written
 
@@ -183,6 +186,26 @@ def test_a_note_that_is_no_text(tmp_path: Path) -> None:
         assert store._projections.note(name) is None
 
 
+def test_notes_that_are_null_or_do_not_open(ready_pg_url: str) -> None:
+    """They are not taken for notes that are not there, after which a subscription would begin anew."""
+    keys = MasterKeys({"m1": bytes(KEY_BYTES)})
+    with refold.open(ready_pg_url, keys=keys) as store:
+        store.chat("a").add_message("user", "Hello.")
+        events = store.subscribe(name="mail")
+        next(events)
+        events.ack()
+    for change, says in (
+        ("value = 'x'", "it does not open with the key of the store"),
+        ("value = NULL", "None is no text"),
+    ):
+        with psycopg.connect(ready_pg_url) as connection:
+            connection.execute("ALTER TABLE note ALTER value DROP NOT NULL")
+            connection.execute(f"UPDATE note SET {change} WHERE name = 'subscription/mail'".encode())
+        wrong = f"the note subscription/mail is damaged: {says}; delete its row from the table note"
+        with refold.open(ready_pg_url, keys=keys) as store, pytest.raises(refold.DamagedError, match=wrong):
+            next(store.subscribe(name="mail"))
+
+
 def test_a_disk_that_fails_under_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are not to blame, so nobody is told to make them anew."""
 
@@ -196,3 +219,17 @@ def test_a_disk_that_fails_under_rows(tmp_path: Path, monkeypatch: pytest.Monkey
 
         with pytest.raises(refold.StorageError, match=r"^the disk of .*store\.db failed: disk I/O error"):
             store._projections.rows(SEARCH)
+
+
+def test_an_interrupt_is_no_fault_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the words of rows are compared ends the check; nobody is told to make the rows anew."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with refold.open(filled(str(tmp_path / "store.db"))) as store:
+        assert store.search("thrice")
+        monkeypatch.setattr(sqlite_rows, "_expanded_bytes", interrupt)
+
+        with pytest.raises(KeyboardInterrupt):
+            store.verify()

@@ -143,7 +143,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("told") / "sound.db"
     with written(str(place)) as store:
         assert isinstance(store.log, SqliteLog)
-        while store.log._seal_slice():
+        while store.log._seal_block():
             pass
     return place
 

@@ -117,6 +117,18 @@ def answer_call(command: AnswerCall, items: Items) -> list[FunctionReturned]:
     return [answered]
 
 
+def call_to_decide(stream: str, name: str, items: Items) -> FoundCall:
+    """
+    Return the call that a request or a decision is about.
+
+    Raises:
+        NotFoundError: the context never held such a call.
+    """
+    call = find_call(stream, name, items)
+    # The call may have been changed: then the one with the new arguments is meant.
+    return call if items.shows(call.ordinal) else find_call(stream, call.item.call_id, items)
+
+
 def decide_call(command: DecideCall, items: Items) -> list[ChatEvent]:
     """
     Return the events that ask for the approval of a call, or decide on it; none if the same was done before.
@@ -128,11 +140,8 @@ def decide_call(command: DecideCall, items: Items) -> list[ChatEvent]:
         CallSettledError: the call has an output, left the view, or another request or decision was made on it.
     """
     stream, reason = command.stream, command.reason
-    call = find_call(stream, command.call, items)
+    call = call_to_decide(stream, command.call, items)
     call_id = call.item.call_id
-    if not items.shows(call.ordinal):
-        # The call may have been changed: then the one with the new arguments is meant.
-        call = find_call(stream, call_id, items)
     known = items.approval(call.ordinal)
     if known is not None and _is_repeated(command, known, call.item):
         return []

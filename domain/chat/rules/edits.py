@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import accumulate, islice, pairwise
 
 import msgspec
 
 from ...canonical import require_short
+from ...concurrency.locks import cached_property
 from ...errors import CallSettledError, DecisionRefusedError, DuplicateItemError, InvalidInputError, NotFoundError
-from ...spans import OWN, Ref, Span, joined_spans
+from ...spans import Ref, Span, joined_spans
 from ...totals import Totals
 from ..events import (
     ChatEvent,
@@ -130,13 +130,13 @@ class ByTime:
     """
     The places of items by their time: each goes before the first item that is younger.
 
-    The list need not be in order. Inserted items are remembered, so that many items find their places in one pass.
+    The list need not be in order. Many items find their places in one pass: if the oldest is inserted first, none goes
+    before another.
     """
 
     def __init__(self, items: Items) -> None:
         self._items = items
-        # Ordinals of the items, and names of the items inserted since.
-        self._line: list[int | Ref] = list(items.order())
+        self._line = list(items.order())
         # The greatest time up to each place. It never decreases, and first exceeds a given time at the first younger
         # item.
         self._greatest = list(accumulate((item.created_at for item in items), max))
@@ -152,15 +152,7 @@ class ByTime:
             place = max(place, self._line.index(behind) + 1)
         if place == len(self._line):
             return None
-        found = self._line[place]
-        return found if isinstance(found, Ref) else self._items.ref(found)
-
-    def put(self, item: ChatItemEvent, ref: Ref) -> None:
-        """Record that an item was inserted before the first younger one."""
-        place = bisect_right(self._greatest, item.created_at)
-        greatest = max(item.created_at, self._greatest[place - 1]) if place else item.created_at
-        self._greatest.insert(place, greatest)
-        self._line.insert(place, ref)
+        return self._items.ref(self._line[place])
 
 
 def insert_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> list[ChatEvent]:
@@ -171,12 +163,7 @@ def insert_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) 
         younger = state.items.first_younger(fresh[0].created_at)
         return [_inserted(fresh[0], None if younger is None else state.items.ref(younger))]
     by_time = ByTime(state.items)
-    events: list[ChatEvent] = []
-    for item in fresh:
-        before = by_time.before(item.created_at)
-        by_time.put(item, Ref(state.version + len(events) + 1, OWN))
-        events.append(_inserted(item, before))
-    return events
+    return [_inserted(item, by_time.before(item.created_at)) for item in fresh]
 
 
 def insert_before(stream: str, items: Sequence[ChatItemEvent], before: str, state: ChatState) -> list[ChatEvent]:

@@ -72,7 +72,7 @@ class Copying(msgspec.Struct, frozen=True, kw_only=True):
             case MessageAdded():
                 return self._keeps_message(item)
             case FunctionCalled() | FunctionReturned():
-                return (self.tools is None or item.name in self.tools) and self._is_agents(item)
+                return (self.tools is None or item.name in self.tools) and self._is_of_agent(item)
             case HandedOff():
                 return not self.exclude_handoffs
             case ConfigUpdated():
@@ -83,10 +83,10 @@ class Copying(msgspec.Struct, frozen=True, kw_only=True):
         if is_instructions(item):
             excluded = self.exclude_instructions or (self.exclude_system_messages and item.role == "system")
         else:
-            excluded = not self._is_agents(item)
+            excluded = not self._is_of_agent(item)
         return not excluded and not (self.exclude_empty_messages and _is_empty(item))
 
-    def _is_agents(self, item: ChatItemEvent) -> bool:
+    def _is_of_agent(self, item: ChatItemEvent) -> bool:
         return self.filter_agent_id is None or item.agent_id == self.filter_agent_id
 
 

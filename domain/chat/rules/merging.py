@@ -256,6 +256,14 @@ class _Summaries:
         own = sorted({mine for mine, _ in both})
         clashing = sorted({o for _, o in both})
         kept = _winner(command.rule, ours, own, other, clashing)
+        # A summary stays if what it tells would stand nowhere else: what was never here, or the winner does not tell.
+        if kept == "ours":
+            clashing = [o for o in clashing if all(ours.ordinal(one) is not None for one in told_there[o])]
+        else:
+            told = set[str]().union(*(told_there[o] for o in clashing))
+            own = [mine for mine in own if told_here[mine] <= told]
+        if not (own and clashing):
+            return
         self.conflicts = [_conflict("summary", command, ours, own, clashing, kept)]
         if kept == "ours":
             self.left_out = set(clashing)

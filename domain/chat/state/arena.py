@@ -35,11 +35,11 @@ class Arena:
     __slots__ = (
         "_by_place",
         "_calls",
+        "_greatest",
         "_ids",
         "_indexed",
         "_lock",
         "_names",
-        "_newest",
         "_starts",
         "_taken",
         "_totals",
@@ -73,7 +73,7 @@ class Arena:
         self._totals = RunningTotals()
         # The greatest time up to each item. It never decreases, and first exceeds a given time at the first younger
         # item.
-        self._newest: list[float] = []
+        self._greatest: list[float] = []
 
     @classmethod
     def stored(
@@ -151,7 +151,7 @@ class Arena:
         self._copy_items(copy, count)
         copy.is_closed, copy._indexed = True, count
         copy._starts, copy._where, copy._by_place = self._starts, self._where, self._by_place
-        copy._taken, copy._newest = self._taken, self._newest
+        copy._taken, copy._greatest = self._taken, self._greatest
         copy._lock, copy._ids, copy._calls, copy._names = self._lock, self._ids, self._calls, self._names
         copy._put(changed)
         return copy
@@ -230,7 +230,8 @@ class Arena:
 
     def runs(self, count: int) -> list[tuple[int, Birthplace, int]]:
         """Return the runs of the first `count` items: the first ordinal of each, and its origin and first version."""
-        return [(start, *where) for start, where in zip(self._starts, self._where, strict=True) if start < count]
+        # Not strict: another thread may add a run meanwhile, which begins behind these items.
+        return [(start, *where) for start, where in zip(self._starts, self._where, strict=False) if start < count]
 
     @property
     def places(self) -> tuple[Sequence[int], Sequence[tuple[Birthplace, int]]]:
@@ -355,10 +356,10 @@ class Arena:
     @synchronized
     def first_younger(self, time: float, count: int) -> int:
         """Return the first ordinal below `count` whose item is younger than `time`, or `count` if no item is."""
-        newest = self._newest
-        times = [item.created_at for item in self.items[len(newest) : count]]
-        newest += accumulate([max(newest[-1], times[0]), *times[1:]] if newest and times else times, max)
-        return bisect_right(newest, time, hi=count)
+        greatest = self._greatest
+        times = [item.created_at for item in self.items[len(greatest) : count]]
+        greatest += accumulate([max(greatest[-1], times[0]), *times[1:]] if greatest and times else times, max)
+        return bisect_right(greatest, time, hi=count)
 
 
 class RunningTotals:

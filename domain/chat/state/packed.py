@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...concurrency.known_types import known
 from ...context.snapshot import DIGEST_BYTES, Packing
 from ...context.view import SNAPSHOT_EVENTS, View
 from ...errors import DamagedError
@@ -151,7 +152,7 @@ def unpacked(log: Seen, stream: str, data: bytes) -> ChatState:
     Raises:
         DamagedError: the log does not hold what it names.
     """
-    short = msgspec.msgpack.decode(data, type=_Packed)
+    short = msgspec.msgpack.decode(data, type=known(_Packed))
     first = log.read_events(stream, until=1)
     opened = first[0] if first and isinstance(first[0], Opened | Forked) else None
     if _digest_of(opened) != short.opened:

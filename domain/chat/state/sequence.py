@@ -23,6 +23,37 @@ from .arena import Arena, Birthplace, totals_of
 from .edits import ByOrdinal, Edits
 
 
+class _First(Sequence[int]):
+    """The first `count` of a list to which another thread may append meanwhile."""
+
+    __slots__ = ("_count", "_grows")
+
+    def __init__(self, grows: list[int], count: int) -> None:
+        self._grows, self._count = grows, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._grows[: self._count])
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if isinstance(index, int):
+            return self._grows[range(self._count)[index]]
+        places = range(self._count)[index]
+        if places.step == 1:
+            return self._grows[places.start : places.stop]
+        return [self._grows[place] for place in places]
+
+    def index(self, value: int, start: int = 0, stop: int | None = None) -> int:
+        """Return the place of an ordinal."""
+        return self._grows.index(value, start, self._count if stop is None else stop)
+
+
 class Items(Sequence[ChatItemEvent]):
     """An immutable sequence of items: those of the first `reach` items of an arena that are in the view."""
 
@@ -101,8 +132,7 @@ class Items(Sequence[ChatItemEvent]):
         """Return the ordinals of the items, in order."""
         if self.edits is None:
             return range(self.reach)
-        order = self._own_order(self.edits)
-        return order if len(order) == self._shown else order[: self._shown]
+        return _First(self._own_order(self.edits), self._shown)
 
     def _own_order(self, edits: Edits) -> list[int]:
         if self._order is None:

@@ -191,6 +191,9 @@ class ItemNames:
 
     def extend(self, items: Iterable[ChatItemEvent]) -> None:
         """Add the items that come next."""
+        # An interrupt may have left an item half added: its id is added last.
+        calls = bisect_left(self._calls, len(self))
+        del self._calls[calls:], self._call_ids.packed[calls * HASH_BYTES :], self.kinds[len(self) :]
         for ordinal, item in enumerate(items, len(self)):
             if type(item) in WITH_CALL_ID:
                 self._calls.append(ordinal)

@@ -84,14 +84,15 @@ class GoogleReader:
 
     def read(self, content: Mapping[str, Any], where: str) -> None:
         """Add the items of one content."""
-        role = ROLES.get(content.get("role") or "user")
+        role = ROLES.get(str(content.get("role") or "user"))
         if role is None:
             fault = f"{content['role']!r} is no role, expected user or model"
             raise InvalidInputError(f"{at_field(where, 'role')}: {fault}")
         said: list[str | Image] = []
         beside: dict[str, Any] = {}
         calls: list[tuple[Part, str]] = []
-        for number, found in enumerate(content.get("parts") or ()):
+        listed = field_of(content, "parts", list, where) if content.get("parts") else []
+        for number, found in enumerate(listed):
             there = at_field(where, f"parts[{number}]")
             part = _plain(found, there)
             if _get(part, "function_call") is not None:

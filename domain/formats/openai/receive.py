@@ -52,6 +52,18 @@ class Fields:
             raise self.unexpected(name, self.value[name], "text")
         return str(self.value[name])
 
+    def several(self, name: str) -> list[Any]:
+        """Return a field that is a list; an empty one if it is missing or null."""
+        found = self.value.get(name)
+        if found is not None and not isinstance(found, list):
+            raise self.unexpected(name, found, "a list")
+        return found or []
+
+    def inner(self, name: str) -> Fields:
+        """Return a field that is an object; an empty one if it is missing or null."""
+        found = self.value.get(name)
+        return Fields(self.where, {} if found is None else found, f"{self.path}.{name}".strip("."))
+
     def role(self) -> str:
         """Return the role."""
         expected = "one of " + ", ".join(ROLES)

@@ -24,7 +24,7 @@ from ....domain.ids import decoded_id, split_stream_id
 from ....domain.log.envelope import acting, current_meta
 from ....projections.saved_states import SavedStateRow
 from ..conversation import Message
-from ..open_chats import Entry, OpenChat, OpenChats
+from ..open_chats import Entry, OpenChat, OpenChats, require_store, take_all_out
 from .form import EVENTS, NAME
 from .stored import (
     BETWEEN,
@@ -61,6 +61,8 @@ STALE = (
     "the session has been modified in storage since it was loaded: get it again with get_session before you append more"
 )
 NO_STATE: dict[str, Any] = {}
+# The digits of the time in a cursor, in microseconds.
+DIGITS_MAX = 18
 
 
 class SessionPage(NamedTuple):
@@ -82,7 +84,7 @@ class RefoldSessionService(BaseSessionService):
 
     def __init__(self, store: Store, *, actor: str = NAME) -> None:
         """Keep sessions in `store`; `actor` is recorded where nobody else is named as the actor."""
-        self._store, self._actor = store, actor
+        self._store, self._actor = require_store(store), actor
         self._chats = OpenChats(store, EVENTS, shown=_events_of)
 
     def chat_id(self, *, app_name: str, user_id: str, session_id: str) -> str:
@@ -314,9 +316,7 @@ class RefoldSessionService(BaseSessionService):
             back = [item.id for item in _left_by_kit(chat)]
             if back:
                 chat.restore(back, reason=DELETED)
-            ids = tuple(item.id for item in chat.recorded_items())
-            if ids:
-                chat._record(EvictItems(chat.stream_id, ids, DELETED, partners=False), expected_version=chat.version)
+            take_all_out(chat, DELETED)
             chat.saved_states.save(NAME, {key.saved_name: None}, expected_version=chat.version)
 
 
@@ -427,6 +427,7 @@ def _cursor(row: SavedStateRow) -> str:
 
 def _place(cursor: str) -> tuple[int, str]:
     at, colon, context = cursor.partition(":")
-    if not colon or not at.isdecimal():
+    # A longer number is no time, and Python refuses to read a very long one.
+    if not colon or not at.isdecimal() or len(at) > DIGITS_MAX:
         raise InvalidInputError(f"{cursor!r} is no cursor: give the one of the page before")
     return int(at), context

@@ -85,8 +85,8 @@ class Recording:
         self._is_inherited = parent is not None and parent.branch is not branch
         self._stream = parent.branch.chat.stream_id if parent else ""
         self._messages: dict[str, Any] | None = None
-        # The messages that came at the end, or all of them if the view was edited.
-        self._shown: list[BaseMessage] = []
+        # The messages that become items: those that came at the end, or all of them if the view was edited.
+        self._new: list[BaseMessage] = []
         self._plain: list[Message] = []
         self._is_edit = False
         self._held: Held | None = None
@@ -95,7 +95,7 @@ class Recording:
         self._last = 0
 
     def show_messages(self) -> None:
-        """Let the chat show the messages of the checkpoint."""
+        """Record the messages of the checkpoint as items of the chat, as far as it does not show them already."""
         channel = self._channel_of_messages()
         if channel is None:
             return
@@ -109,8 +109,8 @@ class Recording:
         self._messages = {"channel": channel, "count": len(messages)}
         held = self._held = self._held_in(channel)
         self._is_edit = held is None or not held.copies.begin(messages, self._values)
-        self._shown = messages if held is None or self._is_edit else messages[len(held.copies) :]
-        self._plain = [plain_of(one, self._values) for one in self._shown]
+        self._new = messages if held is None or self._is_edit else messages[len(held.copies) :]
+        self._plain = [plain_of(one, self._values) for one in self._new]
         if self._is_edit:
             CONVERSATION.show(self._branch.chat, [*self._plain, *self._unseen(messages)], reason=GONE)
             self._messages["count"] = self._count_shown()
@@ -174,10 +174,10 @@ class Recording:
             branch.touched = first - 1
         branch.note_saved(self._saved, last)
         if self._is_edit and self._messages:
-            is_whole = self._messages["count"] == len(self._shown)
+            is_whole = self._messages["count"] == len(self._new)
             self._held = branch.held = Held(self._messages["channel"], Copies(), since=last) if is_whole else None
         if self._held:
-            self._held.copies.add(self._shown, self._plain)
+            self._held.copies.add(self._new, self._plain)
             branch.held = self._held
 
     def _channel_of_messages(self) -> str | None:

@@ -13,6 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from ....domain.chat.context import ChatContext
 from ....domain.concurrency.threads import in_thread
 from ....domain.log.envelope import acting, current_meta
+from ..open_chats import require_store
 from .messages import CONVERSATION, message_of, plain_of
 from .values import Values
 
@@ -47,7 +48,7 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
         """
         super().__init__()
         self._values, self._actor = Values(serde or JsonPlusSerializer()), actor
-        self._chat = store.chat(session_id, **opening)
+        self._chat = require_store(store).chat(session_id, **opening)
 
     @property
     def chat(self) -> ChatContext:

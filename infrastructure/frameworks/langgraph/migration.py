@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -39,6 +39,7 @@ WRITES = "SELECT * FROM {1} WHERE thread_id = {0} AND checkpoint_ns = {0} AND ch
 
 CURE = "give --allow module:Name for {}, where it can be imported"
 
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
 Namespaces = Mapping[str, Sequence[str]]
 
@@ -81,11 +82,7 @@ class Source(NamedTuple):
         """
         named = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
         what = f"the checkpoint {checkpoint} of the thread {thread!r}"
-        with refusing_blocked(what, CURE):
-            try:
-                found = self.saver.get_tuple({"configurable": named})
-            except (TypeError, ValueError, NotImplementedError) as error:
-                raise InvalidInputError(f"{what} cannot be read: {error}") from error
+        found = _read(what, lambda: self.saver.get_tuple({"configurable": named}))
         if found is None:
             raise InvalidInputError(f"{what} is gone: stop the programs that write there, and import again")
         return found
@@ -95,17 +92,31 @@ class Source(NamedTuple):
         Return the writes on a checkpoint, with packed values.
 
         Raises:
-            InvalidInputError: one has a type that may not be loaded.
+            InvalidInputError: one has a type that may not be loaded, or cannot be read.
         """
         rows = self.query(WRITES.format(self.mark, self.table), (thread, namespace, checkpoint))
-        with refusing_blocked(f"a write on the checkpoint {checkpoint} of the thread {thread!r}", CURE):
-            return [self._write(row, values) for row in rows]
+        what = f"a write on the checkpoint {checkpoint} of the thread {thread!r}"
+        return [self._write(row, values, what) for row in rows]
 
-    def _write(self, row: Mapping[str, Any], values: Values) -> Write:
+    def _write(self, row: Mapping[str, Any], values: Values, what: str) -> Write:
         data = row.get("blob", row.get("value"))
-        value = self.saver.serde.loads_typed((row["type"], bytes(data or b"")))
+        value = _read(what, lambda: self.saver.serde.loads_typed((row["type"], bytes(data or b""))))
         packed = values.pack(value, f"{row['channel']!r}")
         return Write(row["task_id"], row.get("task_path") or "", row["idx"], row["channel"], packed)
+
+
+def _read(what: str, read: Callable[[], T]) -> T:
+    """
+    Return what another saver reads; `what` names it in errors.
+
+    Raises:
+        InvalidInputError: it has a type that may not be loaded, or cannot be read.
+    """
+    with refusing_blocked(what, CURE):
+        try:
+            return read()
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise InvalidInputError(f"{what} cannot be read: {error}") from error
 
 
 class Missing(NamedTuple):

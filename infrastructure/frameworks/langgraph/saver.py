@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import repeat
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -24,7 +26,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from ....domain.arguments import require_instance, require_whole
+from ....domain.arguments import require_whole
 from ....domain.canonical import ID_BYTES_MAX
 from ....domain.concurrency.locks import synchronized
 from ....domain.concurrency.threads import in_thread
@@ -32,20 +34,18 @@ from ....domain.erasure.forgetting import watch
 from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id
 from ...store import Store
+from ..open_chats import require_store
 from .branch import FRAMEWORK, RUN, THREAD, Found
 from .channels import SOURCE
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write
 from .thread import Name, Thread
-from .values import Values
+from .values import ThreadId, Values
 
 THREADS_KEPT_MAX = 256
-# The key of a config that says from which checkpoint a run may branch off. LangGraph hands it on, and leaves keys that
-# begin like this out of the metadata.
-MAY_FORK = "__refold_may_fork"
-# The chat, `stream@version`, whose messages a run was given: what others add afterwards stays in the view.
-SEEN = "__refold_seen"
 # A config with such keys comes from a run of a graph.
 OF_A_RUN = "__pregel_"
+# The key of a graph inside one that runs again from an older checkpoint: such a graph goes on from what it was then.
+REPLAYED = "__pregel_replay_state"
 
 
 class RefoldSaver(BaseCheckpointSaver[int]):
@@ -82,7 +82,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
                 "an EncryptedSerializer would not encrypt the messages, which are items of a chat: encrypt the "
                 "disk or the database"
             )
-        self.store = require_instance(store, Store, "the store", "give an open one, as `refold.open()` returns it")
+        self.store = require_store(store)
         self._compare_last = None if compare_last is None else require_whole(compare_last, "compare_last")
         self._prefix = prefix
         self._threads: OrderedDict[tuple[str, str], Thread] = OrderedDict()
@@ -119,20 +119,20 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield the checkpoints of a thread, or of all threads, the newest first."""
+        """Yield the checkpoints of a thread with all its namespaces, or of all threads, the newest first."""
         given, values = 0, self._values()
         end = get_checkpoint_id(before) if before else None
         wanted = get_checkpoint_id(config) if config else None
-        for thread in self._listed(config):
-            for found in thread.checkpoints():
-                if limit is not None and given >= limit:
-                    return
-                if (end and found.id >= end) or (wanted and found.id != wanted):
-                    continue
-                metadata = thread.metadata(found, values)
-                if all(metadata.get(name) == value for name, value in (filter or {}).items()):
-                    given += 1
-                    yield self._tuple(thread, found, may_fork=found.id)
+        lines = [zip(repeat(thread), thread.checkpoints(), strict=False) for thread in self._listed(config)]
+        for thread, found in heapq.merge(*lines, key=lambda one: one[1].id, reverse=True):
+            if limit is not None and given >= limit:
+                return
+            if (end and found.id >= end) or (wanted and found.id != wanted):
+                continue
+            metadata = thread.metadata(found, values)
+            if all(metadata.get(name) == value for name, value in (filter or {}).items()):
+                given += 1
+                yield self._tuple(thread, found, may_fork=found.id)
 
     def threads(self) -> Sequence[str]:
         """Return the ids of all threads, sorted."""
@@ -186,11 +186,15 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         channels = plain.pop("channel_values", {})
         about: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
         parent = config["configurable"].get("checkpoint_id")
-        # A run that found no checkpoint was given nothing.
-        seen = str(config["configurable"].get(SEEN, f"chat:{thread.name.chat}@0"))
+        given, seen = config["configurable"]["thread_id"], ""
+        if isinstance(given, ThreadId):
+            seen = given.seen
+        elif not parent or _is_of_a_run(config):
+            # A run that found no checkpoint was given nothing.
+            seen = f"chat:{thread.name.chat}@0"
         put = Put(plain, channels, about, {**new_versions}, parent, _may_fork(config, about), seen)
         thread.put(put, self._values())
-        return _config(thread, checkpoint["id"], {MAY_FORK: "", SEEN: seen})
+        return _config(thread, checkpoint["id"], seen=seen)
 
     def put_writes(
         self,
@@ -333,10 +337,10 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         checkpoint: Any = loaded.checkpoint
         metadata: Any = loaded.metadata
         return CheckpointTuple(
-            config=_config(thread, loaded.id, {MAY_FORK: may_fork, SEEN: seen}),
+            config=_config(thread, loaded.id, may_fork=may_fork, seen=seen),
             checkpoint=checkpoint,
             metadata=metadata,
-            parent_config=_config(thread, loaded.parent) if loaded.parent else None,
+            parent_config=_config(thread, loaded.parent, may_fork=loaded.parent) if loaded.parent else None,
             pending_writes=loaded.writes,
         )
 
@@ -398,13 +402,16 @@ class RefoldSaver(BaseCheckpointSaver[int]):
                 yield self._thread_named(about["thread"], about["namespace"])
 
 
-def _config(thread: Thread, checkpoint: str, handed_on: Mapping[str, str] | None = None) -> RunnableConfig:
-    configurable = {
-        "thread_id": thread.name.thread,
-        "checkpoint_ns": thread.name.namespace,
-        "checkpoint_id": checkpoint,
+def _config(thread: Thread, checkpoint: str, *, may_fork: str = "", seen: str = "") -> RunnableConfig:
+    thread_id = ThreadId(thread.name.thread)
+    thread_id.may_fork, thread_id.seen = may_fork, seen
+    return {
+        "configurable": {
+            "thread_id": thread_id,
+            "checkpoint_ns": thread.name.namespace,
+            "checkpoint_id": checkpoint,
+        }
     }
-    return {"configurable": {**configurable, **(handed_on or {})}}
 
 
 def _may_fork(config: RunnableConfig, metadata: Mapping[str, Any]) -> bool:
@@ -412,8 +419,14 @@ def _may_fork(config: RunnableConfig, metadata: Mapping[str, Any]) -> bool:
     Return whether a checkpoint may begin a branch: its caller named the parent, and did not only load the newest one.
     """
     configurable = config["configurable"]
-    if metadata.get("source") == "fork":
+    parent = configurable.get("checkpoint_id")
+    if metadata.get("source") == "fork" or (configurable.get(REPLAYED) and not parent):
         return True
-    if MAY_FORK in configurable:
-        return bool(configurable[MAY_FORK]) and configurable[MAY_FORK] == configurable.get("checkpoint_id")
-    return not any(name.startswith(OF_A_RUN) for name in configurable)
+    thread_id = configurable["thread_id"]
+    if isinstance(thread_id, ThreadId):
+        return bool(parent) and thread_id.may_fork == parent
+    return not _is_of_a_run(config)
+
+
+def _is_of_a_run(config: RunnableConfig) -> bool:
+    return any(name.startswith(OF_A_RUN) for name in config["configurable"])

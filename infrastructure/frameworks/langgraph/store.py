@@ -40,7 +40,6 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from ....domain.arguments import require_instance
 from ....domain.canonical import require_unicode
 from ....domain.concurrency.locks import locked, synchronized
 from ....domain.concurrency.threads import in_thread
@@ -51,6 +50,7 @@ from ....domain.memory.memory import MemoryScope
 from ....domain.memory.records import MemoryChange, MemoryRecord
 from ....domain.positions import Moment
 from ...store import Store
+from ..open_chats import require_store
 from .branch import FRAMEWORK
 from .thread import ATTEMPTS_MAX
 
@@ -59,6 +59,7 @@ PREFIX = "langgraph/"
 BESIDE = ".beside/"
 # Tags of records that have something beside them.
 EXPIRES, INDEXED = "expires", "indexed"
+COSINE = "cosine"
 EXPIRED = "its time to live ended"
 MINUTE = 60 * 1_000_000
 # A read that finds more than this share of the time to live left does not write.
@@ -110,6 +111,19 @@ class Collection(NamedTuple):
         """Let a record expire so many minutes from now."""
         self._put_beside(EXPIRES, key, {"minutes": minutes, "until": now + int(minutes * MINUTE)})
 
+    def expire(self, key: str, now: int, gone: set[tuple[Namespace, str]]) -> None:
+        """Forget a key whose time is over, and note it in `gone`; others may have put or forgotten it meanwhile."""
+        record = self.values.get(key)
+        expiry = self.expiry(record) if record else None
+        gone.discard((self.namespace, key))
+        if expiry and expiry["until"] <= now:
+            self.forget(key, EXPIRED)
+            gone.add((self.namespace, key))
+        for tag in (EXPIRES, INDEXED):
+            is_stale = record is None or tag not in record.tags
+            if is_stale and self.beside.get(f"{tag}/{key}"):
+                self.beside.forget(f"{tag}/{key}")
+
     def expiry(self, record: MemoryRecord) -> dict[str, Any] | None:
         """Return the minutes that a record lives, and until when; None if it does not expire."""
         kept = self.beside.get(f"{EXPIRES}/{record.key}") if EXPIRES in record.tags else None
@@ -142,6 +156,16 @@ class Change(NamedTuple):
     make: Callable[[Collection], None]
 
 
+def with_tuple(op: Op) -> Op:
+    """Return an operation whose namespace is a tuple; LangGraph's own stores on databases take a list, too."""
+    match op:
+        case GetOp() | PutOp():
+            return op._replace(namespace=tuple(op.namespace))
+        case SearchOp():
+            return op._replace(namespace_prefix=tuple(op.namespace_prefix))
+    return op
+
+
 class Embedded(Embeddings):
     """Texts whose vectors are known."""
 
@@ -171,7 +195,13 @@ class RefoldStore(BaseStore):
     def __init__(
         self, store: Store, *, prefix: str = PREFIX, index: IndexConfig | None = None, ttl: TTLConfig | None = None
     ) -> None:
-        self.store = require_instance(store, Store, "the store", "give an open one, as `refold.open()` returns it")
+        """
+        Keep memories in `store`.
+
+        Raises:
+            InvalidInputError: the prefix ends with no slash, or `index` has another `distance_type` than cosine.
+        """
+        self.store = require_store(store)
         if not require_unicode(prefix, "the prefix").endswith("/"):
             raise InvalidInputError(f"the prefix is {prefix!r}: give one that ends with a slash, such as {PREFIX!r}")
         self._prefix = prefix
@@ -180,6 +210,10 @@ class RefoldStore(BaseStore):
         self.embeddings = ensure_embeddings(index.get("embed")) if index else None
         # The documents of LangGraph name the first, its store on SQLite reads the second.
         given: Any = index or {}
+        if (given.get("distance_type") or COSINE) != COSINE:
+            raise InvalidInputError(
+                f"distance_type is {given['distance_type']!r}: texts are compared by {COSINE!r}, leave it out"
+            )
         fields = given.get("fields") or given.get("text_fields") or ["$"]
         self._fields = [fields] if isinstance(fields, str) else list(fields)
         self._memory = store.memory(durability="commit")
@@ -196,7 +230,7 @@ class RefoldStore(BaseStore):
             InvalidInputError: a key or value cannot be stored.
             ReadOnlyError: it changes the past.
         """
-        wanted = list(ops)
+        wanted = list(map(with_tuple, ops))
         texts, queries = self._texts(wanted)
         known: dict[str, list[float]] = {}
         if self.embeddings and texts:
@@ -206,7 +240,7 @@ class RefoldStore(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """`batch` for a running event loop."""
-        wanted = list(ops)
+        wanted = list(map(with_tuple, ops))
         texts, queries = self._texts(wanted)
         known: dict[str, list[float]] = {}
         asked: dict[str, list[float]] = {}
@@ -231,11 +265,11 @@ class RefoldStore(BaseStore):
     @synchronized
     def sweep_ttl(self) -> int:
         """Delete the items that expired, and return their number; the log keeps them. Nobody does this by itself."""
-        now = self._now()
-        kept = [(one, key, expiry) for one in self._collections(()) for key, expiry in one.expiring()]
-        gone = [(one.namespace, key) for one, key, expiry in kept if expiry["until"] <= now]
+        now, gone = self._now(), set[tuple[Namespace, str]]()
+        kept = [(one.namespace, key, expiry) for one in self._collections(()) for key, expiry in one.expiring()]
+        over = [(namespace, key) for namespace, key, expiry in kept if expiry["until"] <= now]
         self._change(
-            [Change(namespace, partial(Collection.forget, key=key, reason=EXPIRED)) for namespace, key in gone]
+            [Change(namespace, partial(Collection.expire, key=key, now=now, gone=gone)) for namespace, key in over]
         )
         return len(gone)
 

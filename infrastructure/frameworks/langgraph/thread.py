@@ -12,11 +12,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from ....domain.chat.context import ChatContext
 from ....domain.concurrency.locks import locked, synchronized
 from ....domain.errors import CheckpointSupersededError, ConcurrencyError, DecisionRefusedError, NotFoundError
 from ....domain.ids import derived_id
 from ...store import Store
-from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, THREAD, Branch, Found, Saved
+from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, RUN, THREAD, Branch, Found, Saved
 from .channels import ChannelChats
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Reader, Recording, Write, copied_record, new_writes
 from .values import Values
@@ -58,10 +59,12 @@ class Thread:
     @synchronized
     def find(self, checkpoint: str, *, with_hidden: bool = False) -> Found | None:
         """Return a checkpoint; None if there is none, or it was deleted and not `with_hidden`."""
-        for branch in self._branches():
-            version = branch.version_of(checkpoint, with_hidden=with_hidden)
-            if version is not None:
-                return Found(branch, checkpoint, version)
+        # One that was saved again is deleted where it was first.
+        for is_hidden in (False, True) if with_hidden else (False,):
+            for branch in self._branches():
+                version = branch.version_of(checkpoint, with_hidden=is_hidden)
+                if version is not None:
+                    return Found(branch, checkpoint, version)
         return None
 
     def checkpoints(self) -> Iterator[Found]:
@@ -105,12 +108,13 @@ class Thread:
         return Reader(self._store, values, self._channels).writes(found)
 
     def passed(self, found: Found, values: Values) -> Iterator[Loaded]:
-        """Yield the checkpoints before one, its parent first; also those that were deleted."""
-        parent: Found | None = found
-        while parent:
+        """Yield the checkpoints before one, its parent first, each once; also those that were deleted."""
+        # A checkpoint that was saved again, behind one that follows on it, is before itself.
+        passed, parent = {found.id}, self._before(found)
+        while parent and parent.id not in passed:
+            passed.add(parent.id)
+            yield self.load(parent, values)
             parent = self._before(parent)
-            if parent:
-                yield self.load(parent, values)
 
     @synchronized
     def _before(self, found: Found) -> Found | None:
@@ -167,12 +171,15 @@ class Thread:
         branches = list(self._branches())
         self._reset()
         for chat in self._channels.chats():
-            chat.clear(reason=DELETED)
+            chat.rebase(self._emptied)
         for branch in reversed(branches):
-            with self._store.transaction():
-                branch.chat.clear(reason=DELETED)
-                if branch is branches[0]:
-                    branch.chat.saved_states.save(FRAMEWORK, {THREAD: None})
+            branch.chat.rebase(partial(self._emptied, is_root=branch is branches[0]))
+
+    def _emptied(self, chat: ChatContext, *, is_root: bool = False) -> None:
+        with self._store.transaction():
+            chat.clear(reason=DELETED)
+            if is_root:
+                chat.saved_states.save(FRAMEWORK, {THREAD: None})
 
     def copy_to(self, target: Thread) -> None:
         """
@@ -305,7 +312,10 @@ class Thread:
     def _put(self, put: Put, values: Values, *, is_begun: bool) -> None:
         if self._root is None:
             self._refresh()
-        parent, is_at_end = self._place(put)
+        newest = self._newest_known()
+        parent, is_at_end = self._place(put, newest)
+        # Ids grow with time, so one that is not the greatest may have been saved before.
+        former = self.find(put.id) if newest and put.id <= newest.id else None
         with self._store.transaction():
             root = self._begun_root()
             if is_at_end:
@@ -315,25 +325,32 @@ class Thread:
             to_root = self._beginning(root, is_begun=is_begun)
             if branch is not root and (not root.marks or root.marks[-1].chat != branch.chat.id):
                 to_root[f"{BRANCH}{branch.chat.id}"] = {}
+            moved = former if former and former.branch is not branch else None
+            if moved and newest and newest.id != put.id:
+                # The graph goes on where it was.
+                to_root[f"{BRANCH}{newest.branch.chat.id}"] = {}
+            gone: dict[str, Saved | None] = {f"{CHECKPOINT}{put.id}": None}
+            last_gone = moved.branch.chat.saved_states.save(FRAMEWORK, gone) if moved else 0
             recording = Recording(branch, parent, put, values, self._channels)
             recording.show_messages()
             last_of_root = root.chat.saved_states.save(FRAMEWORK, to_root) if to_root else 0
             recording.save(early=self._early_writes(put.id, branch))
         self._root = root
+        if moved:
+            moved.branch.note_saved(gone, last_gone)
         if to_root:
             root.note_saved(to_root, last_of_root)
         if branch is not root:
             self._forks[branch.chat.id] = branch
         recording.settle()
 
-    def _place(self, put: Put) -> tuple[Found | None, bool]:
+    def _place(self, put: Put, newest: Found | None) -> tuple[Found | None, bool]:
         """
         Return the parent of a checkpoint, and whether the checkpoint comes at the end of the parent's branch.
 
         Raises:
             CheckpointSupersededError: it would begin a fork that nobody asked for.
         """
-        newest = self._newest_known()
         if newest is None and (put.may_fork or put.parent is None):
             return None, True
         parent = newest if newest and newest.id == put.parent else None
@@ -391,7 +408,10 @@ class Thread:
         is_first = self._root is None
         made = self.name.chat if is_first else derived_id(self.name.chat, self._store._system.new_id("-"))
         saved: dict[str, Saved | None] = {THREAD: self._about()} if is_first else {}
-        saved |= {f"{CHECKPOINT}{found.id}": copied_record(found) for found in reversed(list(source.found()))}
+        checkpoints = list(source.found())
+        # By its runs `delete_for_runs` finds the chats that have their checkpoints.
+        saved |= {f"{RUN}{run}": {} for run in sorted(source.runs)}
+        saved |= {f"{CHECKPOINT}{found.id}": copied_record(found) for found in reversed(checkpoints)}
         with self._store.transaction():
             chat = source.chat.fork(made, agent=FRAMEWORK)
             chat.saved_states.save(FRAMEWORK, saved)

@@ -27,6 +27,28 @@ BLOCKED = frozenset({"msgpack_blocked", "msgpack_method_blocked"})
 Packed = dict[str, Any]
 
 
+class ThreadId(str):
+    """
+    The id of a thread in a config that the saver returned, which LangGraph hands on through a run.
+
+    It also says from which checkpoint the run may branch off, and which chat, `stream@version`, the run was given the
+    messages of: what others add afterwards stays in the view. To all others it is a plain text, and a copy of it, or
+    what is saved of it, is one: they compare, store and send configs, and each further key would be seen.
+    """
+
+    may_fork = ""
+    seen = ""
+
+    def __eq__(self, other: object) -> bool:
+        # The other one may have rules of its own for texts.
+        return str(self) == other
+
+    __hash__ = str.__hash__
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
 def is_json(value: Any) -> bool:
     """Return whether a value is JSON and comes back as the same Python value: no tuple, no subclass, no NaN."""
     kind = type(value)
@@ -39,7 +61,7 @@ def is_json(value: Any) -> bool:
     if kind is list:
         return all(map(is_json, value))
     if kind is not dict:
-        return False
+        return kind is ThreadId
     # A loop, since a generator costs as much as the look at a value; and no call for a short look at a text.
     for key, inner in value.items():
         if type(key) is not str or not (key.isascii() or _is_unicode(key)):
@@ -78,6 +100,12 @@ class Values:
         Raises:
             InvalidInputError: neither JSON nor the serializer can keep it, or the serializer would not load it.
         """
+        try:
+            return self._packed(value, what, is_ordered)
+        except RecursionError as error:
+            raise InvalidInputError(f"{what} cannot be saved: it is nested too deeply, or holds itself") from error
+
+    def _packed(self, value: Any, what: str, is_ordered: bool) -> Packed:
         if is_json(value):
             if is_ordered and not _is_sorted(value):
                 # Stored JSON has sorted keys; a text keeps the order that a graph may rely on.

@@ -11,15 +11,18 @@ import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, get_args
 
 from ....domain.chat.context import ChatContext, ReadOnlyChatContext
 from ....domain.chat.events import ConflictResolved, Merged
+from ....domain.chat.items import ChatItem
 from ....domain.chat.rules.commands import MergeRule
 from ....domain.context.address import Reference, parse_reference
-from ....domain.errors import InvalidInputError, LimitExceededError
-from ....domain.ids import split_stream_id
+from ....domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError
+from ....domain.ids import split_stream_id, stream_id
+from ....domain.kinds import KINDS
 from ...inspector.wish import Wish
 from ...opening import stream_named
 from ...queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
@@ -38,6 +41,15 @@ TEXT = 4_000
 TEXT_MAX = 100_000
 # A page ends before it has more characters of JSON than this, but has one item at least.
 ANSWER_MAX = 400_000
+# Fields that name something, or say when and of which kind it is, and the characters of them that are not cut.
+NAMING = frozenset(
+    {
+        "context", "kind", "stream", "id", "item_id", "call_id", "key", "position", "recorded_at", "at", "created_at",
+        "type", "role", "name", "label", "attribute", "reference", "parent", "how", "state", "actor", "user", "session",
+        "agent", "agent_id", "causation", "correlation_id", "node", "source", "target", "root", "initial", "pointers",
+    }
+)  # fmt: skip
+NAME_LENGTH = 300
 HITS_MAX = 1_000
 MESSAGES_MAX = 100
 MESSAGES_TEXT_MAX = 1_000_000
@@ -124,8 +136,9 @@ def diff_answer(store: Store, wish: Wish) -> Shape:
 def search_answer(store: Store, wish: Wish) -> Shape:
     """Return the items with all words, the best first."""
     kind, context = wish.text("kind"), wish.text("context")
-    if context is not None:
-        kind, context = split_stream_id(stream_named(store.log, context))
+    if context is not None and kind is None:
+        # A name without a kind means the same context as in the other tools.
+        context = stream_named(store.log, context)
     start = 0 if (cursor := wish.text("cursor")) is None else _place(cursor)[1]
     limit = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
     end = min(start + limit + 1, HITS_MAX)
@@ -143,17 +156,43 @@ def why_gone_answer(store: Store, wish: Wish) -> Shape:
 def append_answer(store: Store, wish: Wish) -> Shape:
     """Append messages to a chat, all or none."""
     messages = wish.many("messages", MESSAGES_MAX)
-    _limited("the characters of messages in a call", len(json.dumps(messages)), MESSAGES_TEXT_MAX)
-    name = _now(wish, "context")
-    chat = _new_chat(store, name) if wish.flag("create") else _chat(store, name)
-    items = chat.add_messages(messages, expected_version=_expected(wish), idempotency_key=wish.text("idempotency_key"))
+    _limited("the characters of messages in a call", _length(messages), MESSAGES_TEXT_MAX)
+    name, expected, key = _now(wish, "context"), _expected(wish), wish.text("idempotency_key")
+    if wish.flag("create") and (made := _made_with(store, _id_of_chat(name), messages, expected, key)):
+        return made
+    chat = _chat(store, name)
+    return _appended_shape(chat, chat.add_messages(messages, expected_version=expected, idempotency_key=key))
+
+
+def _made_with(store: Store, new: str, messages: list[Any], expected: int | None, key: str | None) -> Shape | None:
+    """
+    Make a chat with its first messages, both or neither; None if there is one.
+
+    Raises:
+        ConcurrencyError: there is none, and a version of it was expected.
+    """
+    stream = stream_id("chat", new)
+    while not store.log.head(stream):
+        if expected:
+            raise ConcurrencyError(stream, expected=expected, actual=0)
+        # If another one makes the same chat meanwhile, nothing is recorded, and the messages come behind theirs.
+        with suppress(ConcurrencyError):
+            with store.transaction(idempotency_key=key):
+                chat = store.chat(new)
+                # It may be there by now, with messages of another one.
+                items = chat.add_messages(messages, expected_version=None if expected is None else 1)
+            return _appended_shape(chat, items)
+    return None
+
+
+def _appended_shape(chat: ChatContext, items: Iterable[ChatItem]) -> Shape:
     return changed_shape(chat, {"item_ids": [item.id for item in items]})
 
 
 def fork_answer(store: Store, wish: Wish) -> Shape:
     """Make a chat that begins as another one is, or was."""
     view, new = _chat_at(store, wish.required("context")), _id_of_chat(wish.required("new"))
-    turns, brief, key = wish.whole("turns", 0), wish.text("brief"), wish.text("idempotency_key")
+    turns, brief, key = wish.whole("turns", 0, 1), wish.text("brief"), wish.text("idempotency_key")
     task, agent = wish.text("task"), wish.text("agent")
     if turns and brief:
         raise InvalidInputError("turns and brief exclude each other: give one of them")
@@ -190,8 +229,15 @@ def merge_answer(store: Store, wish: Wish) -> Shape:
                 idempotency_key=key,
             )
         )
-    merged, conflicts = after(target, version, Merged), after(target, version, ConflictResolved)
+    merged, conflicts = (_made_by(store, target, version, key, kind) for kind in (Merged, ConflictResolved))
     return changed_shape(target, merged_shape(source, how, merged, conflicts))
+
+
+def _made_by(store: Store, chat: ChatContext, version: int, key: str | None, kind: type[Any]) -> list[Any]:
+    """Return the events of a type that a call made, as one that is repeated did the first time."""
+    if key is None:
+        return after(chat, version, kind)
+    return [one.event for one in store.log.recorded_under(chat.stream_id, key) if isinstance(one.event, kind)]
 
 
 def evict_answer(store: Store, wish: Wish) -> Shape:
@@ -244,11 +290,11 @@ def _chat(store: Store, name: str) -> ChatContext:
     return store.chat(context_id, create=False)
 
 
-def _new_chat(store: Store, name: str) -> ChatContext:
-    return store.chat(_id_of_chat(name))
-
-
 def _id_of_chat(name: str) -> str:
+    """Return the id of a chat that may be new."""
+    kind, colon, _ = name.partition(":")
+    if colon and kind in KINDS and kind != "chat":
+        raise InvalidInputError(f"{name} is no chat: this tool changes chats only")
     return name.removeprefix("chat:")
 
 
@@ -280,16 +326,18 @@ def _cut(shape: Shape, most: int) -> Shape:
     """Return plain data with long texts cut; then `cut` is the number of characters that were left out."""
     left_out = 0
 
-    def cut(value: Any) -> Any:
+    def cut(value: Any, name: str) -> Any:
         nonlocal left_out
-        if isinstance(value, str) and len(value) > most:
-            left_out += len(value) - most
-            return value[:most]
+        if isinstance(value, str):
+            # What is cut of a name names nothing; contents may have fields of any length that are called so.
+            end = max(most, NAME_LENGTH) if name in NAMING else most
+            left_out += max(0, len(value) - end)
+            return value[:end]
         if isinstance(value, Mapping):
-            return {name: cut(one) for name, one in value.items()}
-        return [cut(one) for one in value] if isinstance(value, list | tuple) else value
+            return {field: cut(one, field) for field, one in value.items()}
+        return [cut(one, name) for one in value] if isinstance(value, list | tuple) else value
 
-    found: Shape = cut(shape)
+    found: Shape = cut(shape, "")
     return {**found, "cut": left_out} if left_out else found
 
 
@@ -297,7 +345,7 @@ def _fitting(shapes: Iterable[Shape], limit: int) -> Iterator[Shape]:
     """Yield the first shapes that fit into a page, one at least."""
     size = 0
     for number, shape in enumerate(islice(shapes, limit)):
-        size += len(json.dumps(shape))
+        size += _length(shape)
         if number and size > ANSWER_MAX:
             return
         yield shape
@@ -311,8 +359,13 @@ def _whole(shape: Shape) -> Shape:
         LimitExceededError: it is too long.
     """
     # Without pages there is no smaller answer to give, so it may be twice as long as a page.
-    _limited("the characters of an answer without pages", len(json.dumps(shape)), ANSWER_MAX * 2)
+    _limited("the characters of an answer without pages", _length(shape), ANSWER_MAX * 2)
     return shape
+
+
+def _length(plain: Any) -> int:
+    """Return the characters of JSON, as it is sent: without escapes, which are six times as long."""
+    return len(json.dumps(plain, ensure_ascii=False))
 
 
 def _limited(limit: str, actual: int, allowed: int) -> None:

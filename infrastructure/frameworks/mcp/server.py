@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import mcp_types as types
@@ -22,6 +22,7 @@ from ....domain.log.gate import leaving
 from ....projections.catalogue import CatalogueRow
 from ...request_guard import LOCAL_HOSTS, RequestGuard
 from ...store import Store
+from ..open_chats import require_store
 from .answers import PAGE_ITEMS_MAX
 from .tools import Tool, offered
 
@@ -38,6 +39,7 @@ ABOUT = (
 )
 log = logging.getLogger(__name__)
 Params = Any
+T = TypeVar("T")
 
 
 def mcp_server(store: Store, *, write: bool = False, actor: str = NAME, version: str = "") -> Server[Any]:
@@ -46,6 +48,7 @@ def mcp_server(store: Store, *, write: bool = False, actor: str = NAME, version:
 
     It reads only; with `write` it also has the tools that change chats, as `actor`.
     """
+    require_store(store)
     tools = offered(write=write)
 
     async def list_tools(_: Any, params: Params) -> types.ListToolsResult:
@@ -125,12 +128,31 @@ def _called(store: Store, tool: Tool, arguments: Mapping[str, Any], actor: str) 
     except RefoldError as error:
         return _failed(type(error).__name__, leaving(_remedied(error), store.log))
     except Exception as error:
-        # A fault of Refold's own: nothing but its type is known to be safe to show.
-        log.exception("a tool failed")
-        return _failed("InternalError", f"the server failed with {type(error).__name__}: its log has the reason")
+        return _failed("InternalError", _fault(error))
     answer = leaving(answer, store.log)
     text = json.dumps(answer, ensure_ascii=False)
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
+
+
+def _fault(error: Exception) -> str:
+    """Return what is said of a fault of Refold's own: nothing but its type is known to be safe to show."""
+    log.exception("a request failed")
+    return f"the server failed with {type(error).__name__}: its log has the reason"
+
+
+def _asked(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None = None) -> T:
+    """
+    Return the answer to a request without a tool.
+
+    Raises:
+        MCPError: there is none; it says no more than the error of a tool would.
+    """
+    try:
+        return ask()
+    except RefoldError as error:
+        raise MCPError(types.INVALID_PARAMS, _sendable(leaving(str(error), store.log)), about) from error
+    except Exception as error:
+        raise MCPError(types.INTERNAL_ERROR, _fault(error)) from error
 
 
 def _remedied(error: RefoldError) -> str:
@@ -144,23 +166,25 @@ def _remedied(error: RefoldError) -> str:
 
 
 def _failed(kind: str, text: str) -> types.CallToolResult:
-    # An argument may have half of a character, which cannot be sent.
-    text = text.encode("utf-8", "backslashreplace").decode()
+    text = _sendable(text)
     shape = {"error": kind, "message": text}
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=shape, is_error=True)
 
 
+def _sendable(text: str) -> str:
+    """Return a text without halves of characters, which an argument may have, and which cannot be sent."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _resources(store: Store, cursor: str | None) -> types.ListResourcesResult:
-    try:
-        page = store.find_contexts(limit=LISTED, cursor=cursor)
-    except RefoldError as error:
-        raise MCPError(types.INVALID_PARAMS, str(error)) from error
-    return types.ListResourcesResult(resources=[_resource(row) for row in page.contexts], next_cursor=page.cursor)
+    page = _asked(store, lambda: store.find_contexts(limit=LISTED, cursor=cursor))
+    listed = [_resource(row, leaving(row.key, store.log)) for row in page.contexts]
+    return types.ListResourcesResult(resources=listed, next_cursor=page.cursor)
 
 
-def _resource(row: CatalogueRow) -> types.Resource:
+def _resource(row: CatalogueRow, name: str) -> types.Resource:
     about = f"{row.kind} at version {row.version}: {row.items} items, about {row.tokens} tokens"
-    return types.Resource(uri=uri_of(row.key), name=row.key, description=about, mime_type=JSON)
+    return types.Resource(uri=uri_of(name), name=name, description=about, mime_type=JSON)
 
 
 def _templates() -> list[types.ResourceTemplate]:
@@ -188,10 +212,9 @@ def _read(store: Store, uri: str) -> types.ReadResourceResult:
         raise MCPError(types.INVALID_PARAMS, f"{uri!r} is no address of a context: write {SCHEME}CONTEXT@MOMENT")
     try:
         address = unquote(uri.removeprefix(SCHEME), errors="strict")
-        answer = offered(write=False)["context_view"].call(store, {"context": address, "limit": PAGE_ITEMS_MAX})
     except UnicodeDecodeError as error:
         raise MCPError(types.INVALID_PARAMS, f"{uri!r} is not UTF-8 after its % signs are read") from error
-    except RefoldError as error:
-        raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from error
+    view, given = offered(write=False)["context_view"], {"context": address, "limit": PAGE_ITEMS_MAX}
+    answer = _asked(store, lambda: view.call(store, given), {"uri": uri})
     text = json.dumps(leaving(answer, store.log), ensure_ascii=False)
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])

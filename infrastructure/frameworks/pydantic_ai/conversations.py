@@ -25,7 +25,7 @@ from ....domain.concurrency.threads import in_thread
 from ....domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ....domain.ids import decoded_id, encoded_id, split_stream_id
 from ....domain.log.envelope import acting, current_meta
-from ..open_chats import Entry, OpenChat, OpenChats, entries_of
+from ..open_chats import Entry, OpenChat, OpenChats, entries_of, require_store, take_all_out
 from .form import CONVERSATION, NAME, as_json, from_json, without_id
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class RefoldConversations(ConversationStore):
     def __init__(self, store: Store, *, actor: str = NAME) -> None:
         """Keep conversations in `store`; `actor` is recorded where nobody else is named as the actor."""
         # It is a class of its own, since the base class has private names, too.
-        self._sync = _Chats(store, actor)
+        self._sync = _Chats(require_store(store), actor)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation; a chat that others made has one, too."""
@@ -187,7 +187,7 @@ class _Chats:
         with self._changed(conversation_id, expected_revision) as found:
             if found is None:
                 raise ConversationConflict(conversation_id)
-            _show(found.chat, [], DELETED)
+            take_all_out(found.chat, DELETED)
             found.chat.saved_states.save(NAME, {RECORD: None})
 
     @contextmanager
@@ -207,7 +207,8 @@ class _Chats:
         path = self._path(head_id, None)
         if path is None:
             raise NotFoundError(f"no conversation has the entry {head_id!r}: load the conversation again")
-        start = 0 if limit is None else max(0, len(path.messages) - limit)
+        # A limit below 0 means none, as in the framework's own stores.
+        start = 0 if limit is None else max(0, len(path.messages) - max(0, limit))
         shown = path.messages[start:]
         ids = [entry.item_ids[0] for entry in shown]
         parents = [path.messages[start - 1].item_ids[0] if start else None, *ids]
@@ -268,7 +269,7 @@ def _path_of(
     return _Path(view, list(entries[: place + 1]), list(items[:end]), end == len(items))
 
 
-def _show(chat: ChatContext, path: Sequence[ChatItemEvent], reason: str = LEFT) -> None:
+def _show(chat: ChatContext, path: Sequence[ChatItemEvent]) -> None:
     """Edit a chat so that its view has exactly these items."""
     wanted = {item.id for item in path}
     held = chat.recorded_items()
@@ -279,7 +280,7 @@ def _show(chat: ChatContext, path: Sequence[ChatItemEvent], reason: str = LEFT) 
     # A call comes back with its output, which the history may not have.
     leaving = tuple(item.id for item in chat.recorded_items() if item.id not in wanted)
     if leaving:
-        chat._record(EvictItems(chat.stream_id, leaving, reason, partners=False), expected_version=chat.version)
+        chat._record(EvictItems(chat.stream_id, leaving, LEFT, partners=False), expected_version=chat.version)
     foreign = [item for item, (_, ordinal) in zip(path, known, strict=True) if ordinal is None]
     if foreign:
         chat.record_items(foreign, expected_version=chat.version)

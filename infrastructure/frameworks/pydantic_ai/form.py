@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturn
 from ....domain.chat.view import ChatView
 from ....domain.errors import InvalidInputError
 from ....domain.formats.openai.receive import Fields
+from ....domain.formats.parts import time_text
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
 
@@ -59,7 +60,7 @@ class PydanticForm:
         parts = [_part_of(item) for item in items]
         if isinstance(first, FunctionReturned) or (isinstance(first, MessageAdded) and first.role != "assistant"):
             return {"id": first.id, "kind": "request", "parts": parts, **REQUEST}
-        return {"id": first.id, "kind": "response", "parts": parts, "timestamp": _time_of(first), **RESPONSE}
+        return {"id": first.id, "kind": "response", "parts": parts, "timestamp": time_text(first), **RESPONSE}
 
 
 CONVERSATION = Conversation(PydanticForm())
@@ -195,13 +196,13 @@ def _part_of(item: ChatItemEvent) -> dict[str, Any]:
     if isinstance(item, FunctionReturned):
         answer = {"tool_name": item.name, "content": item.output, "tool_call_id": item.call_id}
         outcome = {"tool_kind": None, "metadata": None, "outcome": "failed" if item.is_error else "success"}
-        return {"part_kind": "tool-return", **answer, **outcome, "timestamp": _time_of(item)}
+        return {"part_kind": "tool-return", **answer, **outcome, "timestamp": time_text(item)}
     assert isinstance(item, MessageAdded), "the groups of a conversation hold nothing else"
     content = item.content if isinstance(item.content, str) else [_content_of(part) for part in item.content]
     if item.role in ("system", "developer"):
-        return {"part_kind": "system-prompt", "content": _text_of(item), "timestamp": _time_of(item)}
+        return {"part_kind": "system-prompt", "content": _text_of(item), "timestamp": time_text(item)}
     if item.role != "assistant":
-        return {"part_kind": "user-prompt", "content": content, "timestamp": _time_of(item)}
+        return {"part_kind": "user-prompt", "content": content, "timestamp": time_text(item)}
     kind = "thinking" if item.origin is not None and item.origin.apart else "text"
     return {"part_kind": kind, "content": _text_of(item), **PROVIDER}
 
@@ -227,7 +228,3 @@ def _time_in(text: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return None if moment.tzinfo is None else moment.timestamp()
-
-
-def _time_of(item: ChatItemEvent) -> str:
-    return datetime.fromtimestamp(item.created_at, UTC).isoformat().replace("+00:00", "Z")

@@ -22,10 +22,10 @@ export function nodeAddress(stream, name, round, sub, version = undefined) {
   return withQuery(`/n/${encodeURIComponent(name)}${version ? `@${version}` : ""}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session), round, sub, context: stream });
 }
 
-/** Return the screen of the present address: its name, and what it shows. */
-export function here() {
-  const path = location.pathname.slice(ROOT.length);
-  const query = Object.fromEntries(new URLSearchParams(location.search));
+/** Return the screen of an address, the present one if none is given: its name, and what it shows. */
+export function here({ pathname, search } = location) {
+  const path = pathname.slice(ROOT.length);
+  const query = Object.fromEntries(new URLSearchParams(search));
   const [, screen, ...rest] = path.split("/");
   const name = decodeURIComponent(rest.join("/"));
   if (screen === "c" && name) {
@@ -60,9 +60,26 @@ export function go(address) {
   changed();
 }
 
-/** Write the address of what is shown already, without a step for Back. */
-export function note(address) {
-  if (address !== location.pathname + location.search) history.replaceState(null, "", address);
+/**
+ * Write the address of what is shown already: without a step for Back, or with one. A screen from which the reader has
+ * gone, or which comes after he went back, writes none.
+ */
+export function note(address, isStep = false) {
+  if (address === location.pathname + location.search || subjectOf(address) !== subjectOf(location)) return;
+  if (isStep) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
+}
+
+/** What an address shows, at whichever version: the screen, with the context or the node that it is of. */
+function subjectOf(address) {
+  const { screen, context = "", node = "" } = here(new URL(address, location.origin));
+  return [screen, short(context), node].join(" ");
+}
+
+/** Write the full name of the context of the present address, where it was opened by another one. */
+export function noteName(name, stream) {
+  const { context, version, address, query } = here();
+  if (context === name && short(name) !== short(stream)) history.replaceState(null, "", contextAddress(stream, version ?? address, query));
 }
 
 addEventListener("popstate", () => changed());

@@ -1,10 +1,10 @@
 /** A context at a version: its items, its graph, its tokens, its events, and what is known about the chosen item. */
-import { contextAddress, go, here, note, short, withQuery } from "./address.js";
+import { contextAddress, go, here, note, noteName, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
 import { counted, debounced, fill, h, icon, merged, number, say, span } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
-import { bind, keyOf } from "./keys.js";
+import { keyOf } from "./keys.js";
 import { Splitter } from "./splitter.js";
 import { Timeline, windowOf } from "./timeline.js";
 import { hasVersion, heldOf, Windows } from "./windows.js";
@@ -16,9 +16,10 @@ export async function screen(place) {
   // Most runs are looked at as graphs, whose code comes while the versions are asked for.
   if (place.context.startsWith("run:")) import("./graph.js").catch(() => {});
   const made = new ContextScreen(await ask("context", { context: place.context, version: place.version }));
+  noteName(place.context, made.stream);
   await made.move({ ...place, context: made.stream });
   return { element: made.element, title: short(made.stream), move: (next) => made.move(next), news: (news) => made.news(news),
-    leave: () => made.leave(), redraw: () => made.redraw(), entered: () => made.entered(), to: (path) => made.to(path) };
+    keys: made.keys, leave: () => made.leave(), redraw: () => made.redraw(), entered: () => made.entered(), to: (path) => made.to(path) };
 }
 
 class ContextScreen {
@@ -54,14 +55,14 @@ class ContextScreen {
     this.damage = h("div", { class: "damage", role: "alert", hidden: true });
     this.element = h("section", { class: "context" }, this.head, this.damage, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.middle, this.finder), this.rest, this.panes);
     this.take(index);
-    this.unbind = bind({
+    this.keys = {
       ArrowLeft: () => this.timeline.by(-1), ArrowRight: () => this.timeline.by(1),
       "Shift+ArrowLeft": () => this.timeline.turn(-1), "Shift+ArrowRight": () => this.timeline.turn(1),
       "Alt+ArrowLeft": () => this.toChange(-1), "Alt+ArrowRight": () => this.toChange(1),
       Home: () => this.seek(this.win?.[0] ?? 1, "jump"), End: () => this.seek(this.win?.[1] ?? this.index.head, "jump"), Space: () => this.timeline.toggle(),
       l: () => this.goLive(), d: () => this.compare(), f: () => this.fork(), w: () => this.timeline.mark(), s: () => this.finder.hidden ? false : this.finder.focus(),
       "[": () => this.splitter.by(40), "]": () => this.splitter.by(-40), Escape: () => this.clear(), m: () => this.middle.hidden ? false : this.toggleGraph(),
-    });
+    };
     this.noteAddress = debounced(150, () => note(this.address()));
     this.refresh = merged(100, () => this.fetchIndex());
   }
@@ -127,8 +128,7 @@ class ContextScreen {
     if (this.tab === "items" && this.beside) this.feed.element.after(this.beside.element);
     await this.beside?.open(query);
     this.redraw();
-    // Meanwhile the reader may have gone to another screen.
-    if (this.element.isConnected) note(this.address());
+    note(this.address());
   }
 
   fillPanes() {
@@ -237,7 +237,7 @@ class ContextScreen {
     version = Math.min(this.index.head, Math.max(1, version));
     this.isLive = false;
     this.version = version;
-    if (how === "jump") history.pushState(null, "", this.address());
+    if (how === "jump") note(this.address(), true);
     else this.noteAddress();
     this.show();
   }
@@ -251,7 +251,7 @@ class ContextScreen {
     this.isLive = true;
     this.version = this.index.head;
     this.show();
-    history.pushState(null, "", this.address());
+    note(this.address(), true);
   }
 
   show() {
@@ -343,7 +343,7 @@ class ContextScreen {
   narrow(win) {
     this.win = win;
     this.timeline.begun = null;
-    history.pushState(null, "", this.address());
+    note(this.address(), true);
     this.pane?.narrow?.(win);
     say(win ? `versions ${win[0]} to ${win[1]}` : "all versions");
     this.show();
@@ -450,7 +450,6 @@ class ContextScreen {
 
   leave() {
     this.timeline.stop();
-    this.unbind();
     this.pane?.leave?.();
     this.feed.leave();
   }

@@ -2,7 +2,6 @@
 import { contextAddress, nodeAddress, short, withQuery } from "./address.js";
 import { ask, bodyAt, fetchBodies, known } from "./api.js";
 import { counted, fill, h, number, say } from "./dom.js";
-import { bind } from "./keys.js";
 
 const WIDE = matchMedia("(min-width: 1400px)");
 // So many changes are drawn at once, and so many again on demand, that the page stays small.
@@ -14,12 +13,11 @@ const SORTS = ["added", "removed", "changed", "moved"];
 export async function screen(place) {
   const found = await ask("diff", { before: place.before, after: place.after });
   const made = found.nodes_added ? graphDiff(found) : new ItemDiff(found);
-  const unbind = bind({ n: () => made.step?.(1), p: () => made.step?.(-1) });
   const link = (side) => h("a", { href: contextAddress(side.context, side.version) }, `${short(side.context)}@${side.version}`);
   const element = h("div", { class: "sheet diff" },
     h("header", {}, h("h1", {}, link(found.before), " → ", link(found.after)), h("span", { class: "dim" }, made.sums)),
     made.counts, between(found), made.element);
-  return { element, title: "Differences", leave: unbind, redraw: () => made.redraw?.() };
+  return { element, title: "Differences", keys: { n: () => made.step?.(1), p: () => made.step?.(-1) }, redraw: () => made.redraw?.() };
 }
 
 const sorted = (name, count) => [h("span", { class: `tag${!count ? "" : name === "added" ? " good" : name === "removed" ? " bad" : ""}` }, `${number(count)} ${name}`), " "];

@@ -175,11 +175,12 @@ export class Feed {
     this.settle(first, last);
   }
 
-  /** Measure what is drawn; if a guess was wrong, place the items again. */
+  /** Measure what is drawn, and mark what is cut off; if a guess was wrong, place the items again. */
   settle(first, last) {
     let isOff = false;
     for (let at = first; at < last; at++) {
       const made = this.drawn.get(this.places[at]);
+      for (const part of made.querySelectorAll(".body, .thoughts")) part.classList.toggle("clipped", part.scrollHeight > part.clientHeight + 1);
       const height = made.offsetHeight;
       const ref = this.items.birth[this.places[at]];
       if (height && this.heights.get(ref) !== height) { this.heights.set(ref, height); isOff = true; }

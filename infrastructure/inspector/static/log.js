@@ -2,7 +2,6 @@
 import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { about, ask } from "./api.js";
 import { cleared, colour, debounced, fill, h, merged, number, say, span, time } from "./dom.js";
-import { bind } from "./keys.js";
 
 const LINE = 28;
 // Browsers clamp an element's height near 16 million pixels: above this a scroll position is a share of the lines.
@@ -424,6 +423,5 @@ async function eventScreen(place) {
     h("dl", {}, rows.flatMap(([name, value]) => value ? [h("dt", {}, name), h("dd", {}, value)] : [])),
     found.causes.length ? [h("h2", {}, "It follows from"), h("ol", {}, found.causes.map((cause) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(cause)}`) }, cause))))] : null,
     h("pre", { tabindex: 0, style: { "max-height": "none" } }, JSON.stringify(found.event, null, 2)));
-  const unbind = bind({ ArrowLeft: step(-1), ArrowRight: step(1) });
-  return { element, title: ref, leave: unbind, events: about().events };
+  return { element, title: ref, keys: { ArrowLeft: step(-1), ArrowRight: step(1) }, events: about().events };
 }

@@ -92,8 +92,8 @@ async function show() {
     if (!load) throw new Refused("NotFoundError", `there is no page ${location.pathname}`, 404);
     const made = await (await load()).screen(place);
     if (mine !== turn) return made.leave?.();
-    shown?.leave?.();
-    shown = { ...made, screen: place.screen };
+    leave();
+    shown = { ...made, screen: place.screen, unbind: bind(made.keys ?? {}) };
     document.title = `${made.title} · Refold`;
     fill(main, made.element);
     made.entered?.();
@@ -101,14 +101,20 @@ async function show() {
     for (const [kind, news] of missed) made[kind]?.(news);
   } catch (error) {
     if (mine !== turn) return undefined;
-    shown?.leave?.();
-    shown = null;
+    leave();
     fill(main, faultOf(error));
   } finally {
     clearTimeout(waiting);
     if (mine === turn) settle(place.screen);
   }
   return undefined;
+}
+
+/** What was shown goes, and its keys do nothing more. */
+function leave() {
+  shown?.unbind();
+  shown?.leave?.();
+  shown = null;
 }
 
 /** A screen is shown: what comes from now on is for it. */

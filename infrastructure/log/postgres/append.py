@@ -17,13 +17,13 @@ from ....domain.concurrency.locks import renew_in_child
 from ....domain.errors import ConcurrencyError, StorageBusyError, StorageUnavailableError
 from ....domain.log.envelope import UNKEYED, Chain
 from ....domain.log.ports import NewEvents, Receipt
-from ..compression import Compression
+from ..compression import Compression, key_in
 from ..records import Request
 from .blocks import Blocks
 from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready, received, rows_of, stream_rows_of
 from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, pause_before, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
-from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
+from .planning import STORED, Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
 from .wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Wire, int4
 
 TAG_ATTEMPTS_MAX = 10
@@ -36,6 +36,8 @@ STALE = "22012"
 LINEAGE = "coalesce((SELECT t.xmin::text FROM {p}tag AS t ORDER BY t.key DESC LIMIT 1), '')"
 # Each server of a Citus cluster has tags of its own, written in transactions of its own.
 LINEAGE_ON_CITUS = "coalesce((SELECT t.key || ' ' || t.name FROM {p}tag AS t ORDER BY t.key DESC LIMIT 1), '')"
+# Of events that are not encrypted.
+NO_KEYS: dict[int, bytes] = {}
 # Also deadlock_detected and serialization_failure.
 WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
@@ -98,6 +100,7 @@ class Appender:
         self._is_at_stake = False
         self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
         self._guard = guard
+        self._require_open_key = ""
         self._set_lineage(LINEAGE)
         self._after_fork()
         renew_in_child(self)
@@ -106,6 +109,15 @@ class Appender:
         """Expect the tables to be distributed over the servers of a Citus cluster."""
         self._set_lineage(LINEAGE_ON_CITUS)
         self._after_fork()
+
+    def require_open_keys(self, statement: str) -> None:
+        """
+        Run this statement, which fails if a key may encrypt no event any more, in each append: `{key}` is its value.
+
+        It comes behind the locks: whoever closes a key waits for all that have them.
+        """
+        self._require_open_key = statement
+        self._set_lineage(self._lineage)
 
     def _set_lineage(self, lineage: str) -> None:
         prefix = self._prefix
@@ -116,8 +128,11 @@ class Appender:
         self._look = (
             f"SELECT 1 / (coalesce((SELECT e.digest FROM {prefix}event e WHERE e.slice = l.slice"
             f" ORDER BY e.position DESC LIMIT 1), ''::bytea) = $2 AND {self._lineage} = $3)::int"
-            f" FROM {prefix}slice_lock l WHERE l.slice = $1"
         )
+        of_slice = f" FROM {prefix}slice_lock l WHERE l.slice = $1"
+        # The same, and whether a key may be used: a statement of its own would cost the server several times as much.
+        self._look_at_key = f"{self._look}, ({self._require_open_key.format(key='$4')}){of_slice}"
+        self._look += of_slice
 
     def _after_fork(self) -> None:
         # Another thread may have been changing it. And ids that continue the parent's would be given out twice.
@@ -176,6 +191,19 @@ class Appender:
                     failure = self._passing(error, slices)
             return self._append_locked(drafted(), failure)
 
+    def append_copies(self, slices: Collection[int], request: Request) -> list[Answer]:
+        """
+        Append events of another log, as `append` does, also those whose keys are closed there.
+
+        Raises:
+            StorageError: as above.
+        """
+        statement, self._require_open_key = self._require_open_key, ""
+        try:
+            return self.append(slices, lambda: [request])
+        finally:
+            self._require_open_key = statement
+
     def append_cached(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | Begun | None:
         """
         Append to streams of different slices in one round trip, or in two if another process writes there, too; None
@@ -200,7 +228,7 @@ class Appender:
             self._is_at_stake = True
             if ends is not None:
                 # The server takes the locks while the events are encoded here.
-                wire.send(BEGIN, *self._locks_and_looks(ends))
+                wire.send(BEGIN, *self._locks_and_looks(ends, news))
             together = ready(news, self._memory, self._compression)
             if guesses:
                 # Others wait for these locks, so the events are encoded before.
@@ -216,7 +244,8 @@ class Appender:
             first_id = self._ids.take(count, now)
             placed = [*zip(together, ends, strict=True)]
             rows = rows_of(placed, first_id, now, self._chain)
-            wire.dispatch(*self._inserts(placed, rows), COMMIT)
+            checks = self.key_checks(row[STORED] for row in rows) if guesses else ()
+            wire.dispatch(*checks, *self._inserts(placed, rows), COMMIT)
             receipts = received(placed, rows, self._memory)
             wire.conclude()
         except StreamMovedError:
@@ -242,6 +271,13 @@ class Appender:
         opened = stream_rows_of(placed)
         return chain(inserts(self._prefix + "stream", opened), calls) if opened else calls
 
+    def key_checks(self, stored: Iterable[bytes | None]) -> list[Call]:
+        """Return the statements that fail if a key of these events, in their stored form, may be used no more."""
+        if not self._require_open_key:
+            return []
+        keys = {key for one in stored if one is not None and (key := key_in(one))}
+        return [Call(self._require_open_key.format(key="$1"), (key,)) for key in sorted(keys)]
+
     def _passing_quickly(self, error: BaseException, slices: Iterable[int]) -> psycopg.Error:
         # This comes before anything that can be interrupted, because the memory may have advanced already.
         self._memory.forget(slices)
@@ -253,15 +289,19 @@ class Appender:
         except psycopg.Error:
             raise translate(error, self._database.where) from error
 
-    def _locks_and_looks(self, ends: Sequence[End]) -> list[Call]:
+    def _locks_and_looks(self, ends: Sequence[End], news: Sequence[NewEvents]) -> list[Call]:
         calls: list[Call] = []
+        keys = _keys_of(ends, news) if self._require_open_key else NO_KEYS
         # In the order of slices, like all writers: else two of them could wait for each other.
-        for number, lane, _ in ends if len(ends) == 1 else sorted(ends, key=attrgetter("slice")):
-            where = int4(number)
-            calls += (Call(self._lock, (where,)), Call(self._look, (where, lane.digest, self._memory.lineage)))
+        for number, slice_end, _ in ends if len(ends) == 1 else sorted(ends, key=attrgetter("slice")):
+            where, key = int4(number), keys and keys[number]
+            values = (where, slice_end.digest, self._memory.lineage)
+            look = Call(self._look_at_key, (*values, key)) if key else Call(self._look, values)
+            calls += (Call(self._lock, (where,)), look)
         return calls
 
-    def _locks(self, slices: Iterable[int]) -> list[Call]:
+    def locks(self, slices: Iterable[int]) -> list[Call]:
+        """Return the statements that lock slices."""
         return [Call(self._lock, (int4(number),)) for number in slices]
 
     def _looks(self, ends: Mapping[int, bytes]) -> list[Call]:
@@ -316,7 +356,7 @@ class Appender:
             if self._is_new(wire):
                 return None
             if not is_begun:
-                wire.send(BEGIN, *self._locks(slices), *self._looks(ends))
+                wire.send(BEGIN, *self.locks(slices), *self._looks(ends))
             assert wire.is_in_transaction, "rows must not go out without their lock"
             orders = drafted()
             plan = Plan(self._memory, self._now(), self._compression)
@@ -397,10 +437,11 @@ class Appender:
 
     def _write(self, wire: Wire, plan: Plan) -> None:
         """Send the rows and COMMIT: in one trip, unless the rows are too large for one."""
+        checks = self.key_checks(plan.stored())
         if plan.size < TRIP_BYTES_MAX:
-            wire.dispatch(*plan.calls(self._prefix), COMMIT)
+            wire.dispatch(*checks, *plan.calls(self._prefix), COMMIT)
             return
-        wire.dispatch_all(chain(plan.calls(self._prefix), (COMMIT,)))
+        wire.dispatch_all(chain(checks, plan.calls(self._prefix), (COMMIT,)))
 
     def _orders(self, requests: Sequence[Request], interrupted: Interrupted | None) -> list[Order]:
         counts = [sum(len(part.drafts) for part in request.parts) for request in requests]
@@ -428,3 +469,9 @@ class Appender:
         if failure is None or failure.sqlstate == STALE:
             return StorageUnavailableError(f"{self._database.where}: streams turned up elsewhere again and again")
         return failure
+
+
+def _keys_of(ends: Sequence[End], news: Sequence[NewEvents]) -> dict[int, bytes]:
+    """Return the id of the key of encrypted events by their slice: those of one stream have one in common."""
+    pairs = zip(ends, news, strict=True)
+    return {end.slice: getattr(new.events[0], "k", "").encode() if new.events else b"" for end, new in pairs}

@@ -7,8 +7,8 @@ advisory lock.
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
@@ -26,9 +26,17 @@ ABANDONED = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)"
 TRY_LOCK = "SELECT pg_try_advisory_lock(hashtext(%s))"
 UNLOCK = "SELECT pg_advisory_unlock(hashtext(%s))"
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
-# Made by the first projection or snapshot, so they may be in the old place only.
-OTHERS = ("checkpoint", "note", "snapshot")
+# Not every store has them, so they may be in the old place only: they are made by the first projection, snapshot or
+# witness, and with keys.
+OTHERS = ("checkpoint", "note", "snapshot", "segment", "data_key", "sealed_page")
 VIEWS = "SELECT 'view_' || projection || '_' || version FROM {}"
+# The rights that others have in tables, as statements that give them again.
+RIGHTS = """
+    SELECT format('GRANT %%s ON %%I.%%I TO %%s', a.privilege_type, n.nspname, c.relname,
+        CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END)
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+    WHERE n.nspname = %s AND c.relname = ANY(%s) AND a.grantee <> c.relowner
+"""
 HAS_EVENTS = "SELECT EXISTS (SELECT FROM {event}) OR EXISTS (SELECT FROM {block})"
 
 
@@ -43,7 +51,7 @@ def made_aside(url: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[],
     where = PostgresDatabase(url).where
     with translated(where), psycopg.connect(url, autocommit=True) as guard:
         _drop_abandoned(guard)
-        name = PREFIX + uuid.uuid4().hex
+        name = PREFIX + os.urandom(16).hex()
         guard.execute(TRY_LOCK, (name,))
         guard.execute(SQL("CREATE SCHEMA {}").format(Identifier(name)))
         try:
@@ -81,11 +89,14 @@ def _put_in_place(guard: psycopg.Connection, aside: str, where: str, *, overwrit
         if "checkpoint" in there:
             views = SQL(VIEWS).format(Identifier(target, "checkpoint"))
             old |= there.intersection(name for (name,) in guard.execute(views))
+        rights = guard.execute(RIGHTS, (target, made)).fetchall()
         for name in old:
             guard.execute(SQL("DROP TABLE {}").format(Identifier(target, name)))
         for name in made:
             move = SQL("ALTER TABLE {} SET SCHEMA {}")
             guard.execute(move.format(Identifier(aside, name), Identifier(target)))
+        for (grant,) in rights:
+            guard.execute(grant)
         guard.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(aside)))
 
 

@@ -13,7 +13,7 @@ from ..evidence import SegmentRow, place
 from ..row_faults import opening
 from .blocks import ROWS_OF_POSITIONS, Blocks
 from .connection import PostgresDatabase
-from .wire import BEGIN, COMMIT, Call, int4, int8
+from .wire import BEGIN, COMMIT, Call, Rows, int4, int8
 
 MAKE_SNAPSHOTS = """
     CREATE TABLE IF NOT EXISTS snapshot (
@@ -40,65 +40,72 @@ KEEP_SEGMENT = """
 DIGEST = 7
 
 
-class Snapshots:
+class _Table:
+    """
+    A table that may be missing.
+
+    That is asked each time, together with what else is asked: a restore by another process may put a schema without it
+    in place.
+    """
+
+    def __init__(self, database: PostgresDatabase, name: str) -> None:
+        self._database, self._look = database, Call(HAS_TABLE.format(table=name))
+
+    def _found(self, *calls: Call) -> tuple[bool, list[Rows]]:
+        """Return whether it is there, and the rows of other statements, which do not need it."""
+        look, *answers = self._database.ask(self._look, *calls)
+        return look[0][0] is not None, answers
+
+
+class Snapshots(_Table):
     """The stored snapshots."""
 
     def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
-        self._is_there = False
-
-    def _found(self) -> bool:
-        if not self._is_there:
-            ((table,),) = self._database.ask(Call(HAS_TABLE.format(table="snapshot")))[0]
-            self._is_there = table is not None
-        return self._is_there
+        super().__init__(database, "snapshot")
 
     def read(self, stream: str) -> bytes | None:
         """Return the snapshot of a stream, if there is one."""
-        where = self._place(stream) if self._found() else None
+        is_there, (places,) = self._found(Call(PLACE, (stream.encode(),)))
+        where = _place(places) if is_there else None
         rows = self._database.ask(Call(READ_SNAPSHOT, where))[0] if where else []
         return bytes(rows[0][0]) if rows else None
 
     def store(self, stream: str, packed: bytes) -> None:
         """Store the snapshot of a stream; there is none for a stream that is gone."""
-        if not self._found():
-            self._database.transacting(lambda wire: wire.run(BEGIN, Call(MAKE_SNAPSHOTS), COMMIT))
-        where = self._place(stream)
+        is_there, (places,) = self._found(Call(PLACE, (stream.encode(),)))
+        where = _place(places)
         if where:
-            self._database.transacting(lambda wire: wire.run(BEGIN, Call(KEEP_SNAPSHOT, (*where, packed)), COMMIT))
+            make = [] if is_there else [Call(MAKE_SNAPSHOTS)]
+            keep = Call(KEEP_SNAPSHOT, (*where, packed))
+            self._database.transacting(lambda wire: wire.run(BEGIN, *make, keep, COMMIT))
 
     def streams(self) -> list[str]:
         """Return the streams that have one."""
-        return [row[0] for row in self._database.ask(Call(WITH_SNAPSHOT))[0]] if self._found() else []
-
-    def _place(self, stream: str) -> tuple[bytes, bytes] | None:
-        rows = self._database.ask(Call(PLACE, (stream.encode(),)))[0]
-        return (int4(rows[0][0]), int4(rows[0][1])) if rows else None
+        is_there, _ = self._found()
+        return [row[0] for row in self._database.ask(Call(WITH_SNAPSHOT))[0]] if is_there else []
 
 
-class Segments:
+def _place(rows: Rows) -> tuple[bytes, bytes] | None:
+    return (int4(rows[0][0]), int4(rows[0][1])) if rows else None
+
+
+class Segments(_Table):
     """What the evidence keeps of complete segments of slices."""
 
     def __init__(self, database: PostgresDatabase, blocks: Blocks) -> None:
-        self._database, self._blocks = database, blocks
-        self._is_there = False
-
-    def _found(self) -> bool:
-        if not self._is_there:
-            ((table,),) = self._database.ask(Call(HAS_TABLE.format(table="segment")))[0]
-            self._is_there = table is not None
-        return self._is_there
+        super().__init__(database, "segment")
+        self._blocks = blocks
 
     def segments(self, lane: int, until: int) -> list[SegmentRow]:
         """Return the rows of the first segments of a slice, in order."""
-        if not until or not self._found():
+        if not until or not self._found()[0]:
             return []
         rows: list[Any] = self._database.ask(Call(SEGMENTS, (int4(lane), int4(until))))[0]
         return [*map(SegmentRow._make, rows)]
 
     def keep(self, lane: int, rows: Sequence[SegmentRow]) -> None:
         """Store rows, in place of those with the same numbers."""
-        make = [] if self._found() else [Call(MAKE_SEGMENTS)]
+        make = [] if self._found()[0] else [Call(MAKE_SEGMENTS)]
         keep = [Call(KEEP_SEGMENT, (int4(lane), int4(row.number), *row[1:])) for row in rows]
         self._database.transacting(lambda wire: wire.run(BEGIN, *make, *keep, COMMIT))
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ....domain.concurrency.known_types import known
 from ....domain.errors import DamagedError, RefoldError
 from ..block_body import (
     BLOCK_EVENTS,
@@ -140,7 +141,7 @@ class _Body(NamedTuple):
     ids: bytes
 
 
-_DECODER = msgspec.msgpack.Decoder(_Body)
+_DECODER = msgspec.msgpack.Decoder(known(_Body))
 
 
 class OvertakenError(RefoldError):

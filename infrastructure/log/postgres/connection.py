@@ -25,7 +25,7 @@ from ....domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ..row_faults import RETIRED, opening, retired
+from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opening, retired
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
 # SQLSTATE unique_violation.
@@ -58,6 +58,8 @@ OLDER = """
         AND backend_xmin IS NOT NULL AND age(backend_xmin) > age(%s::text::xid8::xid)
 """
 SCRUB_SECONDS = 30.0
+# Whoever comes after a statement that waits for a whole table waits as well, to read or to write.
+WAIT_FOR_TABLE = b"SET lock_timeout = '5s'"
 
 
 @contextmanager
@@ -119,6 +121,8 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
         # On Citus the names of shards' checks have numbers at their ends.
         case "23514" if (error.diag.constraint_name or "").startswith(RETIRED):
             return retired(where)
+        case "22P02" if KEY_DESTROYED in first_line(error):
+            return key_closed(where)
         case state if state[:2] in ("22", "23"):
             return DamagedError(where, f"it refuses a row that it should take ({first_line(error)})")
         case "42601" | "":
@@ -140,8 +144,16 @@ def _scrubbed(connection: psycopg.Connection[Any]) -> Iterator[str]:
     # The server leaves out tables that this user may not write anew, and says so in a notice alone.
     left_out: list[str] = []
     connection.add_notice_handler(lambda notice: left_out.append(notice.message_primary or ""))
+    connection.execute(WAIT_FOR_TABLE)
+    in_use: list[str] = []
     for (table,) in connection.execute(TABLES).fetchall():
-        connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
+        try:
+            connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
+        except psycopg.errors.LockNotAvailable:
+            in_use.append(table)
+    connection.execute("RESET lock_timeout")
+    if in_use:
+        yield f"old versions of rows in {', '.join(in_use)}, which a transaction keeps in use: run VACUUM FULL after it"
     if left_out:
         yield "old versions of rows in the tables, until their owner writes them anew (VACUUM FULL): this user may not"
     for statement, what in ((b"VACUUM FULL pg_catalog.pg_statistic", "statistics"), (b"CHECKPOINT", "files")):

@@ -24,7 +24,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
-from ....domain.concurrency.locks import News
+from ....domain.concurrency.locks import News, fork_safe_lock, synchronized
 from ....domain.errors import StorageError
 from ....domain.ids import SLICES
 from ....domain.positions import Moment
@@ -65,13 +65,15 @@ NO_MARKS = _array_head + (_LENGTH + UNKNOWN) * SLICES
 
 class _Known(NamedTuple):
     """
-    The ends at one moment, with the marks under which they are still right, as a parameter of the statement.
+    The ends at one moment, with the marks under which they are still right, as a parameter of the statement. The
+    reading of them began at `began`.
     """
 
     ends: Mapping[int, int]
     marks: bytes
     server: int
     full_look_at: float
+    began: float = 0.0
 
 
 NOTHING = _Known({}, NO_MARKS, 0, 0.0)
@@ -83,8 +85,9 @@ class Ends:
     def __init__(self, database: PostgresDatabase) -> None:
         self.is_distributed = False
         self._database = database
-        # Replaced as a whole: each value is right by itself, whichever thread is last.
+        # Replaced as a whole: each value is right by itself.
         self._known = NOTHING
+        self._lock = fork_safe_lock()
         self._mark_at = 0.0
         # When they were read, how long that took, and when there was something new.
         self._read_at = self._took = self._changed_at = 0.0
@@ -93,23 +96,31 @@ class Ends:
 
     @property
     def known(self) -> Mapping[int, int]:
-        """The ends that were read last; events may have come after them."""
+        """The ends of the reading that began last of those that are over; events may have come after them."""
         return self._known.ends
 
+    @synchronized
     def forget(self) -> None:
         """Ask every slice the next time."""
-        self._known = NOTHING
+        self._known = NOTHING._replace(began=time.monotonic())
+
+    @synchronized
+    def _keep(self, known: _Known) -> None:
+        # A thread that began earlier may come later: what it has would look like a log that went back.
+        if known.began >= self._known.began:
+            self._known = known
 
     def read(self) -> Mapping[int, int]:
         """Return the last position of every slice that has one, all as of one moment after this call began."""
         began = time.monotonic()
         if self.is_distributed:
             rows = self._database.ask(Call(ALL))[0]
-            self._known = NOTHING._replace(ends={number: last for number, last in rows if last is not None})
+            known = NOTHING._replace(ends={number: last for number, last in rows if last is not None})
         else:
-            self._known = self._read_changed(self._known, began)
+            known = self._read_changed(self._known, began)
+        self._keep(known._replace(began=began))
         self._took, self._read_at = time.monotonic() - began, began
-        return self._known.ends
+        return known.ends
 
     def wait_beyond(self, seen: Moment, news: News, timeout_seconds: float) -> None:
         """Return once there is an event behind `seen`, or after the timeout; `news` are those of this process."""

@@ -14,8 +14,15 @@ from typing import TypeVar
 from ....domain.clock import REAL_SYSTEM, System
 from ....domain.concurrency.locks import News
 from ....domain.concurrency.promises import Settled
-from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
-from ....domain.ids import slice_of
+from ....domain.errors import (
+    ConcurrencyError,
+    DamagedError,
+    InvalidInputError,
+    LogWentBackError,
+    RefoldError,
+    StorageBusyError,
+)
+from ....domain.ids import SLICES, slice_of
 from ....domain.log.envelope import Chain, Event, Meta, RecordedEvent, encode_payload
 from ....domain.log.ports import (
     ANY_VERSION,
@@ -29,11 +36,11 @@ from ....domain.log.ports import (
     StreamEnd,
     require_names,
 )
-from ....domain.positions import BEGINNING, Moment, Partition
+from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..acknowledged import Acknowledged, AcknowledgedEnd, is_small
 from ..background import WaitingSnapshots
 from ..codec import CODEC, Codec
-from ..compression import DICTIONARY_EVENTS
+from ..compression import DICTIONARY_EVENTS, erased_form
 from ..erasure_watch import ERASURE_WATCH
 from ..evidence import Evidence, require_boundary, require_ends, require_version
 from ..group_commit import GroupCommitter, Ticket
@@ -56,6 +63,9 @@ from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire
 # A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
 RETIRE = f"ALTER TABLE event ADD CONSTRAINT {RETIRED} CHECK (false) NOT VALID"
 REOPEN = f"ALTER TABLE event DROP CONSTRAINT IF EXISTS {RETIRED}"
+# Appends wait while this many slices are locked, one after the other, in one round trip.
+SLICES_AT_ONCE = 64
+AWAIT_TIMES = 3
 T = TypeVar("T")
 
 
@@ -246,7 +256,7 @@ class PostgresLog:
             ConcurrencyError: another process appends to this log, too.
         """
         slices = {part.slice for part in parts}
-        (answer,) = self._committer.exclusively(lambda: self._appender.append(slices, lambda: [Request(parts)]))
+        (answer,) = self._committer.exclusively(lambda: self._appender.append_copies(slices, Request(parts)))
         if isinstance(answer, ConcurrencyError):
             raise answer
         self.news.announce()
@@ -266,6 +276,8 @@ class PostgresLog:
         request = Request([*parts, *(part for part in locked if part.stream not in {one.stream for one in new})])
 
         def work(wire: Wire) -> None:
+            if checks := self._appender.key_checks(erased_form(one.payload) for one in remnants):
+                wire.run(*checks)
             Eraser(wire, self._compression, self._blocks).erase(remnants)
 
         (answer,) = self._committer.exclusively(lambda: self._appender.append_with([request], work))
@@ -289,6 +301,29 @@ class PostgresLog:
 
     def forget(self) -> None:
         self._acknowledged.forget_events()
+
+    def require_open_keys(self, statement: str) -> None:
+        """Run this statement in each append: it fails if a key, `{key}`, may encrypt no event any more."""
+        self._appender.require_open_keys(statement)
+
+    def await_appends(self) -> None:
+        """
+        Return when all appends have ended that began before.
+
+        Raises:
+            StorageBusyError: one of them takes too long.
+        """
+        for first in range(0, SLICES, SLICES_AT_ONCE):
+            locks = self._appender.locks(range(first, min(first + SLICES_AT_ONCE, SLICES)))
+            calls = [call for lock in locks for call in (BEGIN, lock, COMMIT)]
+            for attempt in range(AWAIT_TIMES):
+                try:
+                    self.database.ask(*calls)
+                    break
+                except StorageBusyError:
+                    # The server ends the transaction of a process that is stopped, which takes longer.
+                    if attempt == AWAIT_TIMES - 1:
+                        raise
 
     def distribute(self) -> None:
         """Distribute the tables over the servers of a Citus cluster, co-located by slice."""
@@ -397,6 +432,7 @@ class PostgresLog:
 
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         known = {} if self.evidence is None else self.evidence.ends()
+        require_kind(after, has_slices=True)
         page = self._reader.read_page(self._pager, after, limit, until=until, undecodable=undecodable)
         if known and until is None and len(page.events) < limit:
             require_ends(self._ends.known, known)
@@ -425,6 +461,8 @@ class PostgresLog:
         return found
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
+        if isinstance(moment, Moment):
+            require_kind(moment, has_slices=True)
         version = self._reader.last_version(stream, moment)
         if self.evidence is not None:
             read = partial(self.read, stream)

@@ -36,6 +36,8 @@ CHUNK_BYTES_MAX = 1 << 20
 # After this many ids a new random number is drawn.
 IDS_MAX = 1_000
 TABLES = ("stream", "blob", "event", "idempotency")
+# The place of an event's stored form in its row.
+STORED = 8
 Answer = Appended | ConcurrencyError
 Row = tuple[bytes | None, ...]
 
@@ -196,6 +198,10 @@ class Plan:
                 yield from inserts(prefix + table, rows)
         yield from self._also
 
+    def stored(self) -> list[bytes | None]:
+        """Return the stored forms of the events."""
+        return [row[STORED] for row in self._rows.get("event", ())]
+
     def _require_known(self, orders: Sequence[Order]) -> None:
         opened: set[str] = set()
         memory = self._memory
@@ -203,7 +209,8 @@ class Plan:
             for part in order.request.parts:
                 tip = memory.tip_of(part)
                 if tip is None and part.stream not in opened:
-                    if part.stream in memory.slices or part.first_version not in part.starts:
+                    # Without events there is no row of the stream, which the database refuses if it exists.
+                    if part.stream in memory.slices or part.first_version not in part.starts or not part.drafts:
                         raise NotKnownError
                     opened.add(part.stream)
                 if any(draft.tag not in memory.tags for draft in part.drafts):
@@ -218,10 +225,11 @@ class Plan:
         if order.first_id in self._found.recorded:
             return self._recorded_before(order)
         refusal = self._refusal(parts)
+        # The request may have been recorded earlier under its key, which only the database knows: it refuses the row of
+        # the key, where there is one.
+        if not self._is_sure and any(one.idempotency_key is not None and (refusal or not one.drafts) for one in parts):
+            raise NotKnownError
         if refusal is not None:
-            # The request may have been recorded earlier under its key, which only the database knows.
-            if not self._is_sure and any(part.idempotency_key for part in parts):
-                raise NotKnownError
             return refusal
         answer: Appended = []
         event_id = order.first_id

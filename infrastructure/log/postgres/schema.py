@@ -146,7 +146,7 @@ def _distribution() -> Iterator[Call]:
     for statement in schema_statements():
         words = statement.split()
         if words[:2] == ["CREATE", "TABLE"]:
-            yield distribution(words[2]) if BY_SLICE.search(statement) else _copied_everywhere(words[2])
+            yield distribution(words[2]) if BY_SLICE.search(statement) else copied_everywhere(words[2])
 
 
 def distribution(table: str) -> Call:
@@ -156,5 +156,6 @@ def distribution(table: str) -> Call:
     return Call(make + NOT_YET.format(name=table))
 
 
-def _copied_everywhere(table: str) -> Call:
+def copied_everywhere(table: str) -> Call:
+    """Return the statement by which each server gets a copy of a table, unless that was done."""
     return Call(f"SELECT create_reference_table('{table}')::text" + NOT_YET.format(name=table))

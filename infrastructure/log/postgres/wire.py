@@ -74,14 +74,7 @@ class Wire:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        if self._pgconn.status == ConnStatus.BAD:
-            return
-        # The socket belongs to the parent. Here nothing may be read from it or sent on it, not even the message that
-        # ends the connection. And while it is open here, the server would not notice the parent's end.
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nowhere, self._pgconn.socket, inheritable=False)
-        os.close(nowhere)
-        keep_for_ever(self._connection)
+        let_go(self._connection)
 
     @property
     def is_lost(self) -> bool:
@@ -290,6 +283,19 @@ class _Patience:
         self._has_cancelled = True
         self._connection.cancel_safe(timeout=CANCEL_SECONDS)
         self._deadline = monotonic() + CANCEL_SECONDS
+
+
+def let_go(connection: Connection[Any]) -> None:
+    """Let go, in a child process, of the socket of a connection of the parent's."""
+    pgconn = connection.pgconn
+    if pgconn.status == ConnStatus.BAD:
+        return
+    # The socket belongs to the parent. Here nothing may be read from it or sent on it, not even the message that ends
+    # the connection. And while it is open here, the server would not notice the parent's end.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, pgconn.socket, inheritable=False)
+    os.close(nowhere)
+    keep_for_ever(connection)
 
 
 @cache

@@ -418,7 +418,7 @@ class Appender:
     def _make_ready(self, connection: sqlite3.Connection, part: Part, work: _Work) -> None:
         """Insert the rows of the stream, its tags and its idempotency key."""
         head = work.heads.get(part.stream) or self._head(connection, part.stream)
-        if not head.key:
+        if not head.key and part.drafts:
             lane = slice_of(part.root) if part.root else part.slice
             head = head._replace(key=self._inserter.add_stream(connection, (part.stream, lane)))
         work.heads[part.stream] = head

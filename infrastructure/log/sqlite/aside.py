@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from ....domain.errors import InvalidInputError, StorageBusyError, StorageUnavailableError
+from ....domain.errors import InvalidInputError, StorageBusyError
 from ...files import file_beside, sync_folder
 from .connection import translated
+from .open_files import require_place
 from .schema import refuse_foreign_file
 
 BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -33,10 +34,7 @@ def made_aside(path: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[]
         StorageUnavailableError: there is no such folder, or the file is another program's.
     """
     target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise StorageUnavailableError(f"{path} is a folder: name a file in it")
-    if not target.parent.is_dir():
-        raise StorageUnavailableError(f"there is no folder {target.parent}: make it first")
+    require_place(target, path)
     refuse_foreign_file(target)
     with translated(path), file_beside(target) as file:
         aside = Path(file.name)

@@ -5,7 +5,7 @@ Each 512 positions are a segment. When a segment is complete, its events are rem
 streams and versions, 64 at a time, and become one row: a block. Each stream in it has a row in `part`, which has the
 versions that the block holds. A block takes a quarter of the bytes of its events, and reading it costs one row, one
 decompression, one checksum and one decoding instead of 64. Payloads and digests are kept byte for byte (docs/adr/0003).
-A thread seals in small slices, and writers wait only while a slice is stored. A crash between two slices costs nothing:
+A thread makes one block at a time, and writers wait only while it is stored. A crash between two blocks costs nothing:
 the next process finds the oldest segment that still has rows.
 
 Each event is checked against its digest when it is read for the first time. A block that was checked is decoded as a
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ....domain.concurrency.known_types import known
 from ....domain.erasure.events import seal_of
 from ....domain.errors import DamagedError, RefoldError
 from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
@@ -36,7 +37,7 @@ from ..block_body import (
     require_one_size,
     runs,
 )
-from ..codec import Codec, decode_meta
+from ..codec import Codec
 from ..compression import Compression, has_references, mark_references
 from ..evidence import Evidence
 from ..large_texts import resolve_references, text_of
@@ -100,7 +101,7 @@ class RowChecker(Protocol):
 
 
 class SealedSlice(NamedTuple):
-    """A block that has no key yet: its parts, and the positions of the rows that it replaces."""
+    """A slice of a segment, not of a log: a block that is not stored yet, and the positions of the rows it replaces."""
 
     segment: int
     digests: bytes
@@ -112,14 +113,14 @@ class SealedSlice(NamedTuple):
 
 
 class Sealer:
-    """Seals the complete segments of one log, a slice at a time."""
+    """Seals the complete segments of one log, a block at a time."""
 
     def __init__(self, compression: Compression, reader: RowChecker) -> None:
         self._compression = compression
         self._reader = reader
 
     def next_slice(self, connection: sqlite3.Connection) -> SealedSlice | None:
-        """Return the first slice of the oldest complete segment that still has rows, or None; changes nothing."""
+        """Return the next block of the oldest complete segment that still has rows, or None; changes nothing."""
         first, last = connection.execute(FIRST_AND_LAST).fetchone()
         if first is None or segment_of(first) == segment_of(last):
             return None
@@ -177,7 +178,7 @@ class Sealer:
             parts=[BlockPart(names[key], first, last - first + 1) for key, last, first, *_ in spans],
             positions=[row[0] for row in rows],
             times=[row[3] for row in rows],
-            metas=[_checked_meta(row[4]) for row in rows],
+            metas=[None if row[4] is None else msgspec.Raw(row[4]) for row in rows],
             payloads=[msgspec.Raw(self._payload(names[row[1]], row)) for row in rows],
         )
         stored = packed(self._compression, body)
@@ -185,12 +186,6 @@ class Sealer:
 
     def _payload(self, stream: str, row: Row) -> bytes:
         return self._compression.expand(row[5], f"event {stream}@{row[2]}")
-
-
-def _checked_meta(stored: bytes | None) -> msgspec.Raw | None:
-    """Return the stored bytes of a meta, after checking that they can be decoded."""
-    decode_meta(stored)
-    return None if stored is None else msgspec.Raw(stored)
 
 
 def _spans(rows: list[Row]) -> list[Span]:
@@ -273,7 +268,7 @@ class BlockReader:
         self.evidence: Evidence | None = None
         # The checksums of blocks with events that are known from outside of the database.
         self._proven = CheckedBefore()
-        self._raw_decoder = msgspec.msgpack.Decoder(_shape_of(msgspec.Raw))
+        self._raw_decoder = msgspec.msgpack.Decoder(known(_shape_of(msgspec.Raw)))
         # Made for the first block that is read a second time: it needs the events of all kinds of contexts.
         self._decoder: msgspec.msgpack.Decoder[Any] | None = None
 
@@ -405,7 +400,7 @@ class BlockReader:
         # The check needs the bytes of each event, so then events are decoded one by one.
         if not is_whole or block.checksum not in self._known:
             return self._raw(block)
-        decoder = self._decoder = self._decoder or msgspec.msgpack.Decoder(_shape_of(self._codec.events))
+        decoder = self._decoder = self._decoder or msgspec.msgpack.Decoder(known(_shape_of(self._codec.events)))
         # Some may be of an older shape, or refer to large texts.
         with suppress(msgspec.ValidationError):
             opened = _of_one_size(block, _Opened(*decoder.decode(checked_body(self._compression, block))))

@@ -32,8 +32,8 @@ from ....domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ..row_faults import RETIRED, opening, retired
-from .open_files import OpenFiles
+from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opening, retired
+from .open_files import OpenFiles, is_shut, require_place
 
 T = TypeVar("T")
 
@@ -71,16 +71,16 @@ def translated(where: str) -> Iterator[None]:
 
 def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldError:
     """Return Refold's error for an error of sqlite3 on this file."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    match code:
+    code = getattr(error, "sqlite_errorcode", 0)
+    match code if code == sqlite3.SQLITE_IOERR_SHMSIZE else code & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StorageBusyError(f"{where} stayed locked by another process: try again, or close it there")
-        case sqlite3.SQLITE_FULL:
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR_SHMSIZE:  # the latter of `-shm`, which readers need as well
             return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return StorageReadOnlyError(f"{where} cannot be written: check the rights of the file and its folder")
-        case sqlite3.SQLITE_CANTOPEN:
+        case sqlite3.SQLITE_CANTOPEN if not is_shut(where):
             return StorageUnavailableError(f"{where} cannot be opened: check that it exists and may be read")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
+            return StorageReadOnlyError(f"{where} cannot be written: check the rights of the file and its folder")
         case sqlite3.SQLITE_NOTADB:
             return StorageUnavailableError(f"{where} is not an SQLite database: name another file")
         case sqlite3.SQLITE_CORRUPT:
@@ -89,6 +89,8 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
             return StorageError(f"the disk of {where} failed: {error}")
         case sqlite3.SQLITE_CONSTRAINT if str(error) == RETIRED:
             return retired(where)
+        case sqlite3.SQLITE_CONSTRAINT if str(error) == KEY_DESTROYED:
+            return key_closed(where)
         case sqlite3.SQLITE_CONSTRAINT:
             return DamagedError(where, f"it refuses a row that it should take ({error})")
         case sqlite3.SQLITE_ERROR if _lacks(error):
@@ -143,8 +145,8 @@ class SqliteDatabase:
         self.where = str(path)
         self.in_memory = self.where == ":memory:" or "mode=memory" in self.where
         self.read_only = read_only
-        # Connections are made at any time, and a program may change its working folder.
-        self._path = os.path.abspath(self.where)
+        # Connections are made at any time, also by other processes, and a program may change its working folder.
+        self.path = str(Path(self.where).absolute())
         self._timeout = busy_timeout_seconds
         self._synchronous = synchronous
         self._closed = False
@@ -157,7 +159,7 @@ class SqliteDatabase:
         self._renew()
         with translated(self.where):
             if not self.in_memory:
-                self._check_file(create)
+                require_place(self.path, self.where, may_be_missing=create and not read_only)
             self._open_writer()
         renew_in_child(self)
 
@@ -175,7 +177,7 @@ class SqliteDatabase:
     def _open_writer(self) -> sqlite3.Connection:
         writer = self._writer = self._connect()
         if not self.in_memory and not self.where.startswith("file:"):
-            self._files = OpenFiles(self._path)
+            self._files = OpenFiles(self.path)
         return writer
 
     def _close_writer(self) -> None:
@@ -186,23 +188,13 @@ class SqliteDatabase:
         if writer is not None:
             writer.close()
 
-    def _check_file(self, create: bool) -> None:
-        path = Path(self.where)
-        if path.is_dir():
-            raise StorageUnavailableError(f"{self.where} is a folder: name a file in it")
-        if not path.exists():
-            if not create or self.read_only:
-                raise StorageUnavailableError(f"there is no database {self.where}: check the name, or import into it")
-            if not path.parent.is_dir():
-                raise StorageUnavailableError(f"there is no folder {path.parent}: make it first")
-
     def _connect(self) -> sqlite3.Connection:
-        if self._path in self._torn_files:
+        if self.path in self._torn_files:
             raise StorageUnavailableError(
                 f"{self.where} was in use when this process was forked, for longer than a fork waits, and cannot be"
                 " used here: fork while nothing is read or written, or start the process by 'spawn'"
             )
-        is_new = not os.path.exists(self._path) or os.path.getsize(self._path) == 0
+        is_new = not os.path.exists(self.path) or os.path.getsize(self.path) == 0
         connection = sqlite3.connect(
             self._uri(),
             uri=True,
@@ -242,11 +234,11 @@ class SqliteDatabase:
             return self.where
         if self.in_memory:
             return ":memory:"
-        name = "file:" + quote(self._path)
+        name = "file:" + quote(self.path)
         if not self.read_only:
             return name + "?mode=rwc"
         # A finished file on a read-only disk has no WAL, and cannot get one: it is opened as immutable.
-        frozen = not Path(self._path + "-wal").exists() and not os.access(Path(self._path).parent, os.W_OK)
+        frozen = not Path(self.path + "-wal").exists() and not os.access(Path(self.path).parent, os.W_OK)
         return name + ("?immutable=1" if frozen else "?mode=ro")
 
     @contextmanager
@@ -372,7 +364,7 @@ class SqliteDatabase:
 
     def connection_to_path(self) -> sqlite3.Connection:
         """Return a connection for reading the file that is at the path now; its first use fails if there is none."""
-        path = self._path
+        path = self.path
         # Without a WAL the database is only the file, and no WAL may be created.
         name = "file:" + quote(path) + ("?mode=ro" if os.path.exists(path + "-wal") else "?immutable=1")
         return sqlite3.connect(name, uri=True, timeout=self._timeout)
@@ -394,7 +386,7 @@ class SqliteDatabase:
 
     def _fill_wal(self, connection: sqlite3.Connection) -> None:
         """Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it."""
-        wal = Path(self._path + "-wal")
+        wal = Path(self.path + "-wal")
         if not self.in_memory and not (wal.exists() and wal.stat().st_size >= WAL_BYTES):
             # With a small cache SQLite writes pages to the WAL before the commit, so a rollback leaves the WAL full.
             connection.execute("PRAGMA cache_size=10")
@@ -407,7 +399,7 @@ class SqliteDatabase:
         if self._files is not None:
             # The transaction below, or the next one, keeps the WAL in use until the end.
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            self._files.watch(self._path + "-wal")
+            self._files.watch(self.path + "-wal")
 
     def give_back_space(self) -> None:
         """
@@ -482,7 +474,7 @@ class SqliteDatabase:
             for connection in open_ones:
                 keep_for_ever(connection)
             self._writer = None
-            self._torn_files.add(self._path)
+            self._torn_files.add(self.path)
         self._renew()
 
     def _require_open(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ....domain.concurrency.known_types import known
 from ....domain.errors import ConcurrencyError
 from ....domain.log.ports import Remnant
 from ..block_body import DIGEST_BYTES, block_checksum, packed
@@ -34,7 +35,7 @@ BLOCKS_REFERRING = f"SELECT {BLOCK_COLUMNS} FROM block WHERE substr(body, 1, 1) 
 NIL = msgspec.Raw(b"\xc0")
 _Raws = list[msgspec.Raw]
 _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    tuple[list[BlockPart], list[int], list[int], _Raws, _Raws]
+    known(tuple[list[BlockPart], list[int], list[int], _Raws, _Raws])
 )
 
 

@@ -32,7 +32,7 @@ from ....domain.log.ports import (
     StreamEnd,
     require_names,
 )
-from ....domain.positions import BEGINNING, Moment, Partition
+from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..acknowledged import Acknowledged, Nothing, is_small
 from ..background import BackgroundWork, WaitingSnapshots
 from ..codec import CODEC, Codec
@@ -110,7 +110,7 @@ class SqliteLog:
         self._wake_behind = SEGMENT
         self._sealed_to = 0
         self._sealing = BackgroundWork(
-            self._seal_slice,
+            self._seal_block,
             f"sealing segments of {path}",
             pulse=lambda: self._appender.position,
             is_pressing=self._is_sealing_pressing,
@@ -212,23 +212,23 @@ class SqliteLog:
             self._sealing.wake()
 
     def _is_sealing_pressing(self) -> bool:
-        # Rows that this process found may stay until it pauses: an edit would wait for each slice of them.
+        # Rows that this process found may stay until it pauses: an edit would wait for each block of them.
         return self._appender.position - max(self._sealed_to, self._appender.began_at) >= BACKLOG_EVENTS_MAX
 
-    def _seal_slice(self) -> bool:
-        """Seal a slice of a complete segment; return whether there may be more to do."""
+    def _seal_block(self) -> bool:
+        """Make a block of rows of a complete segment; return whether there may be more to do."""
         with self.database.reading() as connection:
-            slice_to_seal = self._sealer.next_slice(connection)
-        if slice_to_seal is None:
+            block = self._sealer.next_slice(connection)
+        if block is None:
             self._sealed_to = self._appender.position
             return False
-        self._sealed_to = slice_to_seal.segment * SEGMENT
-        self._committer.exclusively(lambda: self._store_slice(slice_to_seal))
+        self._sealed_to = block.segment * SEGMENT
+        self._committer.exclusively(lambda: self._store_block(block))
         return True
 
-    def _store_slice(self, slice_to_seal: SealedSlice) -> None:
+    def _store_block(self, block: SealedSlice) -> None:
         with suppress(OvertakenError):
-            self.database.write(lambda connection: self._sealer.store(connection, slice_to_seal))
+            self.database.write(lambda connection: self._sealer.store(connection, block))
 
     def _drafted(self, ticket: LogTicket) -> Request | None:
         try:
@@ -374,7 +374,7 @@ class SqliteLog:
             return [] if name is None else self._reader.read_under(connection, name, stream, key)
 
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
-        start = min(after.head(ONE_SEQUENCE), NO_LIMIT)
+        start = min(require_kind(after, has_slices=False).head(ONE_SEQUENCE), NO_LIMIT)
         if until is not None:
             limit = min(limit, max(0, until.head(ONE_SEQUENCE) - start))
         reader = self._marking_reader if undecodable else self._reader
@@ -397,7 +397,7 @@ class SqliteLog:
 
     @property
     def location(self) -> str:
-        return self.database.where
+        return self.database.path
 
     def prepare_partitions(self) -> None:
         """Create an index, once for a file. Only reading in partitions looks up the streams of a block."""
@@ -441,7 +441,7 @@ class SqliteLog:
     def version_at(self, stream: str, moment: Moment | int) -> int:
         if isinstance(moment, int):
             return self._version_at(stream, "recorded_at", moment, lambda event: event.recorded_at)
-        bound = moment.head(ONE_SEQUENCE)
+        bound = require_kind(moment, has_slices=False).head(ONE_SEQUENCE)
         return self._version_at(stream, "position", bound, lambda event: event.position.number)
 
     def _version_at(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:

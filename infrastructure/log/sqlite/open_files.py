@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from pathlib import Path
+
+from ....domain.errors import StorageUnavailableError
 
 # The resolution of a folder's times: on most file systems, and on those that count whole seconds or two.
 TICK_NANOSECONDS = 20_000_000
@@ -28,7 +31,7 @@ class OpenFiles:
         self.folder = -1
         with contextlib.suppress(OSError):
             # Windows opens no folders, and does not delete open files either.
-            self.folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
+            self.folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
 
     def watch(self, path: str) -> None:
         """Remember another file of the folder."""
@@ -63,3 +66,28 @@ def _identity(path: str) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def require_place(path: str | Path, shown: str, *, may_be_missing: bool = True) -> None:
+    """
+    Require that a database may lie at a path, which is shown as it was given.
+
+    Raises:
+        StorageUnavailableError: there is something else than a file, no folder, or nothing.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise StorageUnavailableError(f"{shown} is a folder: name a file in it")
+    if path.exists():
+        # A pipe would be waited for without end, and a device replaced.
+        if not path.is_file():
+            raise StorageUnavailableError(f"{shown} is a device or a pipe: name a file")
+    elif not may_be_missing:
+        raise StorageUnavailableError(f"there is no database {shown}: check the name, or import into it")
+    elif not path.parent.is_dir():
+        raise StorageUnavailableError(f"there is no folder {path.parent}: make it first")
+
+
+def is_shut(path: str) -> bool:
+    """Return whether a file can be read, and none made beside it: of a read-only disk SQLite says no more than that."""
+    return os.access(path, os.R_OK) and not os.access(os.path.dirname(path) or ".", os.W_OK)

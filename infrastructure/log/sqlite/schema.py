@@ -6,9 +6,7 @@ A file of Refold has its application id; a file of another program is refused, n
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from importlib import resources
@@ -17,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ....domain.errors import StorageReadOnlyError, StorageUnavailableError
-from .connection import PAUSE_SECONDS, SqliteDatabase
+from .connection import SqliteDatabase
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
 # 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
@@ -25,8 +23,9 @@ APPLICATION_ID = 0x5265466F  # "ReFo"
 SCHEMA_VERSION = 2
 # The statements that bring tables to a version from the one before it.
 STEPS: dict[int, Sequence[str]] = {2: ()}
-FOREIGN_ATTEMPTS_MAX = 40
-HEADER = ("journal_mode", "application_id", "page_count")
+# In this order: another process may be making the file, and what is looked at first comes last there.
+TABLES = "SELECT count(*) FROM sqlite_schema"
+APPLICATION, JOURNAL_MODE = "PRAGMA application_id", "PRAGMA journal_mode"
 
 
 def refuse_foreign_file(path: str | Path) -> None:
@@ -38,28 +37,25 @@ def refuse_foreign_file(path: str | Path) -> None:
     Raises:
         StorageUnavailableError: the file is another program's database.
     """
+    place = Path(path).absolute()
+    if not place.is_file():
+        # A pipe would be waited for without end; who opens it for writing refuses it.
+        return
     # SQLite itself reads the file. If this process opened and closed the file directly, POSIX would drop the locks of
     # all its other connections to it, and another process could remove their WAL.
-    name = f"file:{quote(os.path.abspath(path))}?mode=ro"
+    name = f"file:{quote(str(place))}?mode=ro"
     try:
-        # Again for a moment: another process may be creating the file, which is in WAL mode soon after its first page.
-        for _ in range(FOREIGN_ATTEMPTS_MAX):
-            if not _is_foreign(name):
-                return
-            time.sleep(PAUSE_SECONDS)
+        with closing(sqlite3.connect(name, uri=True)) as connection:
+            tables, application, mode = (_ask(connection, what) for what in (TABLES, APPLICATION, JOURNAL_MODE))
     except (sqlite3.Error, ValueError):
         return
-    raise StorageUnavailableError(f"{path} is a database of another program: name another file")
+    # A process that was killed, or found the disk full, may have left a first page without tables.
+    if mode != "wal" and application != APPLICATION_ID and (tables or application):
+        raise StorageUnavailableError(f"{path} is a database of another program: name another file")
 
 
-def _is_foreign(name: str) -> bool:
-    with closing(sqlite3.connect(name, uri=True)) as connection:
-        mode, application, pages = (_pragma(connection, what) for what in HEADER)
-    return bool(pages and mode != "wal" and application & 0xFFFFFFFF != APPLICATION_ID)
-
-
-def _pragma(connection: sqlite3.Connection, what: str) -> Any:
-    return connection.execute(f"PRAGMA {what}").fetchone()[0]
+def _ask(connection: sqlite3.Connection, what: str) -> Any:
+    return connection.execute(what).fetchone()[0]
 
 
 def prepare_schema(database: SqliteDatabase) -> None:
@@ -86,10 +82,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
 
 
 def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    return application, version, tables
+    return _ask(connection, APPLICATION), _ask(connection, "PRAGMA user_version"), _ask(connection, TABLES)
 
 
 def _bring_forward(database: SqliteDatabase) -> None:

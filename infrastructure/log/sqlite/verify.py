@@ -9,6 +9,7 @@ from operator import itemgetter
 
 import msgspec
 
+from ....domain.concurrency.known_types import known
 from ....domain.errors import DamagedError
 from ....domain.log.ports import KeyRow
 from ..compression import Compression
@@ -51,7 +52,7 @@ PARTS = """
 """
 BLOCKS = f"SELECT {BLOCK_COLUMNS} FROM block ORDER BY key"
 # Only the head of a block is decoded: its parts, positions and times.
-_HEAD = msgspec.msgpack.Decoder(tuple[list[BlockPart], list[int], list[int], msgspec.Raw, msgspec.Raw])
+_HEAD = msgspec.msgpack.Decoder(known(tuple[list[BlockPart], list[int], list[int], msgspec.Raw, msgspec.Raw]))
 
 
 def doubtful_streams(connection: sqlite3.Connection, compression: Compression) -> set[str]:

@@ -11,23 +11,24 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from ....domain.errors import DamagedError
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
+from ....projections.rows import end_of_prefix
 from ...log.row_faults import REBUILD, opening
 from ..store import (
+    ERASED,
     RANKED_CHARACTERS,
     TAKEN,
     TAKEN_SEARCHED,
     Checkpoint,
-    Column,
+    Plan,
     ProjectionStore,
     Save,
     SetAside,
@@ -35,8 +36,6 @@ from ..store import (
     best_of,
     column_text,
     columns_of,
-    end_of_prefix,
-    in_lots,
     is_replaceable,
     rows_of,
     twice_made,
@@ -61,12 +60,14 @@ from .checkpoints import (
     changes,
     checkpoint_in,
     is_divided,
+    require_types,
     save_note,
     slice_of_group,
     text_noted,
     undivided,
 )
 
+T = TypeVar("T")
 # The names in braces differ between databases and between projections. Placeholders are in the order of their numbers,
 # each once, since SQLite gets them without numbers: Python 3.12.0 to 3.12.3 warn of numbered ones.
 SELECT = "SELECT {columns} FROM {table} WHERE {rows}"
@@ -278,10 +279,19 @@ class DatabaseProjectionStore(ProjectionStore):
         reads = [self.sql.statement(GROUP_ROWS, *slices, one.name, of=one) for one in divided]
         rows = transaction.ask(*chain(*locks), *reads)[-len(reads) :] if reads else []
         parts = {one.name: checkpoint_in(one, found) for one, found in zip(divided, rows, strict=True)}
-        return [
+        stored = [
             Stored(part, True) if (part := parts.get(one.name)) else undivided(one, found, noted)
             for one, found, noted in pairs
         ]
+        return self._since_erasure(transaction, stored)
+
+    def _since_erasure(self, transaction: Transaction, found: list[Stored]) -> list[Stored]:
+        """Return checkpoints; where there is none, with the note of the last erasure."""
+        if all(one.is_stored or one.checkpoint.save for one in found):
+            return found
+        last = text_noted(ERASED, transaction.ask(self.sql.statement(NOTE, ERASED))[0]) or ""
+        none = Stored(Checkpoint(save=last), False)
+        return [one if one.is_stored or one.checkpoint.save else none for one in found]
 
     def _locks(self, projection: Projection, groups: Iterable[int]) -> list[Statement]:
         """Return the statements that read and lock the rows of groups."""
@@ -301,8 +311,11 @@ class DatabaseProjectionStore(ProjectionStore):
         """Return the statements that rename the table of `shadow` to that of `projection`, which has no table."""
 
     @abstractmethod
-    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection]) -> list[Statement]:
-        """Copy the rows of `parts` to `shadow`, which has none, or return the statements that do so at the end."""
+    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> list[Statement]:
+        """
+        Copy the rows of `parts` to `shadow`, which has none, as long as the plan is noted; or return the statements
+        that do so at the end.
+        """
 
     @abstractmethod
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
@@ -316,7 +329,7 @@ class DatabaseProjectionStore(ProjectionStore):
         """Return values of rows, each of which has the type of its field."""
         rows: list[Values] = [*map(tuple, found)]
         with opening(f"the table of {projection.name}", remedy=REBUILD):
-            _require_types(projection, rows[:1] if self.sql.is_typed else rows)
+            require_types(projection, rows[:1] if self.sql.is_typed else rows)
         return rows
 
     # Reading
@@ -443,16 +456,29 @@ class DatabaseProjectionStore(ProjectionStore):
 
         return self._transact(replace) is not None
 
-    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
-        copies = self._copy_rows(shadow, parts)
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment, plan: Plan) -> bool:
+        copies = self._copy_rows(shadow, parts, plan)
         aside = [one for part in parts for one in self.set_aside(part)]
         added = self.sql.statement(ADD_CHECKPOINT, shadow.name, str(moment), of=shadow)
         drops = [statement for part in parts for statement in self._drops(part)]
-        last = [*copies, added, *self._put_aside(shadow, aside), *drops]
-        if self._transact(lambda _: last) is None:
+        is_planned = True
+
+        def finish(transaction: Transaction) -> Iterable[Statement] | None:
+            nonlocal is_planned
+            # A worker of another plan, who goes on with a part, waits for its lock, and then finds no part.
+            self._locked(transaction, *parts)
+            is_planned = self._is_noted(transaction, *plan)
+            return [*copies, added, *self._put_aside(shadow, aside), *drops] if is_planned else None
+
+        if self._transact(finish) is None and is_planned:
             raise twice_made(shadow)
+        return is_planned
 
     # Notes
+
+    def _is_noted(self, transaction: Transaction, name: str, value: str | None) -> bool:
+        """Return whether a note has this value in a transaction."""
+        return text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]) == value
 
     def note(self, name: str) -> str | None:
         return text_noted(name, self._ask_notes(self.sql.statement(NOTE, name)))
@@ -462,30 +488,12 @@ class DatabaseProjectionStore(ProjectionStore):
         return {name: value for name, value in found if isinstance(value, str)}
 
 
-def _require_types(projection: Projection, rows: list[Values]) -> None:
-    """
-    Require that values have the types of the fields they are for: SQLite accepts a text in a column of integers, and on
-    PostgreSQL a column may have been altered.
-
-    Raises:
-        DamagedError: a value has another type.
-    """
-    try:
-        # msgspec takes a third of the time of a loop in Python.
-        msgspec.convert(rows, types_of(projection.row), builtin_types=(bytes,))
-    except msgspec.ValidationError:
-        pairs = ((value, column) for row in rows for value, column in zip(row, columns_of(projection.row), strict=True))
-        wrong, column = next(pair for pair in pairs if not _is_of(*pair))
-        reason = f"{wrong!r:.100} is in its column {column.name}"
-        raise DamagedError(f"the table of {projection.name}", reason, remedy=REBUILD) from None
-
-
-def _is_of(value: object, column: Column) -> bool:
-    return type(value) is column.type or (value is None and column.is_optional)
-
-
-@cache
-def types_of(row: type[msgspec.Struct]) -> Any:
-    """Return the type of a list of the values of rows of a class."""
-    types = [field.type for field in msgspec.structs.fields(row)]
-    return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here
+def in_lots(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
+    """Yield items in lots of the first size while there are so many, then of the next sizes, and at last the rest."""
+    start = 0
+    for size in sizes:
+        while len(items) - start >= size:
+            yield items[start : start + size]
+            start += size
+    if start < len(items):
+        yield items[start:]

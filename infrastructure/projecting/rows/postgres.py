@@ -34,7 +34,7 @@ from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
-from ..store import Checkpoint, Save, Values, columns_of, in_lots
+from ..store import Checkpoint, Plan, Save, Values, columns_of
 from .checkpoints import (
     CHECKPOINT,
     GROUPS,
@@ -53,6 +53,7 @@ from .database import (
     Statement,
     Transaction,
     Work,
+    in_lots,
     searched_columns,
     without_nul,
 )
@@ -97,7 +98,7 @@ FIND = """
             SELECT FROM jsonb_array_elements_text(CAST(CAST($2 AS text) AS jsonb)) AS phrase
             WHERE strpos(' ' || r.words || ' ', phrase) = 0)
         AND (CAST($3 AS text) IS NULL OR r.kind = $3)
-        AND (CAST($4 AS text) IS NULL OR r.version <= CAST(CAST(CAST($4 AS text) AS jsonb) ->> r.stream AS bigint))
+        AND (CAST($4 AS text) IS NULL OR r.version <@ CAST(CAST($4 AS jsonb) ->> r.stream AS int8multirange))
     ORDER BY r.recorded_at DESC, r.version DESC, r.key DESC
     LIMIT $5
 """
@@ -256,7 +257,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
                 found.append(MOVED)
             else:
                 found.append(undivided(save.projection, stored[name], noted[name]))
-        return found if _has_all(transaction, seen) else None
+        return self._since_erasure(transaction, found) if _has_all(transaction, seen) else None
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         if before is None and after is None:
@@ -386,7 +387,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             ),
         ]
 
-    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection]) -> list[Statement]:
+    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> list[Statement]:
         for one in (shadow, *parts):
             self._make_table(one)
         into = self.sql.table(shadow)
@@ -395,14 +396,13 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     # Searching
 
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
-        sql = FIND.format(
-            table=self.sql.table(projection),
-            columns=searched_columns(projection),
-            rows=self.sql.rows and f"r.{self.sql.rows}",
-        )
+        rows = self.sql.rows and f"r.{self.sql.rows}"
+        sql = FIND.format(table=self.sql.table(projection), columns=searched_columns(projection), rows=rows)
         lexemes = " & ".join(map(_lexemes, query.terms))
         phrases = json.dumps([term.pattern for term in query.terms if " " in term.words])
-        streams = None if query.streams is None else json.dumps(dict(query.streams))
+        within = ((name, [f"[{one.start},{one.stop})" for one in many]) for name, many in (query.streams or {}).items())
+        multiranges = {name: f"{{{','.join(ranges)}}}" for name, ranges in within}
+        streams = None if query.streams is None else json.dumps(multiranges)
         return Statement(sql, (lexemes, phrases, query.kind, streams, query.candidates))
 
     def index_fault(self, projection: Projection) -> None:

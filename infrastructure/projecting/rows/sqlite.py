@@ -27,8 +27,9 @@ from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, ProjectionStore, Values, best_of, in_lots, rows_of, twice_made
-from .checkpoints import CHECKPOINT, DELETE_NOTE, NOTE, PUT_NOTE, Stored, moment_of, text_noted
+from ...log.sqlite.temporary import temporary_database
+from ..store import Checkpoint, Plan, ProjectionStore, Values, best_of, rows_of, twice_made
+from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, Stored, moment_of
 from .database import (
     DatabaseProjectionStore,
     Dialect,
@@ -36,6 +37,7 @@ from .database import (
     Transaction,
     Work,
     columns,
+    in_lots,
     without_nul,
 )
 
@@ -63,14 +65,14 @@ INDEX_OPTIONS = {"automerge": 16, "crisismerge": 64, "hashsize": 16 << 20}
 # Earlier releases kept the index up to date by triggers.
 TRIGGERED = "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name = tbl_name || '_added'"
 FIND = """
-    WITH within (stream, last) AS MATERIALIZED
-        (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
+    WITH within (stream, first, last) AS MATERIALIZED
+        (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?))
     SELECT {columns}
     FROM {table}_words JOIN {table} AS r ON r.number = {table}_words.rowid
     WHERE {table}_words MATCH ?
         AND (? IS NULL OR r.kind = ?)
         AND (? IS NULL
-            OR EXISTS (SELECT 1 FROM within WHERE within.stream = r.stream AND r.version <= within.last))
+            OR EXISTS (SELECT 1 FROM within WHERE stream = r.stream AND r.version BETWEEN first AND last))
     -- Rows get their numbers in the order of the log, and the index is read backwards until there are enough.
     ORDER BY {table}_words.rowid DESC
 """
@@ -235,7 +237,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         def change(transaction: Transaction) -> Iterable[Statement] | None:
-            if text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]) != before:
+            if not self._is_noted(transaction, name, before):
                 return None
             values = (name,) if after is None else (name, after)
             return [self.sql.statement(DELETE_NOTE if after is None else PUT_NOTE, *values)]
@@ -264,21 +266,21 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         ends = ("", "_words") if issubclass(projection.row, SearchedRow) else ("",)
         return [Statement(f"ALTER TABLE {built}{end} RENAME TO {live}{end}") for end in ends]
 
-    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection]) -> list[Statement]:
-        self._transact(lambda _: self._make_table(shadow))
+    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> list[Statement]:
+        self._transact(lambda transaction: self._make_table(shadow) if self._is_noted(transaction, *plan) else None)
         for part in parts:
             after: str | None = ""
             # Copied in batches, so that other writers wait only for one batch.
             while after is not None:
-                after = self._log.write(partial(self._copy_some, part=part, shadow=shadow, after=after))
+                after = self._log.write(partial(self._copy_some, part, shadow, after, plan))
         return []
 
     def _copy_some(
-        self, connection: sqlite3.Connection, *, part: Projection, shadow: Projection, after: str
+        self, part: Projection, shadow: Projection, after: str, plan: Plan, connection: sqlite3.Connection
     ) -> str | None:
         """Copy rows of `part` with keys after `after`, and return the last key copied; None if none are left."""
         source, names = self.sql.table(part), columns(part)
-        if not _has_table(connection, source):
+        if not (_has_table(connection, source) and self._is_noted(_Transaction(connection), *plan)):
             return None
         ahead = f"SELECT key FROM {source} WHERE key > ? ORDER BY key LIMIT 1 OFFSET ?"
         found = connection.execute(ahead, (after, ROWS_AT_ONCE - 1)).fetchone()
@@ -318,7 +320,8 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
         sql = FIND.format(table=self.sql.table(projection), columns=columns(projection, "r."))
         terms = " AND ".join(map(_indexed, query.terms))
-        streams = None if query.streams is None else json.dumps(list(query.streams.items()))
+        within = ((stream, one.start, one.stop - 1) for stream, many in (query.streams or {}).items() for one in many)
+        streams = None if query.streams is None else json.dumps([*within])
         return Statement(sql, (streams, terms, query.kind, query.kind, streams))
 
     def index_fault(self, projection: Projection) -> str | None:
@@ -343,8 +346,7 @@ class ScratchProjectionStore(SqliteProjectionStore):
     """
 
     def __init__(self, like: ProjectionStore) -> None:
-        # With an empty name, SQLite makes a file that nobody else sees, once its cache is full.
-        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._connection = temporary_database()
         # Rows of many words do not fit into smaller pages, and would be spread over several.
         for pragma in PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
@@ -407,18 +409,16 @@ def _wrong_in_index(connection: sqlite3.Connection, table: str, expand: Callable
     index has these in place of each other, that is not noticed.
     """
     words = 0
-
-    def size(stored: object) -> bytes:
-        nonlocal words
+    ((wrong,),) = connection.execute(
+        f"SELECT count(*) FROM {table}_words_docsize WHERE id NOT IN (SELECT number FROM {table})"
+    )
+    sizes = f"SELECT {table}.words, sz FROM {table} LEFT JOIN {table}_words_docsize ON id = number"
+    # Not by a function that SQLite calls: it would take Ctrl-C there for a fault of the table.
+    for stored, size in connection.execute(sizes):
         # Words are counted as UTF-8: to split and hash texts takes a twelfth longer.
         found = expand(stored).translate(BORDERS).split()
         words += sum(map(hash, set(found)))
-        return _varint(len(found))
-
-    connection.create_function("index_size", 1, size)
-    differing = f"SELECT count(*) FROM {table} LEFT JOIN {table}_words_docsize ON id = number WHERE sz IS NOT"
-    missing = f"SELECT count(*) FROM {table}_words_docsize WHERE id NOT IN (SELECT number FROM {table})"
-    wrong = sum(connection.execute(sql).fetchone()[0] for sql in (f"{differing} index_size({table}.words)", missing))
+        wrong += size != _varint(len(found))
     made = f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table}_found"
     connection.execute(f"{made} USING fts5vocab(main, {table}_words, row)")
     terms = connection.execute(f"SELECT CAST(term AS BLOB), doc FROM temp.{table}_found")

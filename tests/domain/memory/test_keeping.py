@@ -89,6 +89,18 @@ async def test_a_transaction(store: Store) -> None:
     assert (await found(store.memory()), await found(store.memory(), scope="t")) == ("a", "b")
 
 
+async def test_a_record_is_forgotten_and_restored_in_a_transaction(store: Store) -> None:
+    """It is found where it was forgotten in the same transaction."""
+    scope = store.memory().scope("s")
+    scope.put(about("a", 1))
+    scope.put(about("b", 2))
+    with store.transaction():
+        scope.forget("a")
+        assert (scope.restore("a"), scope.forget(), scope.restore()) == (1, 2, 2)
+
+    assert await found(store.memory()) == "ba"
+
+
 async def test_a_scope_begins_again(store: Store) -> None:
     """One whose first record was rolled back is as if nobody had tried; its handle goes on."""
     scope = store.memory().scope("s")
@@ -286,7 +298,13 @@ def test_an_old_file_is_no_memory_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [("u", "k", "{", "semantic", "[]", EARLY, EARLY), ("u", "k", "1", "no kind", "[]", EARLY, EARLY)]
+    "row",
+    [
+        ("u", "k", "{", "semantic", "[]", EARLY, EARLY),
+        ("u", "k", "1", "no kind", "[]", EARLY, EARLY),
+        ("u", "k", "1", "semantic", "[]", "2026-01-01T00:00:00", LATE),
+        ("u", "k", '"\\ud800"', "semantic", "[]", EARLY, LATE),
+    ],
 )
 def test_old_files_that_cannot_be_read(tmp_path: Path, row: tuple[object, ...]) -> None:
     """Nothing is remembered, and the error names the file."""

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from refold.domain.context.context import Attachment
 from refold.domain.errors import InvalidInputError
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.pool import ContextPool
 from refold.domain.pool.queue import ContextQueue
+from refold.domain.pool.rules import Add
 from refold.domain.pool.state import EMPTY, complete, fold
 
 from .containers import Witness, contents, events, gone, item, pool_of, queue_of
@@ -206,3 +208,21 @@ async def test_a_branch_of_a_pool_knows_items_by_their_ids() -> None:
     assert read == branch.shown_state
     assert list(read.items) == ["a"]
     assert contents(branch) == ["A"]
+
+
+async def test_a_parent_that_goes_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another thread adds to the parent while a branch is made is not in it: its event does not name it."""
+    pool = await pool_of("a")
+    made_up = Attachment.child_id
+
+    def child_id(*args: Any) -> str:
+        pool.put_in(Add((pool.added_event(item("b")),)))
+        return made_up(*args)
+
+    monkeypatch.setattr(Attachment, "child_id", child_id)
+    child = pool.branch()
+    shown = contents(child)
+    child.cleanup()
+
+    assert contents(pool) == ["a", "b"]
+    assert shown == contents(child) == ["a"]

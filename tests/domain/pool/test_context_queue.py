@@ -138,7 +138,7 @@ async def test_history() -> None:
     queue = await queue_of(4, "a", 2, None, {"b": [1]})
 
     assert queue.history() == "a\n2\nNone\n{'b': [1]}"
-    assert [queue.history(last=last) for last in (2, 9, 0)] == ["None\n{'b': [1]}", queue.history(), ""]
+    assert [queue.history(last=last) for last in (2, 5, 9, 0)] == ["None\n{'b': [1]}", *[queue.history()] * 2, ""]
     assert ContextQueue(1).history() == ""
     with pytest.raises(ValueError, match="last is -1"):
         queue.history(last=-1)

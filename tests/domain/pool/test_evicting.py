@@ -38,6 +38,24 @@ async def test_a_birth_named_twice() -> None:
     assert [one.event.change.items for one in queue.recorded_events(after=3)] == [-1, 1]
 
 
+async def test_an_empty_id() -> None:
+    """It is an id like any other (P4.2): its item can be evicted, removed, replaced, taken back and merged."""
+    pool: ContextPool[Any] = ContextPool()
+    for each in (item("", "one"), item("b", "two")):
+        await pool.add(each)
+
+    await pool.evict(pool.births[0])
+    assert gone(pool) == [("one", "evict")]
+    await pool.restore("")
+    await pool.remove("")
+    assert gone(pool) == [("one", "remove")]
+    await pool.restore("")
+    branch = pool.branch()
+    await branch.remove("")
+    await pool.merge(branch)
+    assert (contents(pool), gone(pool)) == (["two"], [("one", "merge")])
+
+
 @pytest.mark.parametrize("name", ["", "a", "queue:detached@x", "@2", "x"])
 async def test_what_names_no_item(name: str) -> None:
     """A text that is no birth is told from one of an item that is not there."""

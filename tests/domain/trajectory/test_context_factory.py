@@ -87,6 +87,25 @@ def test_automatic_numbers_are_free() -> None:
     assert [ContextFactory.get_context(*KEY).sub_id for _ in range(3)] == [1, 3, 4]
 
 
+def test_a_sub_agent_by_its_number_goes_where_its_main_agent_goes(kept: ContextInitOptions) -> None:
+    """D1.6: without options it has those of its main agent, also when it was released before."""
+    options = ContextInitOptions(kept.database_url, ("load",))
+    main = ContextFactory.get_context(*KEY, 0, options)
+    sub = ContextFactory.get_context(*KEY, 3)
+    sub.register_query("q")
+    ContextFactory.release_context(*KEY, 3)
+    elsewhere = ContextInitOptions("elsewhere.db")
+
+    again = ContextFactory.get_context(*KEY, 3)
+    own = ContextFactory.get_context(*KEY, 4, ContextInitOptions(pre_workflow=("own",)))
+
+    assert again.initial == "Query(query00000)"
+    assert {one._attachment.log for one in (main, sub, again, own)} == {main._attachment.log}
+    assert [one.pre_workflow for one in (sub, again, own)] == [("load",), ("load",), ("own",)]
+    with pytest.raises(InvalidInputError, match="was made with the database"):
+        ContextFactory.get_context(*KEY, 5, elsewhere)
+
+
 def test_factories_on_one_file_never_collide(kept: ContextInitOptions) -> None:
     """Two that know nothing of each other, four threads each: every sub-agent is another one."""
     factories = [HeldContexts(), HeldContexts()]

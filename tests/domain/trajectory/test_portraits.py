@@ -186,7 +186,7 @@ def failing(error: BaseException) -> Callable[[str], str]:
         (failing(OSError("x" * 9_999)), "the model failed: OSError: xxx"),
     ],
 )
-def test_a_failure_is_recorded(portrayer: Any, reason: str) -> None:
+def test_a_failure_is_recorded(portrayer: Any, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     """The description stays empty (SPEC D10.6, repaired), and the next call asks again (D10.9, repaired)."""
     run = run_with_finds(1)
 
@@ -195,6 +195,9 @@ def test_a_failure_is_recorded(portrayer: Any, reason: str) -> None:
     assert (description(run), told(run)) == ("", FAILED)
     assert failure.error.startswith(reason)
     assert len(failure.error) <= 500
+    # An error of the model is logged with its traceback, which the event does not have.
+    errors = [one.exc_info for one in caplog.records if one.message == "no portrait: the model failed"]
+    assert (len(errors), all(errors)) == (reason.startswith("the model failed"), True)
     assert describe(run, lambda prompt: "at last") == 1
     assert (description(run), told(run)) == ("at last", FAILED + WRITTEN)
 

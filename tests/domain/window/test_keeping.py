@@ -11,7 +11,7 @@ from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundEr
 from refold.domain.window.items import ContextItem
 from refold.domain.window.window import ContextWindow
 
-from .windows import item, keys, refused
+from .windows import item, keys, left, refused
 
 
 @pytest.fixture
@@ -125,6 +125,21 @@ def test_a_transaction_is_taken_back(store: Store) -> None:
         fail()
 
     assert (window._state, keys(window), window.estimated_tokens()) == (before, "a", 6)
+
+
+def test_what_left_in_a_transaction(store: Store) -> None:
+    """It is seen in it, and can be restored."""
+    window = store.window("w", max_tokens=12)
+    window.add(item("a"))
+    with store.transaction():
+        window.add(item("b"))
+        window.evict(window.births[0], reason="stale")
+        window.add(item("c", size=40))
+        assert (left(window), refused(window)) == ([("a", "evict", "stale")], "c")
+        window.restore(window.evicted()[0].born)
+        assert (keys(window), left(window)) == ("ba", [])
+
+    assert keys(store.window("w")) == "ba"
 
 
 def test_queued_changes(store: Store) -> None:

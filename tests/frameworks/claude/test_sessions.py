@@ -142,6 +142,15 @@ async def test_a_first_line_whose_parent_is_lost(store: refold.Store) -> None:
     assert await sessions.load(KEY) == [{**ANSWER, "parentUuid": None}]
 
 
+async def test_an_item_beyond_all_years(store: refold.Store) -> None:
+    """One whose time was given in milliseconds has the last time there is."""
+    sessions = RefoldSessions(store)
+    store.chat(sessions.chat_id(KEY)).add_message("user", "Where?", created_at=1.7643e12)
+
+    [line] = await sessions.load(KEY) or []
+    assert line["timestamp"] == "9999-12-31T23:59:59.999Z"  # type: ignore[typeddict-item]  # lines have more fields
+
+
 async def test_a_lost_parent_is_repaired(store: refold.Store) -> None:
     """A line that follows one that is not there is loaded behind the line before it, and so is what others added."""
     sessions = RefoldSessions(store)

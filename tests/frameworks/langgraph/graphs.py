@@ -109,6 +109,11 @@ def thread(thread_id: str = "t") -> dict[str, Any]:
     return {"configurable": {"thread_id": thread_id}}
 
 
+# A list that holds itself.
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
 def put(saver: RefoldSaver, config: Any, **channels: Any) -> Any:
     """Save a checkpoint with channels that are all new, after the one of a config."""
     checkpoint = empty_checkpoint()

@@ -267,6 +267,26 @@ def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path, memory: Store
         source.load("b", "", "x")
 
 
+@pytest.mark.parametrize("damage", ["type = 'hologram'", "type = NULL, value = NULL", "value = x'c1ff00'"])
+def test_a_write_that_cannot_be_read_is_named(tmp_path: Path, store: Store, damage: str) -> None:
+    """Its thread is left out, and the others come, also those behind it."""
+    place = str(tmp_path / "theirs.db")
+    with saver_at(place) as saver:
+        for name in "abc":
+            put(saver, name, n=1)
+            saved = saver.get_tuple({"configurable": {"thread_id": name}})
+            assert saved is not None
+            saver.put_writes(saved.config, [("n", 2)], "task")
+    with sqlite3.connect(place) as connection:
+        connection.execute(f"UPDATE writes SET {damage} WHERE thread_id = 'b'")
+    connection.close()
+
+    reports = import_threads(store, place)
+    assert [one.outcome for one in reports] == ["added", "refused", "added"]
+    assert "a write on the checkpoint" in reports[1].reason
+    assert RefoldSaver(store).threads() == ["a", "c"]
+
+
 def test_a_missing_saver_is_named(tmp_path: Path, memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their package reads the formats of all its versions."""
     place = tmp_path / "theirs.db"

@@ -1,11 +1,13 @@
 """A graph and others in one chat: what they add and take out is part of the state."""
 
+from contextvars import Context
 from typing import Any
 
 import pytest
 from langchain_core.messages import RemoveMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
+from refold.domain.chat.context import ChatContext
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
 
@@ -76,3 +78,36 @@ def test_a_graph_goes_on_with_a_chat_of_others(store: Store) -> None:
     checkpoint = {**empty_checkpoint(), "channel_values": {}}
     RefoldSaver(store).put(config, checkpoint, {}, {})
     assert len(store.chat("u").items) == 1
+
+
+def test_what_a_run_saved_is_deleted_in_copies_too(store: Store) -> None:
+    """Of the thread that was copied, of a copy, and of a copy of that; other runs stay."""
+    saver = RefoldSaver(store)
+    graph = chatting(saver, echo)
+    for run in ("r1", "r2"):
+        graph.invoke(said("hello", run), {**thread(), "metadata": {"run_id": run}})
+    saver.copy_thread("t", "copy")
+    RefoldSaver(store).copy_thread("copy", "again")
+    saver.delete_for_runs(["r2"])
+
+    for name in ("t", "copy", "again"):
+        assert {one.metadata["run_id"] for one in RefoldSaver(store).list(thread(name))} == {"r1"}
+
+
+def test_a_thread_is_deleted_beside_others_who_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another one adds at that moment is deleted, too, and whoever deletes is not refused."""
+    saver = RefoldSaver(store)
+    chatting(saver, echo).invoke(said("hello", "h1"), thread())
+    clear, others = ChatContext.clear, [store.chat("t")]
+
+    def cleared(chat: ChatContext, **settings: Any) -> None:
+        if others:
+            # Outside of the transaction, as another program would.
+            Context().run(others.pop().add_message, "user", "by another one")
+        clear(chat, **settings)
+
+    monkeypatch.setattr(ChatContext, "clear", cleared)
+    saver.delete_thread("t")
+
+    assert saver.get_tuple(thread()) is None
+    assert list(store.chat("t").items) == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from langgraph.store.memory import InMemoryStore
 
 import refold
 from refold.domain.errors import ConcurrencyError, InvalidInputError, ReadOnlyError
+from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.frameworks.langgraph.store import Collection
 from refold.infrastructure.frameworks.langgraph.thread import ATTEMPTS_MAX
 from refold.infrastructure.store import Store
@@ -98,6 +100,22 @@ def test_any_steps_have_the_same_answers(steps: list[Any]) -> None:
         assert store.verify(processes=1).problems == ()
 
 
+def test_the_nearest_come_first_page_by_page(store: Store) -> None:
+    """Whichever is the newest; without an index, and without a question, the newest do."""
+    theirs, ours, plain = InMemoryStore(index=INDEX), RefoldStore(store, index=INDEX), RefoldStore(store)
+    for key, text in (("near", "aaab"), ("middle", "aabb"), ("far", "abbb")):
+        for one in (theirs, ours):
+            one.put(("u",), key, {"text": text})
+
+    pages = [
+        [one.search(("u",), query="a", limit=1, offset=place)[0].key for place in range(3)] for one in (theirs, ours)
+    ]
+
+    assert pages == [["near", "middle", "far"]] * 2
+    asked = (ours.search(("u",), limit=2), plain.search(("u",), limit=2), plain.search(("u",), query="a", limit=2))
+    assert [[one.key for one in found] for found in asked] == [["far", "middle"]] * 3
+
+
 def test_every_database_keeps_it(store: Store) -> None:
     """Several namespaces change in one transaction; the newest are found first."""
     ours = RefoldStore(store, index=INDEX)
@@ -169,6 +187,32 @@ def test_items_expire(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ours.sweep_ttl() == 0
     assert [item.key for item in lax.search(("u",))] == ["always"]
     assert [one.how for one in ours.history(("u",), "short")] == ["remembered", "forgotten"]
+
+
+def test_a_sweep_leaves_what_others_put(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that a program put or forgot in the memory itself, or put again during the sweep, has no time of before."""
+    now = [0]
+    monkeypatch.setattr(RefoldStore, "_now", lambda _: now[0])
+    ours = RefoldStore(store)
+    for key in ("over", "replaced", "forgotten", "renewed"):
+        ours.put(("u",), key, {"n": 1}, ttl=5)
+    scope = store.memory().scope("langgraph/u")
+    scope.put(MemoryRecord(scope=scope.scope, key="replaced", value={"n": 2}))
+    scope.forget("forgotten")
+    expiring = Collection.expiring
+
+    def renewed_meanwhile(one: Collection) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield from list(expiring(one))
+        monkeypatch.setattr(Collection, "expiring", expiring)
+        ours.put(("u",), "renewed", {"n": 3})
+
+    monkeypatch.setattr(Collection, "expiring", renewed_meanwhile)
+    now[0] = 60 * 60_000_000
+
+    assert ours.sweep_ttl() == 1
+    assert {item.key: item.value["n"] for item in ours.search(("u",))} == {"replaced": 2, "renewed": 3}
+    version = store.now()
+    assert (ours.sweep_ttl(), store.now()) == (0, version)
 
 
 def test_a_read_seldom_writes(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,3 +338,25 @@ def test_others_that_never_pause(memory: Store, monkeypatch: pytest.MonkeyPatch)
             ours.put(("u",), "k", {"n": 2})
     assert len(tries) == ATTEMPTS_MAX
     assert [item.value for item in ours.search(("u",))] == [{"n": 1}]
+
+
+def test_a_namespace_may_be_a_list(store: Store) -> None:
+    """As in what was read from JSON; it is the same namespace."""
+    memories, listed = RefoldStore(store), ["users", "mia"]
+    given: Any = listed
+    memories.batch([PutOp(given, "color", {"is": "red"})])
+
+    assert memories.batch([GetOp(given, "color"), GetOp(("users", "mia"), "color")])[0] is not None
+    assert rows(memories.search(given)) == rows(memories.search(("users", "mia"))) != []
+    assert rows(asyncio.run(memories.asearch(given, filter={"is": "red"}))) == rows(memories.search(("users",)))
+
+
+@pytest.mark.parametrize("distance", ["l2", "inner_product"])
+def test_another_measure_of_texts_is_refused(store: Store, distance: str) -> None:
+    """It would rank them in another order."""
+    with pytest.raises(InvalidInputError, match=f"distance_type is '{distance}'"):
+        RefoldStore(store, index={**INDEX, "distance_type": distance})
+    memories = RefoldStore(store, index={**INDEX, "distance_type": "cosine"})
+    memories.put(("a",), "k", {"text": "ab"})
+
+    assert [item.key for item in memories.search(("a",), query="ab")] == ["k"]

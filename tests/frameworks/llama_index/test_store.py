@@ -20,6 +20,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 import refold
+from refold.domain.chat.rules.commands import EvictItems
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.store import Store
 from refold.llama_index import RefoldChatStore
@@ -139,6 +140,26 @@ async def test_one_message_is_deleted_by_its_place() -> None:
         assert await ours.get_messages("s1") == [MESSAGES[0]]
 
 
+@pytest.mark.parametrize("reason", ["deleted", "a person did"])
+async def test_what_left_stays_out_when_its_partner_is_deleted(store: Store, reason: str) -> None:
+    """A call that is deleted from the archive does not bring back its output, which left by itself."""
+    ours = RefoldChatStore(store)
+    await ours.add_messages("s1", [MESSAGES[4], MESSAGES[6], MESSAGES[7]])
+    await ours.archive_oldest_messages("s1", 1)
+    chat = store.chat("s1")
+    output = chat.items[0].id
+    if reason == "deleted":
+        assert await ours.delete_message("s1", 0) == MESSAGES[6]
+    else:
+        chat._record(EvictItems(chat.stream_id, (output,), reason, partners=False))
+
+    await ours.delete_messages("s1", ARCHIVED)
+
+    assert await ours.get_messages("s1", None) == [MESSAGES[7]]
+    chat.refresh()
+    assert {one.item.id: one.reason for one in chat.evicted_items()}[output] == reason
+
+
 @pytest.mark.parametrize("name", ["add_messages", "set_messages"])
 async def test_a_message_that_cannot_be_kept_changes_nothing(name: str) -> None:
     """Neither is anything replaced, nor is half of it added."""
@@ -151,3 +172,17 @@ async def test_a_message_that_cannot_be_kept_changes_nothing(name: str) -> None:
             await getattr(ours, name)("s1", [MESSAGES[1], odd])
 
         assert await ours.get_messages("s1") == [MESSAGES[0]]
+
+
+async def test_what_keeps_no_message_makes_no_chat(store: Store) -> None:
+    """Neither messages of which one is refused, nor none at all."""
+    ours = RefoldChatStore(store)
+    good, bad = ChatMessage("fine"), ChatMessage("half: \ud800")
+    for call in (ours.add_messages, ours.set_messages):
+        with pytest.raises(InvalidInputError, match="lone surrogate"):
+            await call("mia", [good, bad])
+        await call("mia", [])
+    assert store.contexts() == []
+    await ours.add_message("mia", good)
+    await ours.set_messages("mia", [])
+    assert await ours.get_messages("mia") == []

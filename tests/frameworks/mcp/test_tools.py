@@ -204,6 +204,33 @@ async def test_answers_have_limits(store: refold.Store) -> None:
     assert len(chat.items) == 8
 
 
+async def test_every_script_has_the_same_limits(store: refold.Store) -> None:
+    """A character counts as one, whatever it would be as an escape."""
+    said = [{"role": "user", "content": "漢" * (MESSAGES_TEXT_MAX - 100)}]
+    async with asking(store) as client:
+        await answer(client, "context_append", context="han", messages=said, create=True)
+        for _ in range(3):
+            store.chat("han").add_message("user", "漢" * 90_000)
+        page = await answer(client, "context_view", context="han", text_max=100_000)
+    assert len(page["items"]) == 4
+
+
+async def test_names_are_not_cut(store: refold.Store) -> None:
+    """However short the texts shall be: what a short answer names is there, and can be named in the next call."""
+    chat = support(store)
+    await store.queue("todo").append(ContextItem("call back " * 9, "what the client asked for", "a-key"))
+    async with asking(store) as client:
+        page = await answer(client, "context_view", context="support", text_max=1)
+        assert [one["item"]["id"] for one in page["items"]] == [item.id for item in chat.items]
+        assert {one["stream"] for one in page["items"]} == {"chat:support"}
+        assert page["items"][-1]["item"]["content"] == ["I"]
+        assert page["items"][-1]["cut"] == len("t is in Lyon.")
+        [queued] = (await answer(client, "context_view", context="todo", text_max=3))["items"]
+        assert (queued["item"]["id"], queued["item"]["description"]) == ("a-key", "wha")
+        [*_, left] = (await answer(client, "context_history", subject="support", text_max=2))["changes"]
+        assert (left["type"], left["item"]["stream"], left["reason"]) == ("chat.items_evicted.v1", "chat:support", "to")
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_hostile_arguments_are_refused(tool: str) -> None:
     """Whatever stands in any argument: an error says what was wrong, nothing fails, and nothing is changed."""
@@ -228,6 +255,18 @@ async def test_hostile_arguments_are_refused(tool: str) -> None:
                 rest = {other: value for other, value in required.items() if other != name}
                 assert f"the parameter {name} is missing" in await fault(client, tool, **rest)
         assert store.verify(processes=1).problems == ()
+
+
+async def test_a_search_is_in_the_context_of_a_kind(store: refold.Store) -> None:
+    """A name alone means a chat first, as in the other tools; a kind beside it must be that of the context."""
+    support(store)
+    await store.queue("support").append(ContextItem("order 8"))
+    async with asking(store) as client:
+        for given, kind in (({}, "chat"), ({"kind": "queue"}, "queue"), ({"kind": "chat"}, "chat")):
+            found = await answer(client, "context_search", query="order", context="support", **given)
+            assert {hit["kind"] for hit in found["hits"]} == {kind}
+        text = await fault(client, "context_search", query="order", context="chat:support", kind="queue")
+    assert "there is no queue 'chat:support'" in text
 
 
 async def test_errors_say_what_to_do(store: refold.Store) -> None:
@@ -275,6 +314,13 @@ async def test_errors_say_what_to_do(store: refold.Store) -> None:
             "turns and brief exclude each other",
         ),
         ("context_fork", {"context": "support", "new": "n", "task": "count"}, "task goes with brief"),
+        ("context_fork", {"context": "support", "new": "n", "turns": 0}, "turns is 0: it is a number from 1"),
+        ("context_fork", {"context": "support", "new": "queue:n"}, "queue:n is no chat: this tool changes chats only"),
+        (
+            "context_append",
+            {"context": "pool:n", "create": True, "messages": [{"role": "user", "content": "hello"}]},
+            "pool:n is no chat: this tool changes chats only",
+        ),
         ("context_merge", {"source": "support@2", "into": "support"}, "cannot be merged into itself"),
         ("context_merge", {"source": "support", "into": "other", "how": "half"}, "how is 'half': give full or result"),
         ("context_merge", {"source": "support", "into": "other", "on_conflict": "mine"}, "on_conflict is 'mine': give"),
@@ -335,66 +381,47 @@ async def test_contexts_are_resources(store: refold.Store) -> None:
     assert [one.uri_template for one in templates] == ["ctx://{context}", "ctx://{context}@{address}"]
 
 
-async def test_a_result_is_merged_alone(store: refold.Store) -> None:
-    """The last answer of a fork comes back, with where it comes from, and nothing else of it."""
-    support(store)
-    async with asking(store) as client:
-        await answer(client, "context_fork", context="support", new="side")
-        said = [{"role": "user", "content": "And 8?"}, {"role": "assistant", "content": "8 is lost."}]
-        await answer(client, "context_append", context="side", messages=said)
-        before = len(store.chat("support").items)
-        await answer(client, "context_merge", source="side", into="support", how="result")
+@pytest.mark.parametrize("place", ["memory", "sqlite", "postgres"])
+async def test_resources_are_redacted(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Their names, and what an error says, as in the answers of tools."""
+    locations = {"memory": ":memory:", "sqlite": str(tmp_path / "hidden.db")}
+    location = locations.get(place) or str(request.getfixturevalue("ready_pg_url"))
+    with refold.open(location, redact=lambda text: text.replace("mia", "[hidden]")) as store:
+        store.chat("of-mia").name_version("mia-asks")
+        async with asking(store) as client:
+            [listed] = (await client.list_resources()).resources
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource(f"{uri_of('of-mia')}@nothing")
 
-    items = store.chat("support").items
-    assert len(items) == before + 1
-    assert "8 is lost." in str(items[-1])
-    assert "And 8?" not in str(items)
+    assert "mia" not in repr(listed)
+    assert "[hidden]-asks" in str(refused.value)
+    assert "mia" not in str(refused.value)
 
 
+@pytest.mark.parametrize("mode", MODES)
 async def test_a_fault_of_the_server_is_told_without_its_reason(
-    store: refold.Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: refold.Store, mode: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reason may be a secret: it is in the log of the server, and the type of the fault in the answer."""
 
-    def fail(*_: object) -> dict[str, Any]:
+    def fail(*_: object, **__: object) -> dict[str, Any]:
         raise ZeroDivisionError("a secret")
 
     monkeypatch.setitem(TOOLS, "context_view", TOOLS["context_view"]._replace(answer=fail))
-    async with asking(store) as client:
+    monkeypatch.setattr(type(store), "find_contexts", fail)
+    async with asking(store, mode) as client:
         result = await client.call_tool("context_view", {"context": "support"})
+        for ask in (client.list_resources, lambda: client.read_resource("ctx://support")):
+            with pytest.raises(MCPError) as refused:
+                await ask()
+            assert "secret" not in str(refused.value)
+            assert "ZeroDivisionError" in str(refused.value)
 
     assert result.is_error
     assert result.structured_content == {
         "error": "InternalError", "message": "the server failed with ZeroDivisionError: its log has the reason",
     }  # fmt: skip
     assert "ZeroDivisionError: a secret" in caplog.text
-
-
-async def test_two_clients_write_at_once(store: refold.Store) -> None:
-    """Each append is there once, in one order; of two that were decided on the same version one is refused and told."""
-    store.chat("shared").add_message("user", "begin")
-    async with asking(store) as one, asking(store) as two:
-
-        async def write(client: Client, name: str, number: int) -> None:
-            said = [{"role": "user", "content": f"{name} {number}"}]
-            await answer(client, "context_append", context="shared", messages=said, idempotency_key=f"{name}{number}")
-            await answer(client, "context_append", context="shared", messages=said, idempotency_key=f"{name}{number}")
-
-        await asyncio.gather(*(write(client, name, n) for n in range(12) for client, name in ((one, "a"), (two, "b"))))
-        version = store.chat("shared").version
-        said = [{"role": "user", "content": "decided"}]
-        results = await asyncio.gather(
-            *(
-                client.call_tool("context_append", {"context": "shared", "messages": said, "expected_version": version})
-                for client in (one, two)
-            )
-        )
-
-    texts = [message.text for message in store.chat("shared").messages()]
-    assert sorted(texts) == sorted(["begin", "decided", *(f"{name} {n}" for name in "ab" for n in range(12))])
-    assert sorted(result.is_error for result in results) == [False, True]
-    refused = next(result for result in results if result.is_error)
-    assert refused.structured_content["error"] == "ConcurrencyError"
 
 
 async def test_a_run_is_shown_as_a_graph(store: refold.Store) -> None:

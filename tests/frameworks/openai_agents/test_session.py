@@ -161,6 +161,19 @@ async def test_nothing_is_added_of_a_bad_batch(store: refold.Store) -> None:
     assert await session.get_items() == [QUESTION]
 
 
+async def test_a_limit_counts_entries(store: refold.Store) -> None:
+    """What others put behind them, such as another agent, is no entry and leaves none out."""
+    session = RefoldSession(store, "s")
+    await session.add_items([{"role": "user", "content": str(number)} for number in range(4)])
+    for number in range(5):
+        session.chat.add_handoff(f"agent {number}")
+        session.chat.add_config_update(instructions=f"Be brief {number}.")
+
+    for _ in range(2):
+        assert [entry["content"] for entry in await session.get_items(2)] == ["2", "3"]
+    assert [len(await session.get_items(limit)) for limit in (0, 1, 3, 4, 99, -1)] == [0, 1, 3, 4, 4, 4]
+
+
 async def test_limits(store: refold.Store) -> None:
     """A limit of the call counts before the one of the settings."""
     session = RefoldSession(store, "s", session_settings=SessionSettings(limit=2))

@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
 
 import refold
 from refold.domain.chat.context import ChatContext
-from refold.infrastructure.frameworks.otel import CALLS_AWAITED
+from refold.infrastructure.frameworks.otel import CALLS_AWAITED_MAX
 from refold.infrastructure.store import Store
 from refold.otel import Spans, correlate_with_spans, current_traceparent
 
@@ -91,6 +91,21 @@ def test_texts_where_asked_for(store: Store, provider: TracerProvider, exporter:
     assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "In Lyon."}]}]
 
 
+def test_texts_are_redacted(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
+    """By the hook of the process, as all that leaves it; the messages stay JSON."""
+    talk(store.chat("trip"))
+    refold.redact(lambda text: text.replace("Lyon", "[hidden]").replace("order", '"'))
+    try:
+        Spans(provider, content=True).follow(store.chat("trip").history())
+    finally:
+        refold.redact(None)
+
+    tool, _, answer = [dict(span.attributes or {}) for span in exporter.get_finished_spans()]
+    assert (tool["gen_ai.tool.call.arguments"], tool["gen_ai.tool.call.result"]) == ('{""":7}', "[hidden]")
+    [said] = json.loads(str(answer["gen_ai.output.messages"]))
+    assert said["parts"] == [{"type": "text", "content": "In [hidden]."}]
+
+
 def test_live(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
     """A thread that follows the store writes spans while others record."""
     done = threading.Event()
@@ -148,11 +163,11 @@ def test_other_ids_have_no_parent_and_calls_do_not_pile_up(
             chat.add_function_output("track", "Lyon", "c1")
         chat.add_function_call("track", "{}", call_id="c2")
         call = chat.history()[-1]
-        for number in range(CALLS_AWAITED + 5):
+        for number in range(CALLS_AWAITED_MAX + 5):
             spans.write(another_call(call, number))
         spans.write(chat.history()[1])
 
-    assert len(spans._waiting) == CALLS_AWAITED
+    assert len(spans._waiting) == CALLS_AWAITED_MAX
     (only,) = exporter.get_finished_spans()
     assert only.parent is None
 

@@ -288,6 +288,18 @@ async def test_what_is_refused_changes_nothing(store: refold.Store) -> None:
     assert [row.id for row in store.contexts()] == ["c"]
 
 
+async def test_a_limit_that_leaves_no_entry(store: refold.Store) -> None:
+    """0 and less are no entries, as with the framework's own read of a history."""
+    conversations = RefoldConversations(store)
+    await conversations.save(Conversation(conversation_id="c", messages=[asked("a"), answered("b")]))
+    record = await conversations.read_record("c")
+    assert record is not None
+
+    for limit in (0, -1, -5):
+        assert await conversations.read_history(record.head_id, limit=limit) == []
+        assert await ConversationStore.read_history(conversations, record.head_id, limit=limit) == []
+
+
 async def test_nothing_is_erased(tmp_path: Path) -> None:
     """A deleted conversation is in the past of its chat, also for another process, and its forks go on."""
     with refold.open(tmp_path / "s.db") as store:

@@ -135,6 +135,16 @@ def test_messages_of_others(store: refold.Store) -> None:
     assert found == messages_of(store.chat("c"))
 
 
+@pytest.mark.parametrize(("at", "year"), [(1.7643e12, 9999), (-1e13, 1)])
+def test_an_item_beyond_all_years(store: refold.Store, at: float, year: int) -> None:
+    """It has the nearest time that there is."""
+    chat = store.chat("c")
+    chat.add_message("user", "Where is it?", created_at=at)
+
+    [message] = messages_of(chat)
+    assert message.parts[0].timestamp.year == year  # type: ignore[union-attr]  # it is a prompt
+
+
 def test_a_message_without_some_of_its_items(store: refold.Store) -> None:
     """A policy may evict a part; the rest is still a message."""
     chat = store.chat("c")

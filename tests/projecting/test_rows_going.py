@@ -1,0 +1,110 @@
+"""Rows that go away between the moment when they are up to date and the moment when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.errors import StorageBusyError, StorageError
+from refold.infrastructure.projecting import runner
+from refold.projections.catalogue import CATALOGUE
+from refold.projections.entries import ENTRIES
+from refold.projections.validity import VALIDITY
+
+from ..contract.stores import KEYS
+from .counts import Count, Counts
+from .histories import something_of_everything
+
+READS = ("load", "rows", "rows_under", "page", "search")
+Question = Callable[[refold.Store], Any]
+
+
+@pytest.fixture(params=["plain", "sealed"])
+def stores(request: pytest.FixtureRequest, place: str) -> Iterator[list[refold.Store]]:
+    """Two stores on one place, in which something of everything happened."""
+    keys = None if request.param == "plain" else KEYS
+    with refold.open(place, keys=keys) as store, refold.open(place, keys=keys) as other:
+        something_of_everything(store)
+        yield [store, other]
+
+
+def before_reads(monkeypatch: pytest.MonkeyPatch, store: refold.Store, act: Callable[[], object], times: int) -> None:
+    """Do something before each of the first few times that rows of a store are read after they are up to date."""
+    left, rows, catch_up = [0], store._projections, store._runner.catch_up
+
+    def caught_up(*projections: Any) -> None:
+        left[0] = 0
+        catch_up(*projections)
+        left[0] = 1
+
+    def acting(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*arguments: Any, **options: Any) -> Any:
+            nonlocal times
+            if left[0] and times:
+                left[0], times = 0, times - 1
+                act()
+            return read(*arguments, **options)
+
+        return reading
+
+    monkeypatch.setattr(store._runner, "catch_up", caught_up)
+    for name in READS:
+        monkeypatch.setattr(rows, name, acting(getattr(rows, name)))
+
+
+QUESTIONS: dict[str, tuple[Any, Question]] = {
+    "contexts": (CATALOGUE, lambda store: store.contexts()),
+    "found": (CATALOGUE, lambda store: store.find_contexts(limit=2)),
+    "under": (CATALOGUE, lambda store: store.rows("catalogue", under="chat:")),
+    "then": (CATALOGUE, lambda store: store.at("pos:9").contexts() if not store.log.has_slices else store.contexts()),
+    "validity": (VALIDITY, lambda store: store.validity("c0")),
+    "entries": (ENTRIES, lambda store: store.entries("pool:b0", with_gone=True)),
+    "why": (VALIDITY, lambda store: store.why_gone("c0", store.chat("c0").evicted_items()[0].item.id)),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_dropped_by_an_erasure(stores: list[refold.Store], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The question is asked again, and its answer is whole."""
+    store, other = stores
+    projection, ask = QUESTIONS[name]
+    expected = ask(store)
+    assert expected
+    before_reads(monkeypatch, store, lambda: other._projections.drop(projection), 2)
+
+    assert ask(store) == expected
+
+
+def test_another_version(stores: list[refold.Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program with an older version goes on while a newer one makes the rows anew."""
+    store, other = stores
+    newer: Any = Counts()
+    newer.version = 2
+    store.add_projection(Counts())
+    other.add_projection(newer)
+    expected = store.rows("counts")
+    before_reads(monkeypatch, store, lambda: other.rows("counts"), 3)
+
+    assert store.rows("counts") == expected == other.rows("counts")
+    assert Count("memory:b0", 2) in expected
+
+
+def test_dropped_all_the_time(stores: list[refold.Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with an error, and never with an answer that lacks them."""
+    store, other = stores
+    monkeypatch.setattr(runner, "READS_MAX", 3)
+    before_reads(monkeypatch, store, lambda: other._projections.drop(CATALOGUE), 5)
+
+    with pytest.raises(StorageError) as raised:
+        store.contexts()
+    assert not isinstance(raised.value, StorageBusyError) or "catalogue are dropped all the time" in str(raised.value)
+
+
+def test_without_any_event(place: str) -> None:
+    """There is nothing to wait for."""
+    with refold.open(place) as store:
+        assert store.contexts() == []
+        assert store.search("word") == []

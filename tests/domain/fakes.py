@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.concurrency.promises import Promise
@@ -12,7 +14,7 @@ from refold.domain.context.journal import Journal
 from refold.domain.context.view import Durability, Place
 from refold.domain.log.envelope import Meta
 from refold.domain.log.memory_log import MemoryLog
-from refold.domain.log.ports import ANY_VERSION, Log, NewEvents, Pending, Receipt
+from refold.domain.log.ports import ANY_VERSION, LiveLog, Log, NewEvents, Pending, Receipt
 
 from .chat_events import OPENED, STREAM, said
 
@@ -33,6 +35,19 @@ class CountingSystem:
         """Return the prefix and the next number, in 12 hexadecimal digits."""
         self.ids += 1
         return f"{prefix}{self.ids:012x}"
+
+
+def appending_threads(log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Return the threads, by their numbers, in which a log will be appended to from now on."""
+    threads: set[int] = set()
+    append = log.append
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        threads.add(threading.get_ident())
+        return append(*arguments, **options)
+
+    monkeypatch.setattr(log, "append", noted)
+    return threads
 
 
 class SlowLog(MemoryLog):

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -11,67 +10,47 @@ from refold import to_async
 from refold.domain.chat.context import ChatContext
 from refold.domain.concurrency.threads import in_thread
 from refold.domain.errors import DuplicateItemError
+from refold.domain.log.memory_log import MemoryLog
 
 from .chat_events import OPENED
-from .fakes import SlowLog, handle_on, record, texts
-
-LAG_SECONDS_MAX = 0.005
-ATTEMPTS = 15
+from .fakes import appending_threads, handle_on, record, texts
 
 
-async def worst_lag(work: Any) -> float:
-    """Return by how much the loop was late at worst while `work` was awaited."""
-    worst, done = 0.0, False
-
-    async def tick() -> None:
-        nonlocal worst
-        while not done:
-            before = time.perf_counter()
-            await asyncio.sleep(0.001)
-            worst = max(worst, time.perf_counter() - before - 0.001)
-
-    ticking = asyncio.create_task(tick())
-    await asyncio.sleep(0.005)
-    worst = 0.0
-    await work
-    done = True
-    await ticking
-    return worst
-
-
-def slow_context() -> Any:
-    """Return a context whose appends take 30 ms, to be awaited."""
-    log = SlowLog(0.03)
+def opened() -> MemoryLog:
+    """Return a log with a context."""
+    log = MemoryLog()
     record(log, OPENED)
-    return to_async(handle_on(log))
+    return log
 
 
-def test_the_loop_goes_on() -> None:
-    """While an append waits for its disk the loop is never 5 ms late (the best of a few attempts)."""
-    chat = slow_context()
+def test_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append waits for its disk in a thread, and not in that of the loop."""
+    log = opened()
+    chat: Any = to_async(handle_on(log))
+    threads = appending_threads(log, monkeypatch)
 
-    lags = [asyncio.run(worst_lag(chat.add_message("user", "hi"))) for _ in range(ATTEMPTS)]
+    asyncio.run(chat.add_message("user", "hi"))
 
-    assert min(lags) < LAG_SECONDS_MAX
-    assert len(chat.sync.items) == ATTEMPTS
+    assert len(chat.sync.items) == len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
-def test_the_measure_measures() -> None:
-    """The same append without the wrapper does hold up the loop."""
-    log = SlowLog(0.03)
-    record(log, OPENED)
+def test_without_the_wrapper_the_loop_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same append, called in a coroutine."""
+    log = opened()
     chat = handle_on(log)
+    threads = appending_threads(log, monkeypatch)
 
     async def blocking() -> None:
         chat.add_message("user", "hi")
 
-    assert asyncio.run(worst_lag(blocking())) > LAG_SECONDS_MAX
+    asyncio.run(blocking())
+    assert threads == {threading.get_ident()}
 
 
 def test_flushing_does_not_hold_up_the_loop() -> None:
     """`aflush` waits in a thread."""
-    log = SlowLog(0)
-    record(log, OPENED)
+    log = opened()
     chat = handle_on(log, durability="enqueue")
 
     async def write() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import builtins
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -211,7 +212,10 @@ def test_nobody_is_there(provider: Protocol, monkeypatch: pytest.MonkeyPatch) ->
     """A server that cannot be reached is unavailable, not unknown."""
     monkeypatch.setattr("asyncio.sleep", _at_once)
 
-    error = refused(provider.model("http://127.0.0.1:1"))
+    # A port that is bound and does not listen refuses whoever knocks, and nobody else gets it meanwhile.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        error = refused(provider.model(f"http://127.0.0.1:{bound.getsockname()[1]}"))
 
     assert isinstance(error, LLMUnavailableError)
     assert error.status is None

@@ -47,6 +47,15 @@ settings.load_profile("deep" if IS_DEEP else "ci")
 erasure_watch.LOOK_SECONDS = None
 
 
+# Of these many take long. They come first, or one process would still be at one of them when the others have ended.
+LONG = ("tests/interrupts/", "tests/crash/", "tests/model/", "tests/trust/test_killed.py", "tests/projecting/test_any_")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests that take long before all others."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
 def pytest_collection() -> None:
     """Let the garbage collector rest while thousands of tests are collected, which all stay."""
     gc.disable()

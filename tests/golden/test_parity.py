@@ -107,16 +107,21 @@ def test_every_answer_is_equal_or_explained(folder: Path, name: str) -> None:
     assert numbers_met(verdicts) == SHOWN[name]
 
 
-@pytest.mark.parametrize("place", [*(["sqlite", "postgres"] if IS_DEEP else []), "sealed sqlite", "sealed postgres"])
-def test_contexts_of_a_store_answer_so_too(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Those of all committed cases, written to an encrypted database before they are asked; in the deep test any."""
-    location = request.getfixturevalue("ready_pg_url") if "postgres" in place else str(tmp_path / "replayed.db")
-    with refold.open(location, keys=KEYS if "sealed" in place else None) as store:
-        for name in CORPORA:
-            with kept_in(store):
-                verdicts = replayed(COMMITTED / name)
-            assert verdicts == replayed(COMMITTED / name), name
-        kinds = Counter(stream.split(":")[0] for stream in store.log.streams())
+@pytest.mark.parametrize("keys", [KEYS, *([None] if IS_DEEP else [])], ids=["sealed", "plain"][: 1 + IS_DEEP])
+def test_contexts_of_a_store_answer_so_too(keys: refold.Keys | None, ready_pg_url: str, tmp_path: Path) -> None:
+    """
+    Those of all committed cases, written to an encrypted database before they are asked: each corpus to one of two, in
+    the deep test to either, and to plain ones.
+    """
+    kinds: Counter[str] = Counter()
+    with refold.open(tmp_path / "replayed.db", keys=keys) as file, refold.open(ready_pg_url, keys=keys) as server:
+        for number, name in enumerate(CORPORA):
+            expected = replayed(COMMITTED / name)
+            for store in (file, server) if IS_DEEP else ((file, server)[number % 2],):
+                with kept_in(store):
+                    assert replayed(COMMITTED / name) == expected, name
+        for store in (file, server):
+            kinds.update(stream.split(":")[0] for stream in store.log.streams())
 
     assert {"chat", "queue", "pool", "window", "run"} <= kinds.keys()
     assert kinds["chat"] > 500

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:<psycopg.Connection.* was delete
 
 Call = Callable[[World], None]
 POINTS_MIN = 600
-SEALING_POINTS_MIN = 80
+SEALING_POINTS_MIN = 120
 CLOSING_POINTS_MIN = 30
 TRANSACTION_POINTS_MIN = 60
 ALWAYS = {
@@ -148,7 +148,7 @@ CALLS: tuple[Call, ...] = (
     append, project, keyed, large, many, first, overtaken, edit, transaction, broken_off, enqueue
 )  # fmt: skip
 # On a database CI takes each line of the modules that a commit goes through, and one in so many of the others.
-SHARE = 3
+SHARE = 6
 
 
 def is_wanted(world: World, point: Point, share: int) -> bool:
@@ -220,24 +220,24 @@ def test_an_interrupt_within_a_keyed_transaction(world: World) -> None:
     assert reached >= TRANSACTION_POINTS_MIN
 
 
-def seal(world: World) -> None:
-    """Seal the next slice of a complete segment."""
-    log = world.store.log
-    assert isinstance(log, SqliteLog)
-    if not log._seal_block():
-        world.chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=["x"]) for _ in range(1_024)])
-        assert log._seal_block()
-
-
 def test_an_interrupt_while_sealing(tmp_path: Path) -> None:
     """Rows and blocks say the same as before, and sealing goes on."""
     world = World(str(tmp_path / "log.db"))
-    world.say()
-    points = [point for point in points_of(lambda: seal(world)) if IS_DEEP or point.time == 1]
+    log = world.store.log
+    assert isinstance(log, SqliteLog)
 
-    reached = list(visited(points, lambda: seal(world), world.check, InterruptedHereError))
+    def fill() -> None:
+        """Make a segment complete, of which several slices can be sealed."""
+        world.chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=["x"]) for _ in range(1_024)])
 
-    assert len(reached) >= SEALING_POINTS_MIN
+    fill()
+    points = [point for point in points_of(log._seal_block) if IS_DEEP or point.time == 1]
+    number = 0
+    for number, _ in enumerate(visited(points, log._seal_block, world.check, InterruptedHereError), start=1):
+        if number % 8 == 0:
+            fill()
+
+    assert number >= SEALING_POINTS_MIN
     world.close()
 
 

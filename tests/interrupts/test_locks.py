@@ -36,8 +36,8 @@ def test_a_lock_is_taken_and_released_within_one_line() -> None:
             f"{path.relative_to(ROOT)}:{node.lineno}"
             for node in ast.walk(tree)
             if isinstance(node, ast.With)
-            and node not in lending
             and any(LOCK.search(ast.unparse(item.context_expr)) for item in node.items)
+            and node not in lending
         ]
 
     assert [place for place in found if not place.startswith(TAKES_LOCKS)] == []

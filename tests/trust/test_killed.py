@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.stores import start_python
+from tests.support.effort import IS_DEEP
 
 
 def left_by(what: str, folder: Path | str) -> list[str]:
@@ -29,7 +30,7 @@ def test_an_erasure_that_is_killed(what: str, tmp_path: Path, request: pytest.Fi
     assert found.count("erased") > 4
 
 
-@pytest.mark.parametrize("what", ["archive-plain", "archive-sealed"])
+@pytest.mark.parametrize("what", ["archive-sealed", *(["archive-plain"] if IS_DEEP else [])])
 def test_an_archive_that_is_killed(what: str, tmp_path: Path) -> None:
     """The text is in the store alone, or in the file alone; it is never lost, and comes back."""
     found = left_by(what, tmp_path)
@@ -40,7 +41,7 @@ def test_an_archive_that_is_killed(what: str, tmp_path: Path) -> None:
     assert found.count("erased") > 4
 
 
-@pytest.mark.parametrize("what", ["unarchive-plain", "unarchive-sealed"])
+@pytest.mark.parametrize("what", ["unarchive-plain", *(["unarchive-sealed"] if IS_DEEP else [])])
 def test_what_comes_back_and_is_killed(what: str, tmp_path: Path) -> None:
     """The text is in the file, or in both."""
     found = left_by(what, tmp_path)

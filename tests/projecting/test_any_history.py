@@ -23,6 +23,7 @@ from ..model.lives import live
 from ..model.memory_machine import MemoryMachine
 from ..model.run_machine import RunMachine
 from ..model.window_machine import WindowMachine
+from ..support.effort import IS_DEEP
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows
 from .watches import HandMoved
 
@@ -97,9 +98,14 @@ def test_in_memory(machine: Any) -> None:
     live(watched(machine, None), examples=8)
 
 
-@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "sealed"])
-def test_in_a_database(place: str, keys: refold.Keys | None) -> None:
-    """All lives happen in one store, one after the other; at their end everything in it is what it should be."""
+@pytest.mark.parametrize("is_sealed", [False, True] if IS_DEEP else ["on a server"])
+def test_in_a_database(place: str, is_sealed: bool | str) -> None:
+    """
+    All lives happen in one store, one after the other; at their end everything in it is what it should be.
+
+    Where the tests may not take long the file is a plain one, and the database on a server is encrypted.
+    """
+    keys = KEYS if is_sealed is True or (is_sealed and place.startswith("postgresql")) else None
     for machine in MACHINES:
         live(watched(machine, place, keys), examples=2, steps=15)
 

@@ -199,6 +199,10 @@ async def _twin(settings: Settings, page: Endpoint, request: Request) -> Respons
 
 
 async def _jobs(settings: Settings, request: Request) -> Response:
+    try:
+        await run_in_threadpool(settings.jobs.require_admin)
+    except RefoldError as error:
+        return _fault(settings, error)
     return _json(settings, settings.jobs.since(0)[1])
 
 

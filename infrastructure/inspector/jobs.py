@@ -18,6 +18,7 @@ import msgspec
 
 from ...domain.concurrency.locks import locked, synchronized
 from ...domain.errors import InvalidInputError, NotFoundError, ProjectionError
+from ...domain.log.gate import gate_of
 from ..projecting.rebuild import RebuildReport
 from ..projecting.shadow import Progress, RebuildProgress, Stop
 from ..store import Store
@@ -138,14 +139,29 @@ class Jobs:
         self._number += 1
         job.number = self._number
 
-    @synchronized
+    def require_admin(self) -> None:
+        """
+        Return if the present actor may see jobs, whose reports have rows of all contexts, and stop them.
+
+        Raises:
+            NotAllowedError: no.
+        """
+        if (gate := gate_of(self.store.log)) is not None:
+            gate.require("admin", None)
+
     def cancel(self, name: str) -> Shape:
         """
         Have a job stop at the end of its page.
 
         Raises:
+            NotAllowedError: the present actor may not.
             NotFoundError: there is none of this name.
         """
+        self.require_admin()
+        return self._cancelled(name)
+
+    @synchronized
+    def _cancelled(self, name: str) -> Shape:
         job = self._jobs.get(name)
         if job is None:
             raise NotFoundError(f"there is no job for {name!r}")

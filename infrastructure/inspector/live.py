@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from ...domain.errors import InvalidInputError, LogWentBackError, RefoldError
+from ...domain.errors import InvalidInputError, LogWentBackError, NotAllowedError, RefoldError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
 from ..times import exact
@@ -49,6 +49,7 @@ async def news(jobs: Jobs, hide: Hide, request: Request) -> Response:
 async def _lines(jobs: Jobs, hide: Hide, after: Moment, request: Request) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MILLISECONDS}\n: hello\n\n"
     quiet, seen, folding = 0.0, 0, (0, 0)
+    sees_jobs = await asyncio.to_thread(_sees, jobs)
     while not await request.is_disconnected():
         if jobs.folding is not None and jobs.folding != folding:
             folding = done, total = jobs.folding
@@ -56,7 +57,7 @@ async def _lines(jobs: Jobs, hide: Hide, after: Moment, request: Request) -> Asy
             if done < total:
                 yield f"event: folding\ndata: {json.dumps({'done': done, 'total': total})}\n\n"
         seen, changed = jobs.since(seen)
-        for job in changed:
+        for job in changed if sees_jobs else ():
             yield f"event: job\ndata: {json.dumps(hide(job))}\n\n"
         try:
             now, heads, count, last = await asyncio.to_thread(_read_on, jobs.store.log, after)
@@ -74,6 +75,15 @@ async def _lines(jobs: Jobs, hide: Hide, after: Moment, request: Request) -> Asy
             if quiet >= BEAT_SECONDS:
                 quiet = 0.0
                 yield ": still here\n\n"
+
+
+def _sees(jobs: Jobs) -> bool:
+    """Return whether the present actor may see jobs."""
+    try:
+        jobs.require_admin()
+    except NotAllowedError:
+        return False
+    return True
 
 
 def _read_on(log: LiveLog, after: Moment) -> tuple[Moment, dict[str, int], int, str | None]:

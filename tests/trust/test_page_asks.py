@@ -5,6 +5,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import refold
+from refold.infrastructure.inspector.live import _lines
 from tests.inspector.asking import Asked
 
 from .policy import Policy
@@ -55,3 +56,26 @@ def test_a_job_is_done_for_who_started_it(location: str, path: str) -> None:
     assert (job["state"], job["error"]) == ("done", None)
     assert ("ann", "admin", None) in policy.asked
     assert {actor for actor, _, _ in policy.asked} == {"ann"}
+
+
+async def test_reports_of_jobs_are_for_who_may_see_the_store() -> None:
+    """A report has rows of all contexts: neither the list of jobs nor the news shows it to others, who stop none."""
+
+    class Open:
+        async def is_disconnected(self) -> bool:
+            return False
+
+    policy = Policy()
+    with refold.open(":memory:", allow=policy) as store:
+        page = Asked(store)
+        jobs = page.client.app.state.jobs
+        jobs.start("catalogue", "check", lambda tell, stop: (True, {"differences": ["secret"]}))
+        policy.allowed = {"read", "open", "append"}
+        refused = [page.client.get("/api/jobs"), page.change("cancel", name="catalogue")]
+        lines = _lines(jobs, str, store.now(), Open())  # type: ignore[arg-type]  # only this is asked of a request
+        assert "retry:" in await anext(lines)
+        store.chat("a")
+        news = await anext(lines)
+
+    assert [answer.status_code for answer in refused] == [403, 403]
+    assert news.startswith("event: news")

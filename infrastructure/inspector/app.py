@@ -50,8 +50,8 @@ from .wish import Question, Wish
 
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
-# An answer that names a version never changes.
-FOR_EVER = "public, max-age=31536000, immutable"
+# An answer that names a version never changes, and belongs to who asked: an app around this one may ask for a password.
+FOR_EVER = "private, max-age=31536000, immutable"
 NEVER = "no-store"
 BODY_MAX = 1 << 20
 

@@ -82,6 +82,29 @@ def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Ser
     other.stop()
 
 
+def test_a_server_that_shows_another_store_is_told_from_the_one_before(browser: Browser) -> None:
+    """The page loads itself anew, so that no text of the store before stays among those of the other one."""
+    with refold.open(":memory:") as store, refold.open(":memory:") as other:
+        for name, filled in (("here", store), ("elsewhere", other)):
+            chat = filled.chat("a")
+            for number in range(8):
+                apart(chat.add_message, "user", f"said {name} {number}")
+        served = Served(store, name="one")
+        profile = Watched(browser, served)
+        profile.allowed = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET"]
+        page = profile.open("/c/a@5")
+        expect(page.locator(".item.added")).to_contain_text("said here 3")
+        served.stop()
+        served.store, served.settings = other, {"name": "two"}
+        served.start()
+        expect(page.locator(".store")).to_have_text("two")
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(".item.added")).to_contain_text("said elsewhere 4")
+        assert "here" not in page.locator(".item .body").all_inner_texts()[0].split()
+        profile.close()
+        served.stop()
+
+
 def test_news_without_a_pause_are_shown(folding: Page) -> None:
     """Calls that come all the time do not put off what they ask for; many of them are one."""
     source = str(folding.locator("script[src]").get_attribute("src")).replace("page.js", "dom.js")

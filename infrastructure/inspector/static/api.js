@@ -49,6 +49,12 @@ export async function begin() {
 
 export const about = () => meta;
 
+/** Load the page anew if another start of the server answers now: it may show another store, and takes another token. */
+async function checkStart() {
+  const now = await ask("meta").catch(() => meta);
+  if (now.cache !== meta.cache) location.reload();
+}
+
 const bodies = new Map();
 const BODIES_MAX = 5_000;
 
@@ -97,8 +103,11 @@ function keep(ref, item) {
 export function follow(after, { onNews, onState, onJob, onFolding }) {
   const channel = new BroadcastChannel(`refold-news-${location.host}${ROOT}`);
   let moment = after;
+  let isAway = false;
   const take = (news) => {
     moment = news.moment ?? moment;
+    if (isAway && news.state === "connected") checkStart();
+    isAway = news.state ? news.state !== "connected" : isAway;
     if (news.state) onState(news.state, news.message);
     else if (news.job) onJob(news.job);
     else if (news.folding) onFolding(news.folding);

@@ -171,7 +171,6 @@ function takeState(now, why) {
   state.textContent = STATES[now] ?? now;
   state.dataset.state = now;
   state.title = why ?? "";
-  if (now === "connected") shown?.connected?.();
 }
 
 function copyAddress() {

@@ -16,7 +16,7 @@ export async function screen(place) {
   await made.load();
   await made.begin();
   return { element: made.element, title: "Projections", news: merged(1000, () => made.load()),
-    job: (job) => made.take(job), connected: () => made.begin().catch(() => {}) };
+    job: (job) => made.take(job) };
 }
 
 /** One projection: its line, what can be done with it, and its rows. */
@@ -32,7 +32,7 @@ async function one(place) {
   const element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, place.name), made.said, h("a", { href: withQuery("/projections") }, "all projections")),
     h("div", { class: "scroll" }, made.table), made.readOnly(),
     h("section", { "aria-label": "Its rows" }, h("header", { class: "headline below" }, h("h2", {}, "Its rows"), list.said), list.fault, list.filters, list.table, list.foot));
-  return { element, title: place.name, news: merged(1000, () => Promise.all([made.load(), list.refresh()])), job: (job) => made.take(job), connected: () => made.begin().catch(() => {}) };
+  return { element, title: place.name, news: merged(1000, () => Promise.all([made.load(), list.refresh()])), job: (job) => made.take(job) };
 }
 
 /** A row by its key, and its other fields that are not empty; a long text is cut, which its end says. */
@@ -81,14 +81,9 @@ class Projections {
     }
   }
 
-  /** Take all jobs there are; a server that was started anew knows none of before. */
+  /** Take all jobs there are. */
   async begin() {
-    const jobs = await ask("jobs");
-    for (const work of [this.store, ...[...this.rows.values()].map((row) => row.work)]) {
-      const job = jobs.find((one) => one.name === work.name);
-      if (job) work.take(job);
-      else if (work.job) work.forget();
-    }
+    for (const job of await ask("jobs")) this.take(job);
   }
 
   /** Take how far a job is. */
@@ -188,14 +183,6 @@ class Work {
       this.list.load().catch(() => {});
     }
     this.reveal();
-  }
-
-  forget() {
-    this.job = null;
-    this.going.hidden = true;
-    this.showResult();
-    this.reveal();
-    this.list.load().catch(() => {});
   }
 
   reveal() {

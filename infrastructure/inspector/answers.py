@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ids import parse_address, split_stream_id
 from ...domain.kinds import KINDS
@@ -56,8 +57,8 @@ PAGE_MAX = 500
 LANES_MAX = 24
 
 
-def meta(store: Store) -> Shape:
-    """Return what the page needs to know at its start."""
+def meta(store: Store, start: str) -> Shape:
+    """Return what the page needs to know at its start, and what is asked for with answers that may be kept."""
     now = store.now()
     return {
         "events": now.events,
@@ -66,6 +67,7 @@ def meta(store: Store) -> Shape:
         "kinds": list(KINDS),
         "node_types": list(NODE_TYPES),
         "missed": store.events_missed(),
+        "cache": f"{start}.{store.log.head(ERASURES)}",
     }
 
 

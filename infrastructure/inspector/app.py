@@ -80,7 +80,8 @@ class Settings(NamedTuple):
     """
     A served store: the token of changes, a text that is new at each start, and what hides texts.
 
-    Answers that never change are kept by the browser for this start only: another store may be served here later.
+    Answers that never change are kept by the browser for this start only: another store may be served here later. And
+    only until something is erased, which changes them after all.
     """
 
     store: Store
@@ -166,10 +167,10 @@ async def _page(version: str, request: Request) -> Response:
 
 async def _meta(settings: Settings, request: Request) -> Response:
     try:
-        answer = await run_in_threadpool(meta, settings.store)
+        answer = await run_in_threadpool(meta, settings.store, settings.start)
     except RefoldError as error:
         return _fault(settings, error)
-    return _json(settings, {**answer, "store": settings.name, "token": settings.token, "cache": settings.start})
+    return _json(settings, {**answer, "store": settings.name, "token": settings.token})
 
 
 async def _answer(settings: Settings, question: Question, request: Request) -> Response:

@@ -105,6 +105,20 @@ def test_a_server_that_shows_another_store_is_told_from_the_one_before(browser: 
         served.stop()
 
 
+def test_what_was_erased_is_on_no_page(watched: Watched, served: Served) -> None:
+    """An open page loads itself anew, and its browser gives it nothing of what it kept."""
+    chat = served.store.chat("forgotten")
+    for text in ("my number is 0123", "the end"):
+        chat.add_message("user", text)
+    page = watched.open("/c/forgotten@2")
+    expect(page.locator(".item .body")).to_have_text("my number is 0123")
+    with page.expect_event("load"):
+        apart(lambda: served.store.erase(context="chat:forgotten", why="asked", dry_run=False))
+    expect(ready(page).locator(".item .body")).to_have_count(1)
+    expect(page.locator(".item .waiting")).to_have_count(0)
+    assert "0123" not in page.locator("main").inner_text()
+
+
 def test_news_without_a_pause_are_shown(folding: Page) -> None:
     """Calls that come all the time do not put off what they ask for; many of them are one."""
     source = str(folding.locator("script[src]").get_attribute("src")).replace("page.js", "dom.js")

@@ -1,6 +1,8 @@
 /** Questions to the server. What names a version never changes, and is kept. */
 
 export const ROOT = document.documentElement.dataset.root;
+// Its events say what was erased.
+const ERASURES = "store:erasures";
 let meta = { token: null, cache: "" };
 
 /** A question that the server refused, with its reason. */
@@ -49,7 +51,10 @@ export async function begin() {
 
 export const about = () => meta;
 
-/** Load the page anew if another start of the server answers now: it may show another store, and takes another token. */
+/**
+ * Load the page anew if another start of the server answers now, which may show another store, and takes another token;
+ * or if texts were erased, which this page may still hold.
+ */
 async function checkStart() {
   const now = await ask("meta").catch(() => meta);
   if (now.cache !== meta.cache) location.reload();
@@ -112,6 +117,8 @@ export function follow(after, { onNews, onState, onJob, onFolding }) {
     else if (news.job) onJob(news.job);
     else if (news.folding) onFolding(news.folding);
     else onNews(news);
+    // After a longer absence the server names no contexts.
+    if (news.heads && (news.heads[ERASURES] || !Object.keys(news.heads).length)) checkStart();
   };
   channel.onmessage = (message) => take(message.data);
   const tell = (news) => {

@@ -65,6 +65,51 @@ def test_live_follows_another_process_and_never_moves_a_reader(watched: Watched,
         writer.close()
 
 
+# Every screen has asked anew by then.
+REFRESHED_MILLISECONDS = 1_300
+
+
+@pytest.mark.parametrize(
+    ("path", "pressed", "shown"),
+    [
+        ("/c/live@10", ".banner button", ".banner[hidden]"),
+        ("/c/live", ".headline button:has-text('Fork')", "dialog"),
+        ("/c/live?msg={item}", "aside button:has-text('Audit')", "dialog"),
+        ("/c/live?q=live", "aside .found button >> nth=0", ".item[aria-current=true]"),
+        ("/log", ".line >> nth=4", ".drawer:not([hidden])"),
+        ("/", "tbody a:text-is('a')", "h1:text-is('a')"),
+    ],
+)
+def test_what_is_pressed_stays_while_others_write(
+    watched: Watched, served: Served, path: str, pressed: str, shown: str
+) -> None:
+    """What looks the same is not made anew with each event: a click on what goes away meanwhile would do nothing."""
+    page = watched.open(path.format(item=served.store.chat("live", create=False).at(10).items[2].id))
+    page.locator(pressed).hover()
+    page.mouse.down()
+    apart(served.store.chat("live").add_message, "user", "said while it is pressed")
+    page.wait_for_timeout(REFRESHED_MILLISECONDS)
+    page.mouse.up()
+    expect(page.locator(shown)).to_be_attached()
+
+
+def test_what_a_person_writes_stays_while_others_write(watched: Watched, served: Served) -> None:
+    """The reason of a decision; and a link of a list keeps the focus, also where its row changes."""
+    page = watched.open("/approvals")
+    reason = page.get_by_label("Why").first
+    reason.press_sequentially("too ")
+    apart(served.store.chat("live").add_message, "user", "meanwhile")
+    page.wait_for_timeout(REFRESHED_MILLISECONDS)
+    page.keyboard.type("much")
+    expect(reason).to_have_value("too much")
+    link = watched.open("/?kind=chat").get_by_role("link", name="live", exact=True)
+    link.focus()
+    version = served.store.chat("live").version
+    apart(served.store.chat("live").add_message, "user", "meanwhile")
+    expect(page.locator("tbody")).to_contain_text(f"@{version + 1}")
+    expect(link).to_be_focused()
+
+
 def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Served) -> None:
     """The page says that it is alone, comes back by itself, and has what was written meanwhile."""
     other = Served(served.store)

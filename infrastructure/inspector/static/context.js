@@ -2,7 +2,7 @@
 import { contextAddress, go, here, note, noteName, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
-import { counted, debounced, fill, h, icon, merged, number, say, span } from "./dom.js";
+import { counted, debounced, fill, h, icon, merged, number, refill, say, span } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
 import { keyOf } from "./keys.js";
 import { Splitter } from "./splitter.js";
@@ -48,8 +48,14 @@ class ContextScreen {
     this.splitter = new Splitter(this.aside);
     this.finder = h("input", { class: "finder", "aria-label": "Find an item of this context", placeholder: "Find an item, or why it is not here", title: `find (${keyOf("s")})`,
       onkeydown: (event) => { if (event.key === "Enter") this.find(this.finder.value.trim()); } });
-    this.banner = h("div", { class: "banner", hidden: true });
-    this.head = h("div", { class: "headline" });
+    // What is pressed stays while the words beside it change with each version that is written.
+    this.past = h("span", { class: "words-alone" });
+    this.banner = h("div", { class: "banner", hidden: true }, this.past, h("button", { type: "button", onclick: () => this.goLive() }, "Return to the newest"));
+    this.about = h("span", { class: "words-alone" });
+    this.comparing = h("button", { type: "button", hidden: this.kind === "memory", onclick: () => this.compare(), title: `compare (${keyOf("d")})` });
+    this.following = h("button", { type: "button", onclick: () => this.goLive(), title: `follow (${keyOf("l")})` }, "Live");
+    this.head = h("div", { class: "headline" }, this.about, h("span", { style: { "margin-left": "auto", display: "flex", gap: "6px" } }, this.comparing,
+      this.kind === "chat" ? h("button", { type: "button", onclick: () => this.fork(), title: `fork (${keyOf("f")})` }, icon("fork"), "Fork") : null, this.following));
     this.tabs = h("div", { class: "tabs", role: "tablist" });
     this.panes = h("div", { class: "panes", role: "tabpanel" });
     this.damage = h("div", { class: "damage", role: "alert", hidden: true });
@@ -285,25 +291,22 @@ class ContextScreen {
     for (let at = 0; at < items.v0.length; at++) if (isThere(items, at, this.version)) { count++; tokens += items.tokens[at]; }
     const origin = /^(.*)@(\d+)$/.exec(parent ?? "");
     if (HOLDS_INTERVALS.includes(this.kind)) this.timeline.range.ariaValueText = `version ${this.timeline.about()}, ${counted(count, "item")}, ${counted(tokens, "token")}`;
-    fill(this.head, h("h1", {}, short(this.stream)), h("span", { class: "tag" }, this.kind),
+    refill(this.about, h("h1", {}, short(this.stream)), h("span", { class: "tag" }, this.kind),
       HOLDS_INTERVALS.includes(this.kind) ? h("span", { class: "dim" }, `${counted(count, "item")} · ${counted(tokens, "token")}`) : null,
       opened.user ? h("span", { class: "dim" }, `user ${opened.user}`) : null,
       // Chats, runs and pools of one session lie side by side there.
       opened.session ? h("span", { class: "dim" }, "session ", h("a", { href: withQuery("/", { session: opened.session }) }, opened.session)) : null,
-      origin ? h("span", { class: "dim" }, "forked from ", h("a", { href: contextAddress(origin[1], Number(origin[2])) }, short(parent))) : null,
-      h("span", { style: { "margin-left": "auto", display: "flex", gap: "6px" } },
-        this.kind === "memory" ? null : h("button", { type: "button", onclick: () => this.compare(), "aria-pressed": Boolean(this.from), title: `compare (${keyOf("d")})` },
-          this.from ? `Compare @${this.from} with @${this.version}` : this.win ? `Compare @${this.win[0]} with @${this.win[1]}` : "Compare from here"),
-        this.kind === "chat" ? h("button", { type: "button", onclick: () => this.fork(), title: `fork (${keyOf("f")})` }, icon("fork"), "Fork") : null,
-        h("button", { type: "button", onclick: () => this.goLive(), "aria-pressed": this.isLive, title: `follow (${keyOf("l")})` }, "Live")));
+      origin ? h("span", { class: "dim" }, "forked from ", h("a", { href: contextAddress(origin[1], Number(origin[2])) }, short(parent))) : null);
+    fill(this.comparing, this.from ? `Compare @${this.from} with @${this.version}` : this.win ? `Compare @${this.win[0]} with @${this.win[1]}` : "Compare from here");
+    this.comparing.setAttribute("aria-pressed", Boolean(this.from));
+    this.following.setAttribute("aria-pressed", this.isLive);
     const isPast = !this.isLive && this.version < head;
     this.banner.hidden = !isPast;
     if (isPast) {
       const { versions: { at, first }, newest } = this.index;
       const since = at.length ? newest.at.at(-1) - (at[this.version - first] ?? at[0]) : 0;
-      fill(this.banner, h("span", {}, `You see version ${number(this.version)} of ${number(head)}`, h("span", { class: "since" }, `, ${span(since)} before the newest`), "."),
-        this.fresh ? h("strong", {}, `${number(this.fresh)} new`) : null,
-        h("button", { type: "button", onclick: () => this.goLive() }, "Return to the newest"));
+      fill(this.past, h("span", {}, `You see version ${number(this.version)} of ${number(head)}`, h("span", { class: "since" }, `, ${span(since)} before the newest`), "."),
+        this.fresh ? h("strong", {}, `${number(this.fresh)} new`) : null);
     }
   }
 

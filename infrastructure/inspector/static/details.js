@@ -1,7 +1,7 @@
 /** The details beside the items: of the chosen item, of the version, or of what a search found; and what can be done. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { about, ask, change, fetchBodies, known } from "./api.js";
-import { counted, fill, h, number, roleOf, say, time } from "./dom.js";
+import { counted, fill, h, number, refill, roleOf, say, time } from "./dom.js";
 import { isThere } from "./feed.js";
 import { showDialog } from "./keys.js";
 
@@ -23,6 +23,7 @@ export class Details {
     this.element = h("aside", { "aria-label": "Details" });
     // The answer that the reader asked for stays while they go along the versions, as long as it is still true.
     this.opened = { key: null, element: null };
+    this.shown = null;
   }
 
   /** Forget answers that name items by their places. */
@@ -34,6 +35,7 @@ export class Details {
   show() {
     const { chosen, query } = this.screen;
     if (chosen !== null) return this.showItem(chosen);
+    this.shown = null;
     if (query) return this.showFound(query);
     fill(this.element, h("p", { class: "dim" }, "Choose an item to see where it came from, and why it left."), this.version());
     return undefined;
@@ -79,19 +81,28 @@ export class Details {
     const { screen } = this;
     const { items } = screen.index;
     const ref = items.birth[at];
-    const place = h("div");
-    fill(this.element, screen.query ? h("p", {}, button("Back to what was found", () => screen.choose(null))) : null,
+    const about = h("div", {}, screen.query ? h("p", {}, button("Back to what was found", () => screen.choose(null))) : null,
       h("h2", {}, items.item[at] || ref), this.menu(at), h("dl", {},
         pair("role", roleOf(items.type[at], items.role[at])), pair("agent", items.agent[at]), pair("tokens", number(items.tokens[at])),
         pair("from", this.link(items.v0[at])), items.v1[at] ? pair("until", this.link(items.v1[at])) : pair("until", "still there"),
         pair("left by", items.how[at]), pair("because", items.reason[at]), pair("pinned", screen.isPinned(at) ? "yes" : null),
-        pair("recorded", eventLink(ref))), this.why(at), place);
+        pair("recorded", eventLink(ref))), items.v0[at] > screen.version ? h("p", {}, `It comes later, with @${items.v0[at]}.`) : null);
+    const why = items.v0[at] > screen.version ? null : this.why(at);
+    // What looks the same stays while others write: what is pressed, what is selected, a text that was opened as a whole.
+    if (this.shown?.why !== why || this.shown.about.innerHTML !== about.innerHTML) {
+      this.shown = { about, why, place: h("div"), text: null };
+      fill(this.element, about, why, this.shown.place);
+    }
+    const { shown } = this;
     await fetchBodies([ref]);
     const body = known(ref);
-    if (screen.chosen !== at || !body) return;
+    if (this.shown !== shown || !body) return;
+    const text = screen.feed.textOf(body);
+    if (shown.text === text) return;
+    shown.text = text;
     const usage = body.usage ? Object.entries(body.usage).filter(([, one]) => one !== null) : [];
-    fill(place, h("dl", {}, pair("at", time(body.at)), pair("by", body.actor), pair("call", body.call_id),
-      usage.map(([name, one]) => pair(name.replaceAll("_", " "), String(one)))), h("pre", { tabindex: 0 }, screen.feed.textOf(body)),
+    fill(shown.place, h("dl", {}, pair("at", time(body.at)), pair("by", body.actor), pair("call", body.call_id),
+      usage.map(([name, one]) => pair(name.replaceAll("_", " "), String(one)))), h("pre", { tabindex: 0 }, text),
     body.cut ? button(`All ${number(body.cut + body.body.length)} characters`, (event) => this.whole(ref, event.target)) : null);
   }
 
@@ -139,14 +150,13 @@ export class Details {
     const { screen } = this;
     const { items } = screen.index;
     const isHere = isThere(items, at, screen.version);
-    const key = `${at} ${isHere}`;
-    if (items.v0[at] > screen.version) return h("p", {}, `It comes later, with @${items.v0[at]}.`);
+    const key = `${items.birth[at]} ${items.v0[at]} ${isHere}`;
     if (this.opened.key === key) return this.opened.element;
     const element = h("section", { class: "why" });
+    this.opened = { key, element };
     fill(element, button(isHere ? "Why is it here?" : "Why is it not in the context?", async () => {
       const { whyHere, whyGone } = await import("./why.js");
-      this.opened = { key, element };
-      fill(element, await (isHere ? whyHere : whyGone)(screen, at));
+      fill(element, await (isHere ? whyHere : whyGone)(screen, screen.chosen));
     }));
     return element;
   }
@@ -154,10 +164,10 @@ export class Details {
   async showFound(query) {
     if (this.found?.query !== query) this.found = { query, element: h("div") };
     const mine = this.found;
-    fill(this.element, mine.element);
+    refill(this.element, mine.element);
     const { found } = await import("./why.js");
     const made = await found(this.screen, query);
-    if (this.found === mine) fill(mine.element, made);
+    if (this.found === mine) refill(mine.element, made);
   }
 }
 

@@ -33,11 +33,24 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** As `fill`, but what looks the same stays: the focus, and what is selected, with it. */
+/**
+ * As `fill`, but each child that looks the same stays, with the focus, what is selected and what is being pressed: a click
+ * on what was replaced meanwhile is none. The focus goes on to the link of the same address.
+ */
 export function refill(element, ...children) {
-  const made = fill(h("div"), ...children);
-  if (made.innerHTML !== element.innerHTML) element.replaceChildren(...made.childNodes);
+  const before = [...element.childNodes];
+  const focused = element.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const made = flat(children).map((one) => typeof one === "object" ? one : document.createTextNode(one));
+  made.forEach((one, at) => {
+    if (!before[at]) element.append(one);
+    else if (before[at] !== one && looksOf(before[at]) !== looksOf(one)) before[at].replaceWith(one);
+  });
+  for (const one of before.slice(made.length)) if (!made.includes(one)) one.remove();
+  if (focused && !element.contains(document.activeElement)) element.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  return element;
 }
+
+export const looksOf = (node) => node.outerHTML ?? node.data;
 
 const ICONS = {
   first: "M3 3v10M13 3L6 8l7 5z", last: "M13 3v10M3 3l7 5-7 5z", back: "M10 3L5 8l5 5z", next: "M6 3l5 5-5 5z",

@@ -1,7 +1,7 @@
 /** A table whose rows come a page at a time, with filters that are in the address. */
 import { note, withQuery } from "./address.js";
 import { ask } from "./api.js";
-import { debounced, fill, h, number } from "./dom.js";
+import { debounced, fill, h, looksOf, number, refill } from "./dom.js";
 
 const ROWS_SHOWN_AGAIN = 200;
 
@@ -37,8 +37,9 @@ export class Listing {
     const page = await ask(this.question, { ...asked, cursor: after ?? undefined });
     // Meanwhile the reader may have asked for others.
     if (asked !== this.asked) return;
-    if (!after) { fill(this.body); this.count = 0; }
-    this.body.append(...page[this.rows].map(this.row));
+    const rows = page[this.rows].map(this.row);
+    if (after) this.body.append(...rows);
+    else { refill(this.body, rows.map((row, at) => this.renewed(this.body.children[at], row))); this.count = 0; }
     this.count += page[this.rows].length;
     this.cursor = page.cursor;
     this.more.hidden = !this.cursor;
@@ -48,6 +49,12 @@ export class Listing {
     this.fault.hidden = true;
     fill(this.none, Object.values(this.wish).some(Boolean) ? `No ${this.nouns[0]} fits.` : this.empty);
     this.taken(page);
+  }
+
+  /** The row that is there, with what is new in its cells, if it is of the same thing. */
+  renewed(row, made) {
+    const isSame = row && row.className === made.className && looksOf(row.cells[0]) === looksOf(made.cells[0]);
+    return isSame ? refill(row, ...made.cells) : made;
   }
 
   fail(error) {

@@ -1,7 +1,7 @@
 /** The events of the store, or of one context, as lines: of millions only those on the screen exist. One event in full. */
 import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { about, ask } from "./api.js";
-import { cleared, colour, debounced, fill, h, merged, number, say, span, time } from "./dom.js";
+import { cleared, colour, debounced, fill, h, merged, number, refill, say, span, time } from "./dom.js";
 
 const LINE = 28;
 // Browsers clamp an element's height near 16 million pixels: above this a scroll position is a share of the lines.
@@ -252,7 +252,7 @@ class Lines {
     }
     if (!this.list && !this.wish.ctx) this.drawn(from, until - from);
     else this.drawn(0, 0);
-    fill(this.spacer, made.length ? made : h("p", { class: "empty" }, this.list && !this.isEnd ? "Looking…" : "No event fits."));
+    refill(this.spacer, made.length ? made : h("p", { class: "empty" }, this.list && !this.isEnd ? "Looking…" : "No event fits."));
     if (this.missing.size || (this.list && !this.isEnd && until >= this.count - 20)) this.wanted();
   }
 

@@ -1,7 +1,7 @@
 /** Tokens and costs by day and model; and the calls that wait for a person. */
 import { contextAddress } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { ago, fill, h, number, time } from "./dom.js";
+import { ago, fill, h, merged, number, refill, time } from "./dom.js";
 
 export async function screen(place) {
   return place.screen === "approvals" ? approvals() : usage(place);
@@ -27,26 +27,37 @@ async function usage() {
 
 async function approvals() {
   const body = h("div");
+  const mayWrite = Boolean(about().token);
+  // Each call has its place as long as it waits, with what a person writes there.
+  const places = new Map();
+  const placeOf = (one) => {
+    const key = JSON.stringify([one.context, one.call_id, one.requested_at, one.approval]);
+    if (!places.has(key)) places.set(key, placeFor(one));
+    const { place, asked } = places.get(key);
+    fill(asked, ` · asked ${ago(one.requested_at)}${one.approval?.by ? ` by ${one.approval.by}` : ""}`);
+    return place;
+  };
+  const placeFor = (one) => {
+    const because = h("input", { placeholder: "why", "aria-label": "Why" });
+    const fault = h("span", { role: "alert" });
+    const decide = (decision) => async () => {
+      try {
+        await change("decide", { context: `chat:${one.context}`, call_id: one.call_id, decision, because: because.value || undefined });
+        await load();
+      } catch (error) { fill(fault, error.message); }
+    };
+    const asked = h("span", { class: "dim", title: time(one.requested_at) });
+    const place = h("article", { class: "change changed" },
+      h("div", {}, h("strong", {}, one.name), " in ", h("a", { href: contextAddress(`chat:${one.context}`, undefined, { msg: one.item_id }) }, one.context), asked),
+      h("pre", { tabindex: 0 }, one.arguments), one.approval?.because ? h("p", {}, one.approval.because) : null,
+      mayWrite ? h("p", { class: "buttons approve" }, because, h("button", { type: "button", class: "main", onclick: decide("approve") }, "Approve"), h("button", { type: "button", onclick: decide("reject") }, "Reject"), fault)
+        : h("p", { class: "dim" }, "Decide with `refold approvals`, or start this page with --write."));
+    return { place, asked };
+  };
   async function load() {
     const waiting = await ask("approvals");
-    const mayWrite = Boolean(about().token);
-    fill(body, waiting.length ? waiting.map((one) => {
-      const because = h("input", { placeholder: "why", "aria-label": "Why" });
-      const fault = h("span", { role: "alert" });
-      const decide = (decision) => async () => {
-        try {
-          await change("decide", { context: `chat:${one.context}`, call_id: one.call_id, decision, because: because.value || undefined });
-          await load();
-        } catch (error) { fill(fault, error.message); }
-      };
-      return h("article", { class: "change changed" },
-        h("div", {}, h("strong", {}, one.name), " in ", h("a", { href: contextAddress(`chat:${one.context}`, undefined, { msg: one.item_id }) }, one.context),
-          h("span", { class: "dim", title: time(one.requested_at) }, ` · asked ${ago(one.requested_at)}${one.approval?.by ? ` by ${one.approval.by}` : ""}`)),
-        h("pre", { tabindex: 0 }, one.arguments), one.approval?.because ? h("p", {}, one.approval.because) : null,
-        mayWrite ? h("p", { class: "buttons approve" }, because, h("button", { type: "button", class: "main", onclick: decide("approve") }, "Approve"), h("button", { type: "button", onclick: decide("reject") }, "Reject"), fault)
-          : h("p", { class: "dim" }, "Decide with `refold approvals`, or start this page with --write."));
-    }) : h("p", { class: "empty" }, "No call waits for a person."));
+    refill(body, waiting.length ? waiting.map(placeOf) : h("p", { class: "empty" }, "No call waits for a person."));
   }
   await load();
-  return { title: "Approvals", news: () => load().catch(() => {}), element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Approvals")), body) };
+  return { title: "Approvals", news: merged(300, load), element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Approvals")), body) };
 }

@@ -76,7 +76,7 @@ export async function found(screen, query) {
   if (isName) fill(answer, await whyMissing(screen, query).catch(() => null));
   const row = (at) => {
     const { items } = index;
-    return h("li", {}, h("button", { type: "button", onclick: () => screen.choose(at) }, items.item[at] || items.birth[at]), " ",
+    return h("li", {}, h("button", { type: "button", onclick: () => screen.choose(screen.placeOf(items.item[at] || items.birth[at])) }, items.item[at] || items.birth[at]), " ",
       h("span", { class: "tag" }, stateOf(items, at, screen.version)), h("div", { class: "dim" }, hitOf(hits, items.item[at])?.snippet ?? ""));
   };
   // Beyond the window of a very long context an item is not known yet: its beginning has it.

@@ -376,6 +376,41 @@ def test_a_context_is_called_by_its_full_name(watched: Watched) -> None:
     page.wait_for_url("**/c/queue:q@1?tab=log")
 
 
+def test_of_two_tabs_the_last_one_is_shown(watched: Watched) -> None:
+    """One that took longer to come is not the one that goes along with the versions."""
+    page = watched.open("/c/scrubbed@30")
+    held: list[Route] = []
+    page.route("**/api/log?*", lambda route: held.append(route))
+    page.get_by_role("tab", name="Log").click()
+    page.get_by_role("tab", name="Raw").click()
+    raw = page.locator("pre.raw")
+    expect(raw).to_contain_text('"version": 30')
+    page.unroute_all()
+    for route in held:
+        route.continue_()
+    expect(page.locator("[aria-rowcount]")).to_have_count(0)
+    page.wait_for_timeout(300)
+    page.locator("h1").click()
+    page.keyboard.press("ArrowLeft")
+    expect(raw).to_contain_text('"version": 29')
+
+
+def test_an_address_that_is_read_late_moves_nobody(watched: Watched) -> None:
+    """The reader has gone on to another version meanwhile."""
+    page = watched.open("/c/scrubbed@30")
+    held: list[Route] = []
+    page.route("**/api/resolve?*", lambda route: held.append(route))
+    with page.expect_request("**/api/resolve?*"):
+        page.evaluate(FOLLOW_LINK, "/c/scrubbed@-20")
+    page.go_back()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url("**/c/scrubbed@29")
+    with page.expect_response("**/api/resolve?*"):
+        held.pop().continue_()
+    page.wait_for_timeout(300)
+    expect(page.locator(".about")).to_contain_text("29 of")
+
+
 def test_back_at_once_does_not_say_that_it_loads(watched: Watched) -> None:
     """A screen that was left before it said that it loads does not say so over the one that is shown again."""
     page = watched.open("/c/scrubbed@30")

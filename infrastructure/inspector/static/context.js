@@ -33,6 +33,8 @@ class ContextScreen {
     // The words that were looked for, and the versions to which log and graph are narrowed.
     this.query = "";
     this.win = null;
+    // The last of the reader's steps: what an earlier one waited for comes too late.
+    this.step = 0;
     this.pins = [];
     this.pinsKnown = Promise.resolve();
     this.timeline = new Timeline((version, how) => this.seek(version, how), (win) => this.narrow(win));
@@ -171,13 +173,16 @@ class ContextScreen {
   async move(place) {
     if (place.context !== this.stream && place.context !== short(this.stream)) return false;
     const names = this.tabNames();
+    const step = ++this.step;
     let { version } = place;
     if (place.address !== undefined) version = (await ask("resolve", { context: this.stream, at: place.address })).version;
+    if (step !== this.step) return true;
     if (version > this.index.head && this.index.damage && version <= this.index.damage.head) throw new Refused("DamagedError", this.index.damage.message, 500);
     if (version > this.index.head) throw new Refused("NotFoundError", `${short(this.stream)} has ${this.index.head} versions, not ${version}`, 404);
     this.isLive = version === undefined;
     this.version = version ?? this.index.head;
     if (!hasVersion(this.index, this.version)) await this.windows.go(this.version);
+    if (step !== this.step) return true;
     this.chosen = this.placeOf(place.query.msg);
     // What this window has not is looked for in all of them.
     const isElsewhere = this.index.window && this.chosen === null;
@@ -226,16 +231,21 @@ class ContextScreen {
       const view = h("div", { class: "view" });
       fill(this.panes, view, tab === "graph" ? [this.splitter.element, this.aside] : null);
       const file = { graph: "./graph.js", log: "./log.js", replay: "./replay.js", raw: "./raw.js" }[tab] ?? "./panels.js";
-      this.pane = await (await import(file)).panel(this, tab, view, query);
+      const made = await (await import(file)).panel(this, tab, view, query);
+      // Meanwhile the reader may have gone on to another tab.
+      if (this.panes.contains(view)) this.pane = made;
+      else made?.leave?.();
     }
   }
 
   /** Go to a version, or to what an address means; "scrub" keeps the place in the browser's history. */
   async seek(wanted, how) {
     let version = Number(wanted);
+    const step = ++this.step;
     try {
       // What was typed is read by the server, as an address is.
       if (typeof wanted === "string") ({ version } = await ask("resolve", { context: this.stream, at: wanted }));
+      if (step !== this.step) return;
     } catch (error) {
       fill(this.timeline.said, h("span", { role: "alert" }, error.message));
       return;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
@@ -10,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 import refold
 from refold.domain.chat.events import MessageAdded, Origin
+from refold.domain.memory.records import MemoryRecord
 from tests.contract.chat_checking import Teller
 
 from .browser import Served, Watched, apart
@@ -231,6 +233,16 @@ def test_an_entry_of_its_source_says_what_it_is(watched: Watched, served: Served
     expect(page.locator("aside")).to_contain_text("1 state of frameworks, the last @4")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("aside")).not_to_contain_text("frameworks")
+
+
+def test_a_long_number_keeps_its_digits(watched: Watched, served: Served) -> None:
+    """Ids of other programs have more of them than a number of JavaScript."""
+    put = MemoryRecord(scope="user:ids", key="id", value={"id": 1234567890123456789})
+    apart(lambda: asyncio.run(served.store.memory().put(put)))
+    page = watched.open("/c/memory:user:ids")
+    expect(page.locator("td.text")).to_have_text('{"id":1234567890123456789}')
+    page = watched.open("/c/memory:user:ids?tab=raw")
+    expect(page.locator("pre.raw")).to_contain_text('"id": 1234567890123456789')
 
 
 def test_a_queue_says_what_it_holds_of_its_limit(watched: Watched) -> None:

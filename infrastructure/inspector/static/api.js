@@ -14,8 +14,16 @@ export class Refused extends Error {
   }
 }
 
+// Whole numbers that JavaScript would round, as many ids have them, are kept as they are written.
+const LONG = /\d{16}/;
+const exact = (name, value, { source }) => Number.isInteger(value) && !Number.isSafeInteger(value) ? JSON.rawJSON(source) : value;
+
 async function answered(response) {
-  const body = await response.json().catch(() => ({ error: "ServerError", message: `the server said ${response.status}` }));
+  const text = await response.text();
+  let body = { error: "ServerError", message: `the server said ${response.status}` };
+  try {
+    body = JSON.parse(text, JSON.rawJSON && LONG.test(text) ? exact : undefined);
+  } catch { /* A proxy answered. */ }
   if (!response.ok) throw new Refused(body.error, body.message, response.status);
   return body;
 }

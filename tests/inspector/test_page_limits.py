@@ -61,6 +61,11 @@ def test_live_follows_another_process_and_never_moves_a_reader(watched: Watched,
         expect(page.locator(".about")).to_contain_text(f"2 of {before + 4}")
         page.get_by_role("button", name="Return to the newest").click()
         expect(page.locator(".item.added")).to_contain_text("later 2")
+        # They have been seen then.
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator(".banner")).to_contain_text("before the newest")
+        expect(page.locator(".banner")).not_to_contain_text("new.")
+        assert "3 new" not in page.locator(".banner").inner_text()
     finally:
         writer.close()
 

@@ -40,7 +40,7 @@ class ContextScreen {
     this.timeline = new Timeline((version, how) => this.seek(version, how), (win) => this.narrow(win));
     this.feed = new Feed((at) => this.choose(at));
     this.details = new Details(this);
-    this.windows = new Windows(index.context, (answer) => this.takeWindow(answer), (error) => fill(this.rest, h("span", { role: "alert" }, error.message)));
+    this.windows = new Windows(index.context, (answer) => this.takeWindow(answer), (error) => this.tell(error));
     // The graph of a run of this session, between the items and the details.
     this.beside = null;
     this.middle = h("button", { type: "button", class: "middle", hidden: true, "aria-pressed": false, title: `the graph of a run of this session, at the same time (${keyOf("m")})`, onclick: () => this.toggleGraph() }, "Graph");
@@ -288,6 +288,12 @@ class ContextScreen {
     this.pane?.show?.(this.version);
   }
 
+  /** Say why what was asked for is not here. */
+  tell(error) {
+    this.rest.hidden = false;
+    fill(this.rest, h("span", { role: "alert" }, error.message));
+  }
+
   /** Say how many items of a very long view are not here, and offer them. */
   showRest() {
     const { count } = heldOf(this.index);
@@ -311,6 +317,7 @@ class ContextScreen {
     this.comparing.setAttribute("aria-pressed", Boolean(this.from));
     this.following.setAttribute("aria-pressed", this.isLive);
     const isPast = !this.isLive && this.version < head;
+    if (!isPast) this.fresh = 0;
     this.banner.hidden = !isPast;
     if (isPast) {
       const { versions: { at, first }, newest } = this.index;
@@ -439,7 +446,7 @@ class ContextScreen {
     const chosen = this.nameOf(this.chosen);
     this.take(await ask("context", { context: this.stream, version: this.isLive ? undefined : this.version }));
     this.chosen = this.placeOf(chosen);
-    if (this.isLive) { this.version = this.index.head; this.fresh = 0; }
+    if (this.isLive) this.version = this.index.head;
     else this.fresh = Math.max(0, (this.fresh ?? 0) + this.index.head - before);
     this.version = Math.min(this.version, this.index.head);
     this.pane?.grown?.();

@@ -285,6 +285,13 @@ def test_the_log_is_filtered_and_an_event_leads_on(watched: Watched, served: Ser
     expect(page.locator(".item.added")).to_contain_text("Be kind.")
 
 
+def test_an_address_with_a_percent_sign_that_was_typed(watched: Watched) -> None:
+    """It means itself: the page is not blank."""
+    watched.allowed = ["404"]
+    page = watched.open("/c/100%")
+    expect(page.get_by_role("alert")).to_contain_text("there is no context '100%'")
+
+
 def test_what_is_not_there_says_so(watched: Watched, served: Served) -> None:
     """An unknown context, version, event and page each get a screen with a way on."""
     watched.allowed = ["404", "400"]

@@ -22,12 +22,21 @@ export function nodeAddress(stream, name, round, sub, version = undefined) {
   return withQuery(`/n/${encodeURIComponent(name)}${version ? `@${version}` : ""}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session), round, sub, context: stream });
 }
 
+/** Return what a part of an address says; a percent sign that somebody typed is one. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 /** Return the screen of an address, the present one if none is given: its name, and what it shows. */
 export function here({ pathname, search } = location) {
   const path = pathname.slice(ROOT.length);
   const query = Object.fromEntries(new URLSearchParams(search));
   const [, screen, ...rest] = path.split("/");
-  const name = decodeURIComponent(rest.join("/"));
+  const name = decoded(rest.join("/"));
   if (screen === "c" && name) {
     const place = contextOf(name);
     return { screen: place.before ? "diff" : "context", ...place, query };

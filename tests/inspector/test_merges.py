@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 import refold
 
@@ -149,6 +149,31 @@ def test_a_person_sees_a_merge_before_it_is_made(browser: Browser) -> None:
         page.wait_for_url("**/c/main")
         assert store.now() != before
         assert "It is in Lyon." in [item.content[0] for item in store.chat("main").items if hasattr(item, "content")]
+        profile.close()
+        served.stop()
+
+
+def test_a_preview_is_that_of_the_rule_that_was_chosen_last(browser: Browser) -> None:
+    """The answer about another one that comes later is not shown: the merge would not follow it."""
+    with refold.open(":memory:") as store:
+        _fill(store)
+        served = Served(store, write=True)
+        profile = Watched(browser, served)
+        page = profile.open("/graph")
+        for name in ("side@4", "main@6"):
+            page.locator("tbody tr").filter(has_text=name).locator("td").nth(2).click()
+        page.get_by_role("button", name="Merge").click()
+        dialog, held = page.get_by_role("dialog"), list[Route]()
+        expect(dialog).to_contain_text("Comes in: 1 item")
+        page.route("**/api/preview?*on_conflict=theirs*", lambda route: held.append(route))
+        for rule in ("theirs", "ours"):
+            with page.expect_request("**/api/preview?*"):
+                dialog.get_by_label("Where both changed the same").select_option(rule)
+        expect(dialog.get_by_role("button", name="Merge")).to_be_enabled()
+        with page.expect_response("**/api/preview?*"):
+            held.pop().continue_()
+        page.wait_for_timeout(200)
+        expect(dialog).to_contain_text("Comes in: 1 item")
         profile.close()
         served.stop()
 

@@ -18,6 +18,7 @@ export function mergeDialog(from, into) {
   const mayWrite = Boolean(about().token);
   const options = () => ({ on_conflict: rule.value, instructions: instructions.checked ? 1 : undefined });
   let version = null;
+  let asked = null;
   const run = h("button", { type: "button", class: "main", disabled: true, onclick: async () => {
     try {
       const done = await change("merge", { source, target: into.stream, version, ...options() });
@@ -28,8 +29,11 @@ export function mergeDialog(from, into) {
   async function load() {
     fill(command, `refold merge '${short(source)}' '${short(into.stream)}'`, rule.value === "ours" ? "" : ` --on-conflict ${rule.value}`, instructions.checked ? " --instructions" : "");
     run.disabled = true;
+    const wanted = asked = options();
     try {
-      const found = await ask("preview", { source, target: into.stream, ...options() });
+      const found = await ask("preview", { source, target: into.stream, ...wanted });
+      // Meanwhile the person may have chosen another rule, which is the one that would be followed.
+      if (wanted !== asked) return;
       version = found.ours.version;
       fill(shown, preview(found));
       fill(fault);

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,7 +29,7 @@ class RequestGuard:
     Refuses requests for other hosts and requests from other origins, and puts `headers` on every answer.
 
     A request with one of the `harmless` methods is answered whatever its origin: a browser does not show the answer to
-    another site. An exception of the app becomes an answer that tells nothing but its type.
+    another site. An exception of the app becomes an answer that tells nothing but its type; a client that goes away is none.
     """
 
     def __init__(
@@ -60,6 +61,9 @@ class RequestGuard:
 
         try:
             await (self._refusal(scope) or self._app)(scope, receive, send_guarded)
+        except ClientDisconnect:
+            # Nobody is there to be answered, and nothing failed here.
+            log.info("%s %s: the client went away", scope["method"], scope["path"])
         except Exception as error:
             if is_begun:
                 raise

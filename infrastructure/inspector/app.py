@@ -214,9 +214,12 @@ async def _change(settings: Settings, change: Change | Task, request: Request) -
         return refused(403, "the token is missing or of another start of the server: load the page again")
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return refused(415, "send JSON, with the content type application/json")
-    body = await request.body()
-    if len(body) > BODY_MAX:
-        return refused(413, f"the request has more than {BODY_MAX:,} bytes")
+    body = b""
+    async for part in request.stream():
+        body += part
+        # No more of it is taken in: it may have no end.
+        if len(body) > BODY_MAX:
+            return refused(413, f"the request has more than {BODY_MAX:,} bytes")
     try:
         given = json.loads(body)
         if not isinstance(given, dict):

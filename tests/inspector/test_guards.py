@@ -81,6 +81,35 @@ async def test_an_answer_that_breaks_off() -> None:
     assert [message["status"] for message in sent] == [200]
 
 
+async def test_a_request_without_an_end(caplog: pytest.LogCaptureFixture) -> None:
+    """It is refused where it is too long, however much more there is; who goes away in its middle is no fault."""
+    sent = list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    def receiving(*messages: Any) -> Any:
+        waiting = iter(messages)
+
+        async def receive() -> Any:
+            return next(waiting)
+
+        return receive
+
+    part = {"type": "http.request", "body": b"x" * BODY_MAX, "more_body": True}
+    with refold.open(":memory:") as store:
+        app = refold.inspector(store, write=True)
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/api/verify", "headers": headers, "query_string": b"",
+                 "root_path": ""}  # fmt: skip
+        await app(scope, receiving(part, part), send)
+        assert sent[0]["status"] == 413
+        sent.clear()
+        await app(scope, receiving({**part, "body": b"{"}, {"type": "http.disconnect"}), send)
+
+    assert (sent, [one for one in caplog.records if one.levelname == "ERROR"]) == ([], [])
+
+
 @pytest.mark.parametrize("host", HOSTS)
 def test_other_hosts_are_refused(host: str) -> None:
     """A name that leads here by a trick of DNS is not answered, however it is written."""

@@ -19,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from ...domain.errors import InvalidInputError, LogWentBackError, NotAllowedError, RefoldError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
+from ..request_guard import refused
 from ..times import exact
 from .jobs import Jobs
 
@@ -41,7 +42,7 @@ async def news(jobs: Jobs, hide: Hide, request: Request) -> Response:
         seen = request.headers.get("last-event-id") or request.query_params.get("after")
         after = Moment.parse(seen) if seen else await asyncio.to_thread(log.now)
     except InvalidInputError as error:
-        return Response(str(error), status_code=400)
+        return refused(400, hide(str(error)), type(error).__name__)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_lines(jobs, hide, after, request), media_type="text/event-stream", headers=headers)
 

@@ -170,7 +170,9 @@ async def _meta(settings: Settings, request: Request) -> Response:
         answer = await run_in_threadpool(meta, settings.store, settings.start)
     except RefoldError as error:
         return _fault(settings, error)
-    return _json(settings, {**answer, "store": settings.name, "token": settings.token})
+    # The token is no text of the store: a hook that hides what looks like a key would take it from the page.
+    shown = settings.hide({**answer, "store": settings.name})
+    return _plain({**shown, "token": settings.token, "cache": answer["cache"]})
 
 
 async def _answer(settings: Settings, question: Question, request: Request) -> Response:
@@ -246,8 +248,12 @@ async def _unknown(request: Request) -> Response:
 
 
 def _json(settings: Settings, answer: Any, *, cached: bool = False) -> Response:
+    return _plain(settings.hide(answer), cached=cached)
+
+
+def _plain(answer: Any, *, cached: bool = False) -> Response:
     # A graph has megabytes, which msgspec writes in a fraction of the time of Python's own encoder.
-    text = msgspec.json.encode(settings.hide(answer))
+    text = msgspec.json.encode(answer)
     return Response(text, media_type="application/json", headers={"Cache-Control": FOR_EVER if cached else NEVER})
 
 

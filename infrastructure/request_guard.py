@@ -29,7 +29,8 @@ class RequestGuard:
     Refuses requests for other hosts and requests from other origins, and puts `headers` on every answer.
 
     A request with one of the `harmless` methods is answered whatever its origin: a browser does not show the answer to
-    another site. An exception of the app becomes an answer that tells nothing but its type; a client that goes away is none.
+    another site. An exception of the app becomes an answer that tells nothing but its type; that a client goes away is
+    none.
     """
 
     def __init__(

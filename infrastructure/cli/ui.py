@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import threading
 import webbrowser
 from typing import Any
 
@@ -47,7 +48,8 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
             if host != LOOPBACK:
                 click.echo("who reaches this address can read the store: nothing asks for a password", err=True)
             if not no_open:
-                webbrowser.open(url)
+                # A browser in the terminal ends with its window, and waits for the server that is begun here.
+                threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
             # An open page has an endless answer; the end of the program does not wait for it.
             settings: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
             uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[listening])

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -243,6 +245,22 @@ def test_who_may_reach_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for one in SERVED:
         config = one.config
         assert (config.timeout_graceful_shutdown, config.server_header, config.log_level) == (1, False, "warning")
+
+
+def test_a_browser_that_waits_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in a terminal returns when it is closed: the server is begun all the same."""
+    place, closed = tmp_path / "s.db", threading.Event()
+    refold.open(place).close()
+    monkeypatch.setattr(uvicorn, "Server", Serving)
+    monkeypatch.setattr(webbrowser, "open", lambda url: closed.wait(PATIENCE_SECONDS))
+    SERVED.clear()
+    began = time.monotonic()
+
+    run("ui", "--db", place, "--port", 0)
+    closed.set()
+
+    assert len(SERVED) == 1
+    assert time.monotonic() - began < PATIENCE_SECONDS
 
 
 def test_a_port_that_is_taken() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -17,6 +18,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+# Where a server listens at all addresses of a machine, it is asked by any of them.
+ALL_ADDRESSES = frozenset({"0.0.0.0", "[::]"})
 ANY_HOST = "*"
 HARMLESS = ("GET", "HEAD")
 PORT = re.compile(r":\d+$", re.ASCII)
@@ -77,12 +80,25 @@ class RequestGuard:
         headers = Headers(scope=scope)
         # Names of hosts are the same in capitals.
         host = headers.get("host", "").lower()
-        if ANY_HOST not in self._hosts and PORT.sub("", host) not in self._hosts:
-            return refused(400, f"the host {host!r} is not answered: start the server with --host, or name it in hosts")
+        if not self._answers(PORT.sub("", host)):
+            return refused(400, f"the host {host!r} is not answered: start the server with it as --host, or name it in hosts")
         origin = headers.get("origin")
         if scope["method"] not in self._harmless and origin is not None and origin.partition("://")[2].lower() != host:
             return refused(403, f"the {self._name} takes no request from the page of another site")
         return None
+
+
+    def _answers(self, name: str) -> bool:
+        """Return whether a host is answered; an address is no name, which another site could have lead here."""
+        return ANY_HOST in self._hosts or name in self._hosts or (bool(self._hosts & ALL_ADDRESSES) and _is_address(name))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def refused(status: int, text: str, kind: str = "RequestError") -> Response:

@@ -24,7 +24,7 @@ from refold.infrastructure.cli.ui import bound
 from refold.infrastructure.inspector.app import BODY_MAX, HEADERS
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from refold.infrastructure.inspector.wish import Question
-from refold.infrastructure.request_guard import RequestGuard
+from refold.infrastructure.request_guard import LOCAL_HOSTS, RequestGuard
 from tests.cli.running import refold as run
 
 from .asking import LOCAL, Asked
@@ -121,6 +121,19 @@ def test_other_hosts_are_refused(host: str) -> None:
             assert client.get(path, headers={"host": host}).status_code == 400
         for fine in ("127.0.0.1", "localhost:1", "LocalHost:8421", "[::1]", "[::1]:8421"):
             assert client.get("/api/meta", headers={"host": fine}).status_code == 200
+
+
+@pytest.mark.parametrize("at", ["0.0.0.0", "[::]"])
+def test_a_server_at_all_addresses_is_asked_by_each(at: str) -> None:
+    """By a number no other site leads here; its names are still those that were given."""
+    with refold.open(":memory:") as store:
+        client = Asked(store, hosts=(*LOCAL_HOSTS, at)).client
+        for fine in ("192.0.2.7:8421", "[2001:db8::1]:8421", "10.0.0.1", "localhost"):
+            assert client.get("/api/meta", headers={"host": fine}).status_code == 200
+        for other in ("evil.example", "192.0.2.7.evil.example", "[evil]", ""):
+            answer = client.get("/api/meta", headers={"host": other})
+            assert (answer.status_code, "as --host" in answer.json()["message"]) == (400, True)
+        assert Asked(store).client.get("/api/meta", headers={"host": "192.0.2.7"}).status_code == 400
 
 
 @pytest.mark.parametrize("path", ACTIONS)

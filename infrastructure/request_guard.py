@@ -81,16 +81,19 @@ class RequestGuard:
         # Names of hosts are the same in capitals.
         host = headers.get("host", "").lower()
         if not self._answers(PORT.sub("", host)):
-            return refused(400, f"the host {host!r} is not answered: start the server with it as --host, or name it in hosts")
+            return refused(
+                400, f"the host {host!r} is not answered: start the server with it as --host, or name it in hosts"
+            )
         origin = headers.get("origin")
         if scope["method"] not in self._harmless and origin is not None and origin.partition("://")[2].lower() != host:
             return refused(403, f"the {self._name} takes no request from the page of another site")
         return None
 
-
     def _answers(self, name: str) -> bool:
         """Return whether a host is answered; an address is no name, which another site could have lead here."""
-        return ANY_HOST in self._hosts or name in self._hosts or (bool(self._hosts & ALL_ADDRESSES) and _is_address(name))
+        return (
+            ANY_HOST in self._hosts or name in self._hosts or (bool(self._hosts & ALL_ADDRESSES) and _is_address(name))
+        )
 
 
 def _is_address(name: str) -> bool:

@@ -7,6 +7,8 @@ Nothing is counted while events are written: each answer asks the store for its 
 
 from __future__ import annotations
 
+import socket
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from ...domain.errors import RefoldError
 from ..projecting.status import ProjectionStatus
 from ..store import Store
 from .render import one_line
+from .ui import in_url
 
 LOOPBACK = "127.0.0.1"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -89,8 +92,21 @@ def _metric(name: str, kind: str, meaning: str, rows: Rows) -> str:
     return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n{''.join(lines)}"
 
 
+class _Server(ThreadingHTTPServer):
+    """A server at an address of either family, to which a client that goes away is no fault."""
+
+    def __init__(self, address: tuple[str, int], handler: Any) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing where the connection broke."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET /metrics and GET /health."""
+    """Answers GET and HEAD of /metrics and /health."""
 
     server_version = "refold"
     sys_version = ""
@@ -111,13 +127,17 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(HTTPStatus.NOT_FOUND, "there are /metrics and /health\n")
 
+    # Some health checks ask for the status alone.
+    do_HEAD = do_GET
+
     def _answer(self, status: HTTPStatus, said: str) -> None:
         data = said.encode()
         self.send_response(status)
         self.send_header("Content-Type", TEXT)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: a scrape every few seconds is no news."""
@@ -135,14 +155,14 @@ def metrics_served(store: Store, names: Sequence[str], address: tuple[str, int] 
         yield None
         return
     try:
-        server = ThreadingHTTPServer(address, partial(_Handler, store=store, names=names))
+        server = _Server(address, partial(_Handler, store=store, names=names))
     except OSError as error:
         reason = error.strerror or str(error)
         raise click.UsageError(f"--metrics: {address[0]}:{address[1]} cannot be used: {reason}") from error
     thread = threading.Thread(target=server.serve_forever, name="refold-metrics", daemon=True)
     thread.start()
     try:
-        yield f"http://{address[0]}:{server.server_address[1]}/metrics"
+        yield f"http://{in_url(address[0])}:{server.server_address[1]}/metrics"
     finally:
         server.shutdown()
         server.server_close()

@@ -4,16 +4,20 @@ import http.client
 import re
 import signal
 import socket
+import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
 import refold as package
 from refold.domain.errors import StorageBusyError
-from refold.infrastructure.cli.metrics import metrics_served
+from refold.infrastructure.cli.metrics import ADDRESS, metrics_served
 from tests.cli.running import refold, started
+from tests.support.waiting import soon
 
 ANYWHERE = ("127.0.0.1", 0)
 
@@ -25,12 +29,12 @@ def store(database: Path) -> Iterator[package.Store]:
         yield opened
 
 
-def asked(url: str, path: str) -> tuple[int, str]:
+def asked(url: str, path: str, method: str = "GET") -> tuple[int, str]:
     """Return the status and the text of an answer."""
-    host, port = url.removeprefix("http://").partition("/")[0].split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=10)
     try:
-        connection.request("GET", path)
+        connection.request(method, path)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:
@@ -74,6 +78,35 @@ def test_whether_all_is_well(store: package.Store, monkeypatch: pytest.MonkeyPat
         assert asked(url, "/health") == (503, "it is busy\n")
         assert "refold_up 0\n" in asked(url, "/metrics")[1]
         assert asked(url, "/")[0] == 404
+
+
+def test_what_is_asked_for_the_status_alone(store: package.Store) -> None:
+    """As some health checks do; and a client that goes away before its answer is no fault."""
+    with metrics_served(store, ["rollup"], ANYWHERE) as url:
+        assert url is not None
+        assert [asked(url, path, "HEAD") for path in ("/health", "/metrics", "/")] == [(200, ""), (200, ""), (404, "")]
+
+
+def test_a_client_that_goes_away(store: package.Store, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is no news, whatever it had asked for."""
+    with metrics_served(store, ["rollup"], ANYWHERE) as url:
+        port = urlsplit(url).port
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port)) as gone:
+                # It is reset, so that there is nobody to whom the answer could be written.
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                gone.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        assert asked(str(url), "/health")[0] == 200
+        assert soon(lambda: not [one for one in threading.enumerate() if "process_request" in one.name])
+
+    assert capfd.readouterr().err == ""
+
+
+def test_an_address_of_six_groups(store: package.Store) -> None:
+    """Its host stands in brackets, as in a URL."""
+    with metrics_served(store, ["rollup"], ADDRESS.convert("[::1]:0", None, None)) as url:
+        assert str(url).startswith("http://[::1]:")
+        assert asked(str(url), "/health") == (200, "fine\n")
 
 
 def test_the_command_serves_them(database: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,24 @@ def test_after_a_gap_all_is_asked_anew(watched: Watched, served: Served) -> None
     expect(page.locator(".state")).to_have_text("Live")
     served.store.chat("live").add_message("user", "said after the gap")
     expect(page.locator(".item.added")).to_contain_text("said after the gap")
+
+
+def test_who_may_not_read_the_log_is_told_so(browser: Browser) -> None:
+    """The page is not live, says why, and does not ask without a pause."""
+    def allow(actor: str | None, action: str, context: str | None) -> bool:
+        return action != "read" or context is not None
+
+    with refold.open(":memory:", allow=allow) as store:
+        apart(lambda: store.chat("a").add_message("user", "hello"))
+        served = Served(store)
+        profile = Watched(browser, served)
+        page = profile.open("/c/a")
+        expect(page.locator(".state")).to_have_text("Not live")
+        expect(page.locator(".state")).to_have_attribute("title", re.compile("may not read in the whole store"))
+        page.wait_for_timeout(1500)
+        assert profile.asked.count("/api/tail") <= 4
+        profile.close()
+        served.stop()
 
 
 def test_news_that_come_while_a_screen_loads_are_in_it(watched: Watched, served: Served) -> None:

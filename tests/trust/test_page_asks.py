@@ -1,5 +1,7 @@
 """The page asks as every call does."""
 
+from typing import Any
+
 import pytest
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -68,7 +70,8 @@ async def test_reports_of_jobs_are_for_who_may_see_the_store() -> None:
     policy = Policy()
     with refold.open(":memory:", allow=policy) as store:
         page = Asked(store)
-        jobs = page.client.app.state.jobs
+        app: Any = page.client.app
+        jobs = app.state.jobs
         jobs.start("catalogue", "check", lambda tell, stop: (True, {"differences": ["secret"]}))
         policy.allowed = {"read", "open", "append"}
         refused = [page.client.get("/api/jobs"), page.change("cancel", name="catalogue")]

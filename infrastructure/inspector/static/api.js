@@ -68,6 +68,8 @@ async function checkStart() {
   if (now.cache !== meta.cache) location.reload();
 }
 
+// A fault of the news that comes so many milliseconds after another one is the same.
+const AGAIN = 5_000;
 const bodies = new Map();
 const BODIES_MAX = 5_000;
 
@@ -110,13 +112,14 @@ function keep(ref, item) {
 
 /**
  * News of the store, one stream for all tabs of a browser: the tab that holds the lock listens and tells the others.
- * `onNews` gets {heads, events, moment}, `onState` gets connected, reconnecting or stopped, or damaged with the reason;
+ * `onNews` gets {heads, events, moment}, `onState` gets connected, reconnecting or stopped, or damaged or refused with the reason;
  * `onJob` gets a rebuild or a check that went on, `onFolding` how far a question has folded the log.
  */
 export function follow(after, { onNews, onState, onJob, onFolding }) {
   const channel = new BroadcastChannel(`refold-news-${location.host}${ROOT}`);
   let moment = after;
   let isAway = false;
+  let faultAt = -Infinity;
   const take = (news) => {
     moment = news.moment ?? moment;
     if (isAway && news.state === "connected") checkStart();
@@ -144,7 +147,15 @@ export function follow(after, { onNews, onState, onJob, onFolding }) {
       source.addEventListener("news", (event) => tell({ ...JSON.parse(event.data), moment: event.lastEventId }));
       source.addEventListener("job", (event) => tell({ job: JSON.parse(event.data) }));
       source.addEventListener("folding", (event) => tell({ folding: JSON.parse(event.data) }));
-      source.addEventListener("fault", () => { source.close(); goOn(); });
+      source.addEventListener("fault", (event) => {
+        source.close();
+        const isAgain = performance.now() - faultAt < AGAIN;
+        faultAt = performance.now();
+        if (!isAgain) return void goOn();
+        // Asking anew did not help: the reader may not read the log, or the database does not answer.
+        tell({ state: "refused", message: JSON.parse(event.data).message });
+        setTimeout(open, 2000);
+      });
     };
     // The server lost the thread, as after a restore of an older store: all is asked anew, and news go on from now.
     const goOn = async () => {

@@ -19,7 +19,7 @@ const PLACES = [
   ["/usage", "Usage", "g t"], ["/projections", "Projections", "g p"],
 ];
 const THEMES = ["auto", "light", "dark"];
-const STATES = { connected: "Live", reconnecting: "Reconnecting", stopped: "Server stopped", damaged: "Log damaged" };
+const STATES = { connected: "Live", reconnecting: "Reconnecting", stopped: "Server stopped", damaged: "Log damaged", refused: "Not live" };
 
 const main = document.getElementById("main");
 const state = h("span", { class: "state", data: { state: "reconnecting" } }, "Connecting");

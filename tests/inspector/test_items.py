@@ -141,6 +141,28 @@ def test_an_item_has_a_menu(watched: Watched, served: Served) -> None:
     page.wait_for_url("**/c/a@3?msg=*")
 
 
+@pytest.mark.parametrize("name", ["Why is it here?", "Audit", "JSON"])
+def test_a_button_whose_answer_does_not_come_says_why(watched: Watched, name: str) -> None:
+    """It is not dead: whoever pressed it is told the reason."""
+    watched.allowed = ["500"]
+    page = watched.open("/c/scrubbed")
+    page.locator(".item").last.click()
+    for question in ("event", "audit"):
+        page.route(f"**/api/{question}?*", lambda route: route.fulfill(status=500, json={"message": "no luck"}))
+    page.get_by_role("button", name=name).click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_have_text("no luck")
+
+
+def test_a_change_without_a_server_says_so(watched: Watched) -> None:
+    """In the words of the page, not of the browser."""
+    watched.allowed = ["ERR_FAILED"]
+    page = watched.open("/c/scrubbed")
+    page.route("**/api/fork", lambda route: route.abort())
+    page.get_by_role("button", name="Fork", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Fork").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("the server does not answer")
+
+
 def test_a_summary_opens_to_what_it_stands_for(watched: Watched, served: Served) -> None:
     """The items that it replaced stand behind it, and go again."""
     chat = served.store.chat("summed")

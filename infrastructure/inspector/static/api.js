@@ -35,8 +35,12 @@ export async function ask(question, given = {}, signal = undefined) {
     for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null) query.append(name, one);
   }
   if (meta.cache) query.append("start", meta.cache);
+  return fetched(`${question}?${query}`, { signal });
+}
+
+async function fetched(path, settings) {
   try {
-    return await answered(await fetch(`${ROOT}/api/${question}?${query}`, { signal }));
+    return await answered(await fetch(`${ROOT}/api/${path}`, settings));
   } catch (error) {
     if (error.name === "AbortError" || error instanceof Refused) throw error;
     throw new Refused("Unreachable", "the server does not answer: is `refold ui` still running?", 0);
@@ -45,11 +49,11 @@ export async function ask(question, given = {}, signal = undefined) {
 
 /** Make a change; the server takes it only from this page, by its token. */
 export async function change(path, given) {
-  return answered(await fetch(`${ROOT}/api/${path}`, {
+  return fetched(path, {
     method: "POST",
     headers: { "content-type": "application/json", "x-refold-token": meta.token ?? "" },
     body: JSON.stringify(given),
-  }));
+  });
 }
 
 export async function begin() {

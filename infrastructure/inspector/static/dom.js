@@ -10,6 +10,10 @@ export const harmless = (text) => text.replace(STEERING, (one) => `\\u${one.char
 const flat = (children) => children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false)
   .map((one) => typeof one === "string" ? harmless(one) : one);
 
+let failed = () => {};
+/** Have something called with each error that ends what a person had begun, as by a button. */
+export const onFailure = (call) => { failed = call; };
+
 /** Return an element; `props` are attributes, `on...` listeners, `class`, `data` and `style` (an object of properties). */
 export function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
@@ -17,7 +21,7 @@ export function h(tag, props = {}, ...children) {
     // A state that is said by an attribute is said where it is false, too.
     const isState = /^aria-(selected|pressed)$/.test(name);
     if (value === undefined || value === null || (value === false && !isState)) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), (event) => value(event)?.catch?.(failed));
     else if (name === "data") Object.assign(made.dataset, value);
     else if (name === "style") for (const [key, one] of Object.entries(value)) made.style.setProperty(key, one);
     else if (name === "value" || name === "checked") made[name] = value;

@@ -1,7 +1,7 @@
 /** The frame of all screens: header, news, theme, and the screen of the present address. */
 import { here, go, onAddress, withQuery } from "./address.js";
 import { about, begin, follow, Refused } from "./api.js";
-import { counted, debounced, fill, h, icon, merged, number, say } from "./dom.js";
+import { counted, debounced, fill, h, icon, merged, number, onFailure, say } from "./dom.js";
 import { bind, keyOf, showDialog, showHelp } from "./keys.js";
 
 const SCREENS = {
@@ -184,6 +184,7 @@ function openTwin() {
   open(`${location.pathname}.json${location.search}`, "_blank", "noopener");
 }
 
+onFailure((error) => showDialog("This cannot be done", [h("p", { role: "alert" }, error.message)]));
 setTheme();
 header();
 onAddress(show);

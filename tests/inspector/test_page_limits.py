@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import threading
 from pathlib import Path
 from typing import Any
@@ -412,6 +413,16 @@ def test_hostile_text_is_shown_as_text(browser: Browser) -> None:
         expect(page.get_by_role("heading", level=1)).to_have_text(node)
         profile.close()
         served.stop()
+
+
+def test_a_command_that_is_shown_does_only_what_it_says(watched: Watched, served: Served) -> None:
+    """A name that would end its quotes is one word of the shell."""
+    name = "it's; echo gone"
+    apart(lambda: served.store.chat(name).add_message("user", "hello"))
+    page = watched.open(f"/c/{quote(name)}")
+    page.get_by_role("button", name="Fork", exact=True).click()
+    shown = page.get_by_role("dialog").locator("code").inner_text()
+    assert shlex.split(shown) == ["refold", "fork", f"{name}@2", f"{name}-2"]
 
 
 def test_the_first_load_is_small(watched: Watched) -> None:

@@ -1,7 +1,7 @@
 /** The details beside the items: of the chosen item, of the version, or of what a search found; and what can be done. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { about, ask, change, fetchBodies, known } from "./api.js";
-import { counted, fill, h, number, refill, roleOf, say, time } from "./dom.js";
+import { counted, fill, h, number, quoted, refill, roleOf, say, time } from "./dom.js";
 import { isThere } from "./feed.js";
 import { showDialog } from "./keys.js";
 
@@ -181,7 +181,7 @@ export function forkDialog(stream, version, carried) {
   const name = h("input", { name: "name", value: `${short(stream)}-${version}`, "aria-label": "Name of the new chat" });
   const fault = h("p", { role: "alert", class: "dim" });
   const command = h("code", {});
-  const write = () => { fill(command, `refold fork '${short(stream)}@${version}' '${name.value}'`); };
+  const write = () => { fill(command, `refold fork ${quoted(`${short(stream)}@${version}`)} ${quoted(name.value)}`); };
   name.addEventListener("input", write);
   write();
   const mayWrite = Boolean(about().token);

@@ -105,6 +105,9 @@ export const ago = (at) => {
   return since < 5000 ? "just now" : `${span(since)} ago`;
 };
 
+/** Return a word for the command line of a shell, whatever is in it. */
+export const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
 /** Say something to a screen reader. */
 export function say(text) {
   document.getElementById("said").textContent = text;

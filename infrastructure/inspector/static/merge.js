@@ -1,7 +1,7 @@
 /** A merge of two chats before it is made: the base, what each side did since, what comes in, and the conflicts. */
 import { contextAddress, go, short } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { counted, fill, h, number } from "./dom.js";
+import { counted, fill, h, number, quoted } from "./dom.js";
 import { showDialog } from "./keys.js";
 
 const RULES = [["ours", "ours stays"], ["theirs", "theirs is taken"], ["newest", "the newest is taken"]];
@@ -27,7 +27,7 @@ export function mergeDialog(from, into) {
     } catch (error) { fill(fault, error.message); }
   } }, "Merge");
   async function load() {
-    fill(command, `refold merge '${short(source)}' '${short(into.stream)}'`, rule.value === "ours" ? "" : ` --on-conflict ${rule.value}`, instructions.checked ? " --instructions" : "");
+    fill(command, `refold merge ${quoted(short(source))} ${quoted(short(into.stream))}`, rule.value === "ours" ? "" : ` --on-conflict ${rule.value}`, instructions.checked ? " --instructions" : "");
     run.disabled = true;
     const wanted = asked = options();
     try {

@@ -241,6 +241,7 @@ def test_after_a_gap_all_is_asked_anew(watched: Watched, served: Served) -> None
 
 def test_who_may_not_read_the_log_is_told_so(browser: Browser) -> None:
     """The page is not live, says why, and does not ask without a pause."""
+
     def allow(actor: str | None, action: str, context: str | None) -> bool:
         return action != "read" or context is not None
 

@@ -97,9 +97,6 @@ class ContextScreen {
     Object.assign(this.index, { items, window, versions: window.versions });
     this.timeline.takeTurns(this.index);
     this.feed.take(this.index);
-    // These are known by their places.
-    this.feed.opened.clear();
-    this.details.forget();
     this.chosen = this.placeOf(chosen);
     this.show();
   }

@@ -26,12 +26,6 @@ export class Details {
     this.shown = null;
   }
 
-  /** Forget answers that name items by their places. */
-  forget() {
-    this.opened = { key: null, element: null };
-    this.found = null;
-  }
-
   show() {
     const { chosen, query } = this.screen;
     if (chosen !== null) return this.showItem(chosen);

@@ -24,6 +24,7 @@ export class Feed {
   constructor(select) {
     this.select = select;
     this.pinned = () => false;
+    // The summaries that are opened, by their origins: places are others in a context that has grown.
     this.opened = new Set();
     this.folds = new Map();
     this.edits = new Set();
@@ -75,7 +76,8 @@ export class Feed {
 
   /** Show the items that a summary stands for behind it, or hide them again. */
   open(place) {
-    if (!this.opened.delete(place)) this.opened.add(place);
+    const ref = this.items.birth[place];
+    if (!this.opened.delete(ref)) this.opened.add(ref);
     this.show(this.items, this.version, { chosen: this.chosen, still: true });
   }
 
@@ -87,13 +89,17 @@ export class Feed {
     this.chosen = chosen;
     this.places = present(items, version);
     this.inside = new Set();
-    if (this.opened.size) this.places = this.places.flatMap((place) => this.opened.has(place) ? [place, ...this.replaced(place)] : [place]);
+    if (this.opened.size) this.places = this.places.flatMap((place) => this.isOpen(place) ? [place, ...this.replaced(place)] : [place]);
     this.held = null;
     this.measure();
     const changed = this.places.findLastIndex((place) => items.v0[place] === version || items.v1[place] === version);
     if (!still && changed >= 0) this.bring(changed);
     else if (wasAtEnd) this.element.scrollTop = this.spacer.clientHeight;
     this.draw();
+  }
+
+  isOpen(place) {
+    return this.opened.has(this.items.birth[place]);
   }
 
   /** The items that a summary stands for, but those that are still struck through beside it. */
@@ -154,7 +160,7 @@ export class Feed {
       const ref = this.items.birth[place];
       const body = known(ref);
       if (!body) missing.push(ref);
-      const state = `${ref}${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? this.textOf(body).length : -1}${this.chosen === place}${this.opened.has(place)}${this.inside.has(place)}${this.pinned(place, this.version)}`;
+      const state = `${ref}${this.items.v0[place] === this.version ? "added" : ""}${isThere(this.items, place, this.version) ? "" : "gone"}${body ? this.textOf(body).length : -1}${this.chosen === place}${this.isOpen(place)}${this.items.v1[place]}${this.inside.has(place)}${this.pinned(place, this.version)}`;
       let made = this.drawn.get(place);
       if (!made || made.dataset.state !== state) {
         made?.remove();
@@ -220,7 +226,7 @@ export class Feed {
       h("div", {}, body?.thoughts ? h("div", { class: "thoughts" }, body.thoughts) : null,
         h("div", { class: body ? "body" : "body waiting" }, body ? this.textOf(body) : "…"),
         body?.cut ? h("span", { class: "dim" }, `${brief(body.cut)} more characters`) : null,
-        folded ? h("button", { type: "button", class: "plain", "aria-expanded": this.opened.has(place) ? "true" : "false",
+        folded ? h("button", { type: "button", class: "plain", "aria-expanded": this.isOpen(place) ? "true" : "false",
           onclick: (event) => { event.stopPropagation(); this.open(place); } }, `in the place of ${folded} items`) : null),
       h("span", { class: "beside" }, h("span", {}, `${brief(items.tokens[place])} tok`), h("span", {}, `@${items.v0[place]}${until}`),
         tags.map((tag) => h("span", { class: "tag" }, tag)), isGone ? h("span", { class: "how" }, items.how[place] || "left") : null));

@@ -426,6 +426,17 @@ def test_a_command_that_is_shown_does_only_what_it_says(watched: Watched, served
     assert shlex.split(shown) == ["refold", "fork", f"{name}@2", f"{name}-2"]
 
 
+def test_a_browser_that_keeps_nothing(watched: Watched) -> None:
+    """Where a person allows no page to keep something, this one is there all the same."""
+    refuse = "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+    watched.page.add_init_script(refuse)
+    page = watched.open("/c/a")
+    for _ in range(2):
+        page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.locator(".state")).to_have_text("Live")
+
+
 def test_the_first_load_is_small(watched: Watched) -> None:
     """The code that a context needs, as it is sent."""
     sizes: list[int] = []

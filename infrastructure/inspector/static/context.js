@@ -2,7 +2,7 @@
 import { contextAddress, go, here, note, noteName, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
-import { counted, debounced, fill, h, icon, merged, number, refill, say, span } from "./dom.js";
+import { counted, debounced, fill, h, icon, kept, merged, number, refill, say, span } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
 import { keyOf } from "./keys.js";
 import { Splitter } from "./splitter.js";
@@ -114,7 +114,7 @@ class ContextScreen {
     const { contexts } = await ask("contexts", { kind: "run", session, user: user ?? undefined });
     this.runs = contexts.sort((one, other) => (one.changed_at < other.changed_at ? 1 : -1)).map((one) => `run:${one.id}`);
     this.showMiddle();
-    if (this.runs.length && (query.run || localStorage.getItem(MIDDLE) === "1")) await this.toggleGraph(query);
+    if (this.runs.length && (query.run || kept.getItem(MIDDLE) === "1")) await this.toggleGraph(query);
   }
 
   showMiddle() {
@@ -127,7 +127,7 @@ class ContextScreen {
     this.beside?.element.remove();
     this.beside = this.beside ? null : new Beside(this, this.runs);
     // What an address names is no choice of the reader's.
-    if (!query.run) localStorage.setItem(MIDDLE, this.beside ? "1" : "0");
+    if (!query.run) kept.setItem(MIDDLE, this.beside ? "1" : "0");
     this.middle.setAttribute("aria-pressed", Boolean(this.beside));
     // Beside the others, which keep the focus.
     if (this.tab === "items" && this.beside) this.feed.element.after(this.beside.element);

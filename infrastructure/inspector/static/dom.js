@@ -108,6 +108,16 @@ export const ago = (at) => {
 /** Return a word for the command line of a shell, whatever is in it. */
 export const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
+/** What the browser keeps for the page, as its theme; where it may keep nothing, it is forgotten with the page. */
+export const kept = (() => {
+  try {
+    return localStorage;
+  } catch {
+    const own = new Map();
+    return { getItem: (name) => own.get(name) ?? null, setItem: (name, value) => own.set(name, String(value)) };
+  }
+})();
+
 /** Say something to a screen reader. */
 export function say(text) {
   document.getElementById("said").textContent = text;

@@ -1,5 +1,5 @@
 /** The keys of the page: one table for what they do, what the buttons say, and the help. */
-import { h, fill } from "./dom.js";
+import { fill, h, kept } from "./dom.js";
 
 /** Keys by name, in the groups of the help; the screens say what each does while they are shown. */
 const GROUPS = {
@@ -51,7 +51,7 @@ addEventListener("keydown", (event) => {
   const field = event.target.closest?.("input:not([type=range]), textarea, select, [contenteditable]");
   if (field && event.key !== "Escape") return;
   const isSingle = event.key.length === 1 && event.key !== " ";
-  if (isSingle && localStorage.getItem(OFF) === "1" && event.key !== "?") return;
+  if (isSingle && kept.getItem(OFF) === "1" && event.key !== "?") return;
   // A button has its own meaning of the space bar, a list its own arrows.
   if (event.key === " " && event.target.closest?.("button, a, summary")) return;
   const name = event.key === " " ? "Space" : isSingle ? event.key.toLowerCase() : event.key;
@@ -67,8 +67,8 @@ export function showHelp() {
   const row = ([shown, what]) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, shown)), h("td", {}, what));
   const group = ([title, rows]) => h("section", {}, h("h3", {}, title), h("table", { class: "keys" }, h("tbody", {}, rows.map(row))));
   const all = [...Object.entries(GROUPS).map(([title, rows]) => [title, rows.map(([, ...shown]) => shown)]), ...Object.entries(LISTS)];
-  const isOff = localStorage.getItem(OFF) === "1";
-  const box = h("input", { type: "checkbox", checked: isOff, onchange: () => localStorage.setItem(OFF, box.checked ? "1" : "0") });
+  const isOff = kept.getItem(OFF) === "1";
+  const box = h("input", { type: "checkbox", checked: isOff, onchange: () => kept.setItem(OFF, box.checked ? "1" : "0") });
   const dialog = showDialog("Keys", [
     h("div", { class: "key-groups" }, all.map(group)),
     h("label", { class: "choice" }, box, " no single letters as keys"),

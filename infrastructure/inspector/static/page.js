@@ -1,7 +1,7 @@
 /** The frame of all screens: header, news, theme, and the screen of the present address. */
 import { here, go, onAddress, withQuery } from "./address.js";
 import { about, begin, follow, Refused } from "./api.js";
-import { counted, debounced, fill, h, icon, merged, number, onFailure, say } from "./dom.js";
+import { counted, debounced, fill, h, icon, kept, merged, number, onFailure, say } from "./dom.js";
 import { bind, keyOf, showDialog, showHelp } from "./keys.js";
 
 const SCREENS = {
@@ -49,15 +49,15 @@ function header() {
 }
 
 function nextTheme() {
-  const now = THEMES[(THEMES.indexOf(localStorage.getItem("refold-theme") ?? "auto") + 1) % THEMES.length];
-  localStorage.setItem("refold-theme", now);
+  const now = THEMES[(THEMES.indexOf(kept.getItem("refold-theme") ?? "auto") + 1) % THEMES.length];
+  kept.setItem("refold-theme", now);
   setTheme();
   say(`theme: ${now}`);
   shown?.redraw?.();
 }
 
 function setTheme() {
-  const wanted = localStorage.getItem("refold-theme") ?? "auto";
+  const wanted = kept.getItem("refold-theme") ?? "auto";
   if (wanted === "auto") document.documentElement.removeAttribute("data-theme");
   else document.documentElement.dataset.theme = wanted;
 }

@@ -1,7 +1,7 @@
 /** Other views of a context: where its tokens are, what left it, and the items of kinds that keep no intervals. */
 import { contextAddress } from "./address.js";
 import { ask } from "./api.js";
-import { cleared, colour, counted, fill, h, number, roleOf, time } from "./dom.js";
+import { cleared, colour, counted, fill, h, kept, number, roleOf, time } from "./dom.js";
 import { isThere } from "./feed.js";
 import { heldOf, sumsOf } from "./windows.js";
 
@@ -20,7 +20,7 @@ class Tokens {
     this.context = context;
     this.view = view;
     this.canvas = h("canvas", { class: "graph", role: "img", "aria-label": "Tokens at each version, with summaries marked" });
-    this.budget = Number(localStorage.getItem("refold-budget")) || 128_000;
+    this.budget = Number(kept.getItem("refold-budget")) || 128_000;
     this.kept = 3;
     this.summary = 500;
   }
@@ -39,7 +39,7 @@ class Tokens {
     const total = [...byRole.values()].reduce((sum, one) => sum + one, 0);
     const isOver = total > this.budget;
     const budget = h("input", { type: "number", value: this.budget, min: 1, "aria-label": "Budget in tokens", style: { width: "120px" },
-      onchange: () => { this.budget = Math.max(1, Number(budget.value) || 1); localStorage.setItem("refold-budget", this.budget); this.show(version); } });
+      onchange: () => { this.budget = Math.max(1, Number(budget.value) || 1); kept.setItem("refold-budget", this.budget); this.show(version); } });
     const ifSummed = this.ifSummarized([...there], total);
     const most = there.sort((one, other) => items.tokens[other] - items.tokens[one]).slice(0, BIGGEST);
     const rows = [...byRole].sort((one, other) => other[1] - one[1]);

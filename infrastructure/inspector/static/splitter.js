@@ -1,5 +1,5 @@
 /** The border between two panes: dragged, or moved with keys; the width of the pane beside it is kept. */
-import { h } from "./dom.js";
+import { h, kept } from "./dom.js";
 
 const KEPT = "refold-details-width";
 const [LEAST, USUAL, STEP] = [220, 340, 20];
@@ -21,7 +21,7 @@ export class Splitter {
       event.stopPropagation();
       this.by(by);
     });
-    this.set(Number(localStorage.getItem(KEPT)) || USUAL);
+    this.set(Number(kept.getItem(KEPT)) || USUAL);
   }
 
   by(pixels) {
@@ -34,6 +34,6 @@ export class Splitter {
     this.pane.style.setProperty("--width", `${this.width}px`);
     this.element.setAttribute("aria-valuemax", most);
     this.element.setAttribute("aria-valuenow", this.width);
-    localStorage.setItem(KEPT, this.width);
+    kept.setItem(KEPT, this.width);
   }
 }

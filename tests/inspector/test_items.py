@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 import refold
 from refold.domain.chat.events import MessageAdded, Origin
+from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.memory.records import MemoryRecord
 from tests.contract.chat_checking import Teller
 
@@ -178,8 +179,8 @@ def test_a_summary_opens_to_what_it_stands_for(watched: Watched, served: Served)
     expect(page.locator(".item.replaced")).to_have_count(6)
     expect(page.locator(".item.replaced").first).to_contain_text("summed 0")
     # An item that comes in before all others gives each another place.
-    apart(chat.insert, refold.Message(role="user", content=["long ago"], created_at=1.0))
-    expect(page.locator(".item").first).to_contain_text("long ago")
+    apart(chat.insert, ChatMessage(role=ChatRole.USER, content=["long ago"], created_at=1.0))
+    expect(page.locator(".item", has_text="long ago")).to_have_count(1)
     expect(page.locator(".item.replaced")).to_have_count(6)
     page.get_by_role("button", name="in the place of").click()
     expect(page.locator(".item.replaced")).to_have_count(0)

@@ -262,6 +262,27 @@ def test_an_entry_of_its_source_says_what_it_is(watched: Watched, served: Served
     expect(page.locator("aside")).not_to_contain_text("frameworks")
 
 
+def test_a_text_is_read_in_its_own_direction(watched: Watched, served: Served) -> None:
+    """A paragraph that begins in Hebrew begins at the right, and ends with its full stop at the left."""
+    apart(served.store.chat("hebrew").add_message, "user", "\u05e9\u05dc\u05d5\u05dd, abc.\nEnglish.")
+    body = watched.open("/c/hebrew").locator(".item .body")
+    expect(body).to_contain_text("English.")
+    sides = body.evaluate(
+        """body => [[0, 1], [9, 10], [11, 12]].map(([from, to]) => {
+          const range = document.createRange();
+          range.setStart(body.firstChild, from);
+          range.setEnd(body.firstChild, to);
+          const [one, box] = [range.getBoundingClientRect(), body.getBoundingClientRect()];
+          return one.x + one.width / 2 > box.x + box.width / 2 ? "right" : "left";
+        })"""
+    )
+    assert sides == ["right", "right", "left"]
+    stop, first = (body.evaluate("(body, at) => { const r = document.createRange(); r.setStart(body.firstChild, at);"
+                                 " r.setEnd(body.firstChild, at + 1); return r.getBoundingClientRect().x; }", at)
+                   for at in (9, 0))  # fmt: skip
+    assert stop < first
+
+
 def test_a_long_number_keeps_its_digits(watched: Watched, served: Served) -> None:
     """Ids of other programs have more of them than a number of JavaScript."""
     put = MemoryRecord(scope="user:ids", key="id", value={"id": 1234567890123456789})

@@ -428,7 +428,9 @@ def test_a_command_that_is_shown_does_only_what_it_says(watched: Watched, served
 
 def test_a_browser_that_keeps_nothing(watched: Watched) -> None:
     """Where a person allows no page to keep something, this one is there all the same."""
-    refuse = "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+    refuse = (
+        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+    )
     watched.page.add_init_script(refuse)
     page = watched.open("/c/a")
     for _ in range(2):

@@ -121,6 +121,20 @@ def test_on_a_narrow_page_a_group_fits(browser: Browser, served: Served) -> None
     profile.close()
 
 
+def test_an_event_of_the_store_itself_leads_to_no_context(watched: Watched, served: Served) -> None:
+    """It is shown in full, and nothing leads from it to a page that is not there."""
+    apart(served.store.name_moment, "here")
+    page = watched.open("/log?q=here")
+    line = page.locator(".line", has_text="moment_named")
+    expect(line.locator("a")).to_have_count(1)
+    line.click()
+    expect(page.locator(".drawer a")).to_have_count(1)
+    page = watched.open("/e/store:moments@1")
+    expect(page.locator("main")).to_contain_text("moment_named")
+    expect(page.get_by_role("link", name="the context at this version")).to_have_count(0)
+    expect(page.get_by_role("button", name="Next")).to_be_hidden()
+
+
 def test_the_address_of_the_log_has_the_line(watched: Watched) -> None:
     """Who gets it sees the same lines; at the beginning there is nothing to say."""
     page = watched.open("/log?ctx=many")

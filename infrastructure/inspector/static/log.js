@@ -228,7 +228,7 @@ class Lines {
     }
     if (this.opened !== ref) return;
     const link = (one) => h("a", { href: withQuery(`/e/${encodeURIComponent(one)}`) }, one);
-    fill(this.drawer, found.map((one, at) => [h("p", {}, h("strong", {}, link(refs[at])), " ", h("a", { href: contextAddress(one.stream, one.version) }, "the context at this version")),
+    fill(this.drawer, found.map((one, at) => [h("p", {}, h("strong", {}, link(refs[at])), " ", contextLink(one, "the context at this version")),
       one.causes.length ? h("p", {}, "It follows from ", one.causes.map((cause) => [link(cause), " "])) : null, h("pre", {}, JSON.stringify(one.event, null, 2))]));
     this.drawer.scrollTop = 0;
   }
@@ -266,7 +266,7 @@ class Lines {
     return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": [event, ...event.rest ?? []].some((one) => this.chosen === one.version) || (ref && this.opened === ref) || undefined,
       onclick: (pressed) => { if (ref && !pressed.target.closest("a")) this.open(event); } },
       cell(ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, `${event.at.slice(5, 10)} ${event.at.slice(11, 19)}`) : "-"),
-      cell(ref ? h("a", { href: contextAddress(event.stream, event.version), title: ref }, short(ref)) : "-"), cell(event.actor ?? "-"),
+      cell(ref ? contextLink(event, short(ref), { title: ref }) ?? ref : "-"), cell(event.actor ?? "-"),
       cell(sortOf(event)), cell(wordsOf(event)));
   }
 
@@ -332,6 +332,10 @@ class Lines {
     return this.draw();
   }
 }
+
+/** A link to the context of an event as it was then; events of the store itself, as of an erasure, are of none. */
+const contextLink = ({ stream, version }, text, props = {}) => isContext(stream) ? h("a", { href: contextAddress(stream, version), ...props }, text) : null;
+const isContext = (stream) => about().kinds.includes(stream.split(":")[0]);
 
 const isCall = (event) => event.type.startsWith("chat.function_called.");
 const isOutput = (event) => event.type.startsWith("chat.function_returned.");
@@ -417,11 +421,11 @@ async function eventScreen(place) {
   const rows = [["position", found.position], ["recorded", time(found.recorded_at)], ["actor", found.actor], ["correlation", found.correlation_id],
     ["key", found.idempotency_key], ["digest", h("span", { class: "mono" }, found.digest)]];
   const element = h("div", { class: "sheet" },
-    h("header", {}, h("h1", {}, short(ref)), h("span", { class: "tag" }, found.type), h("a", { href: contextAddress(found.stream, found.version) }, "the context at this version"), h("a", { href: withQuery("/log", { pos: found.position }) }, "its place in the log"),
-      h("span", { class: "buttons", style: { margin: "0 0 0 auto" } }, h("button", { type: "button", onclick: step(-1), disabled: found.version < 2 }, "Before"), h("button", { type: "button", onclick: step(1) }, "Next"))),
+    h("header", {}, h("h1", {}, short(ref)), h("span", { class: "tag" }, found.type), contextLink(found, "the context at this version"), h("a", { href: withQuery("/log", { pos: found.position }) }, "its place in the log"),
+      h("span", { class: "buttons", hidden: !isContext(found.stream), style: { margin: "0 0 0 auto" } }, h("button", { type: "button", onclick: step(-1), disabled: found.version < 2 }, "Before"), h("button", { type: "button", onclick: step(1) }, "Next"))),
     h("p", {}, found.text),
     h("dl", {}, rows.flatMap(([name, value]) => value ? [h("dt", {}, name), h("dd", {}, value)] : [])),
     found.causes.length ? [h("h2", {}, "It follows from"), h("ol", {}, found.causes.map((cause) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(cause)}`) }, cause))))] : null,
     h("pre", { tabindex: 0, style: { "max-height": "none" } }, JSON.stringify(found.event, null, 2)));
-  return { element, title: ref, keys: { ArrowLeft: step(-1), ArrowRight: step(1) }, events: about().events };
+  return { element, title: ref, keys: isContext(found.stream) ? { ArrowLeft: step(-1), ArrowRight: step(1) } : {}, events: about().events };
 }

@@ -283,8 +283,9 @@ def _open_below(
         from .log.postgres.log import PostgresLog
         from .projecting.rows.postgres import PostgresProjectionStore
 
-        shared = PostgresLog(location, create=create, codec=codec, system=system)
-        return shared, PostgresProjectionStore(shared)
+        shared = PostgresLog(location, create=create, read_only=read_only, codec=codec, system=system)
+        there = PostgresProjectionStore(shared)
+        return shared, _read_only(shared, there) if read_only else there
     from .log.sqlite.log import SqliteLog
     from .projecting.rows.sqlite import SqliteProjectionStore
 

@@ -67,6 +67,9 @@ def give_back(log: Any) -> int:
     Raises:
         StorageError: the database may not be written, or refused.
     """
+    if hasattr(log, "database"):
+        # Also where there is nothing to give back.
+        log.database.require_writable()
     before = space_of(log)
     if hasattr(log, "database") and log.has_slices:
         log.database.vacuum()

@@ -40,6 +40,7 @@ from ...domain.errors import (
     InvalidInputError,
     NotFoundError,
     StorageBusyError,
+    StorageReadOnlyError,
 )
 from ...domain.log.envelope import NO_DIGEST, Chain, Event, Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog, PartitionedLog, Remnant
@@ -151,7 +152,7 @@ class Archivist:
         seals = ((one.remnant.stream, one.remnant.version, one.seal) for one in left)
         try:
             self._replace([one.remnant for one in left], erased_events(said, seals), version)
-        except ConcurrencyError:
+        except (ConcurrencyError, StorageReadOnlyError):
             # After any other error the log may have them as archived: then this file alone has the texts.
             if all(one.id != archive for one in self._eraser.state.archives.values()):
                 path.unlink()

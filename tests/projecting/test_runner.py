@@ -13,6 +13,7 @@ from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import Page
 from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.log.postgres import wire
 from refold.infrastructure.projecting import runner as runner_module
 from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.rows import postgres
@@ -101,7 +102,8 @@ def test_many_projections_read_the_log_once(store: refold.Store) -> None:
 
 def test_rows_of_many_bytes_on_a_server(ready_pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too large for one trip goes row by row, and all of it is there."""
-    monkeypatch.setattr(postgres, "TRIP_BYTES_MAX", 100)
+    for module in (postgres, wire):
+        monkeypatch.setattr(module, "TRIP_BYTES_MAX", 100)
     with refold.open(ready_pg_url) as store:
         for number in range(9):
             told(store, "x", context=f"c{number}")

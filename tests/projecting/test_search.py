@@ -26,9 +26,8 @@ from refold.domain.totals import Totals
 from refold.domain.trajectory.events import MessageRecorded
 from refold.domain.window.events import WindowAdded, WindowOpened
 from refold.domain.words import WORDS_BYTES_MAX, parse_query, words_of
-from refold.infrastructure.log.postgres.wire import TRIP_BYTES_MAX, Call
+from refold.infrastructure.log.postgres.wire import TRIP_BYTES_MAX, TRIP_CALLS_MAX, Call, trips
 from refold.infrastructure.projecting.folding import fold_page
-from refold.infrastructure.projecting.rows.postgres import TRIP_ROWS_MAX, _trips
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import RANKED_CHARACTERS, MemoryProjectionStore
 from refold.projections import contract
@@ -244,11 +243,11 @@ def test_another_process_is_writing(ready_pg_url: str) -> None:
 
 def test_trips_to_a_server() -> None:
     """They carry so many rows and bytes; a row with more bytes goes by itself."""
-    sizes = [10] * (TRIP_ROWS_MAX + 1) + [TRIP_BYTES_MAX // 2] * 3 + [TRIP_BYTES_MAX + 1, 10]
-    trips = list(_trips(Call("", (bytes(size),)) for size in sizes))
+    sizes = [10] * (TRIP_CALLS_MAX + 1) + [TRIP_BYTES_MAX // 2] * 3 + [TRIP_BYTES_MAX + 1, 10]
+    made = list(trips(Call("", (bytes(size),)) for size in sizes))
 
-    assert [call.size for trip in trips for call in trip] == sizes
-    assert [len(trip) for trip in trips] == [TRIP_ROWS_MAX, 2, 2, 1, 1]
+    assert [call.size for trip in made for call in trip] == sizes
+    assert [len(trip) for trip in made] == [TRIP_CALLS_MAX, 2, 2, 1, 1]
 
 
 def test_rows_equal_the_fold(store: refold.Store) -> None:

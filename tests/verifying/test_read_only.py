@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold
-from refold.domain.errors import StorageReadOnlyError
+from refold.domain.errors import StorageReadOnlyError, StorageUnavailableError
 from refold.infrastructure.verifying import Report
-from tests.verifying.damaging import sql, told, written
+from refold.projections.catalogue import CATALOGUE
+from tests.support.pooler import pooler
+from tests.verifying.damaging import sql, told, view_of, written
+
+KINDS = ("sqlite", "postgres", "pooled")
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
+
+
+@pytest.fixture(params=KINDS)
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A place where nothing is."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "a.db")
+    elif request.param == "postgres":
+        yield request.getfixturevalue("pg_url")
+    else:
+        with pooler(request.getfixturevalue("pg_url"), size=2) as url:
+            yield url
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> str:
-    """A store on SQLite, with some of its projections."""
-    path = str(tmp_path / "a.db")
-    written(path)
-    return path
+def place(empty: str) -> str:
+    """A store with some of its projections."""
+    written(empty)
+    return empty
+
+
+def stored(place: str) -> Any:
+    """Return all that is stored at a place."""
+    if not place.startswith("postgresql"):
+        return Path(place).read_bytes()
+    return {table: sorted(map(repr, sql(place, f"SELECT * FROM {table}"))) for (table,) in sql(place, TABLES)}
 
 
 def looked_at(place: str) -> Report:
     """Return what is wrong, as it is found without changing a byte."""
-    before = Path(place).read_bytes()
+    before = stored(place)
     with refold.open(place, read_only=True) as store:
         report = store.verify()
-    assert Path(place).read_bytes() == before
+    assert stored(place) == before
     return report
 
 
@@ -39,8 +64,8 @@ def test_nothing_is_wrong(place: str) -> None:
 
 
 def test_rows_that_are_wrong(place: str) -> None:
-    """It is the rows in the file that are compared; they can be made anew, but not here."""
-    sql(place, "UPDATE view_catalogue SET items = 99")
+    """It is the stored rows that are compared; they can be made anew, but not here."""
+    sql(place, f"UPDATE {view_of(place, CATALOGUE)} SET items = 99")
 
     report = looked_at(place)
 
@@ -52,8 +77,15 @@ def test_rows_that_are_wrong(place: str) -> None:
             store.verify(repair=True)
 
 
+def test_rows_that_are_gone(place: str) -> None:
+    """A table that somebody dropped is no table that was never made."""
+    sql(place, f"DROP TABLE {view_of(place, CATALOGUE)}")
+
+    assert told(looked_at(place)) == ["projection catalogue"]
+
+
 def test_the_end_of_the_log_is_gone(place: str) -> None:
-    """The rows in the file know of more than there is."""
+    """The stored rows know of more than there is."""
     [(last,)] = sql(place, "SELECT max(position) FROM event")
     sql(place, "DELETE FROM event WHERE position = ?", last)
 
@@ -69,3 +101,91 @@ def test_a_server_that_is_only_read(ready_pg_url: str) -> None:
 
     assert (report.events, report.problems, report.projections) == (10, (), 0)
     assert {"catalogue", "search"} <= set(report.left_out)
+
+
+CHANGES: dict[str, Callable[[refold.Store, Path], object]] = {
+    "append": lambda store, _: store.chat("a").add_message("user", "hello"),
+    "new context": lambda store, _: store.chat("new"),
+    "transaction": lambda store, _: in_transaction(store),
+    "adopt": lambda store, _: store.adopt(refold.ChatContext(), "adopted"),
+    "name": lambda store, _: store.name_moment("then"),
+    "erase": lambda store, _: store.erase(context="a", why="ticket 7", dry_run=False),
+    "hold": lambda store, _: store.hold("a", why="ticket 8"),
+    "retain": lambda store, _: store.retain("chats", "90 days", kind="chat", why="notice"),
+    "archive": lambda store, folder: store.archive(folder / "cold.jsonl", "a", "f", why="cold"),
+    "acknowledge": lambda store, _: acknowledge(store),
+    "vacuum": lambda store, _: store.vacuum(),
+    "repair": lambda store, _: store.verify(repair=True),
+}
+
+
+def in_transaction(store: refold.Store) -> None:
+    """Change two contexts together."""
+    with store.transaction():
+        store.chat("a").add_message("user", "one")
+        store.chat("b").add_message("user", "two")
+
+
+def acknowledge(store: refold.Store) -> None:
+    """Acknowledge an event."""
+    with store.subscribe(name="mailer") as events:
+        next(events)
+        events.ack()
+
+
+def test_what_would_change_it_is_refused(place: str, tmp_path: Path) -> None:
+    """Each call raises the same error on each database, and leaves all as it was, also beside the store."""
+    folder, before = tmp_path / "beside", stored(place)
+    folder.mkdir()
+
+    with refold.open(place, read_only=True) as store:
+        for change in (*CHANGES.values(), *CHANGES.values()):
+            with pytest.raises(StorageReadOnlyError, match="reading only"):
+                change(store, folder)
+        assert len(store.chat("a").items) == 3
+
+    assert (stored(place), [*folder.iterdir()]) == (before, [])
+
+
+def test_questions_are_answered_from_memory(place: str) -> None:
+    """Also those whose rows were never stored; others who write meanwhile are seen."""
+    before = stored(place)
+    with refold.open(place, read_only=True) as store:
+        assert [row.key for row in store.contexts()] == ["chat:a", "chat:b", "chat:f"]
+        assert [row.messages for row in store.usage()] == [7]
+        assert len(store.search("text")) == 4
+        assert {one.behind for one in store.projections()} >= {0}
+        assert stored(place) == before
+        with refold.open(place) as writer:
+            writer.chat("a").add_message("user", "one more text")
+        assert len(store.search("text")) == 5
+
+
+def test_a_queue_of_events_is_refused(place: str) -> None:
+    """Nobody waits for them, and the flush says so."""
+    store = refold.open(place, read_only=True, durability="enqueue")
+    store.chat("a").add_message("user", "hello")
+    with pytest.raises(StorageReadOnlyError, match="reading only") as caught:
+        store.flush()
+    assert len(caught.value.refused) == 1
+    store.close()
+
+
+def test_a_place_without_a_store(empty: str) -> None:
+    """No table is made there."""
+    with pytest.raises(StorageUnavailableError):
+        refold.open(empty, read_only=True)
+
+    if empty.startswith("postgresql"):
+        assert stored(empty) == {}
+
+
+def test_other_clients_of_a_pooler_may_write(pg_url: str) -> None:
+    """What forbids changes ends with each transaction."""
+    with pooler(pg_url, size=1) as url:
+        written(url)
+        with refold.open(url, read_only=True) as reader, refold.open(url) as writer:
+            for number in range(3):
+                assert len(reader.chat("a").items) == 3 + number
+                writer.chat("a").add_message("user", "hello")
+                assert reader.verify().problems == ()

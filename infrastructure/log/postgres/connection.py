@@ -28,8 +28,8 @@ from ....domain.errors import (
 from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opening, retired
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
-# SQLSTATE unique_violation.
-DUPLICATE = "23505"
+# SQLSTATEs unique_violation and read_only_sql_transaction.
+DUPLICATE, READ_ONLY = "23505", "25006"
 T = TypeVar("T")
 CONNECT_SECONDS = 10
 READERS_MAX = 8
@@ -106,7 +106,7 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
             return StorageBusyError(f"{where} is at its limit ({first_line(error)}): try again later")
         case "55P03" | "57014" | "40P01" | "40001":
             return StorageBusyError(f"{where} kept others waiting too long ({first_line(error)}): try again")
-        case "25006":
+        case code if code == READ_ONLY:
             return StorageReadOnlyError(f"{where} takes no changes: connect to the primary, or make it writable")
         case "42501":
             return StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): grant its user the right")
@@ -170,14 +170,14 @@ class _Seat:
 
 class PostgresDatabase:
     """
-    The connections to the database of a URL (or of libpq's `key=value` form).
+    The connections to the database of a URL (or of libpq's `key=value` form); with `read_only` none of them changes it.
 
     Raises:
         StorageUnavailableError: the URL cannot be read; the database itself is reached at the first use.
     """
 
-    def __init__(self, url: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self.url = url
+    def __init__(self, url: str, *, patience_seconds: float = PATIENCE_SECONDS, read_only: bool = False) -> None:
+        self.url, self.read_only = url, read_only
         self._conninfo, self.where = _parse(url)
         self._patience = patience_seconds
         self._closed = False
@@ -243,6 +243,8 @@ class PostgresDatabase:
         except psycopg.Error as error:
             if wire is not None and _is_outdated(error):
                 wire.close()
+            if self.read_only and error.sqlstate == READ_ONLY:
+                raise self._refusal() from error
             raise
         finally:
             self._leave(seat, wire)
@@ -297,6 +299,7 @@ class PostgresDatabase:
         Errors are psycopg's own, so that the caller can see which of them leave the result unknown.
         """
         self._require_open()
+        self.require_writable()
         if self._writer is not None and self._writer.is_under_way and not under_way:
             # The caller that began the trip was interrupted.
             self.settle_writer()
@@ -333,6 +336,7 @@ class PostgresDatabase:
         Write all tables of the schema anew, without the versions of rows that were replaced or deleted; return where
         these may still be. Each table is locked while it is written, which takes as long as copying it.
         """
+        self.require_writable()
         with translated(self.where), psycopg.connect(self._conninfo, autocommit=True) as connection:
             return [*_scrubbed(connection)]
 
@@ -346,6 +350,19 @@ class PostgresDatabase:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
+
+    def require_writable(self) -> None:
+        """
+        Require that it was not opened for reading only.
+
+        Raises:
+            StorageReadOnlyError: it was.
+        """
+        if self.read_only:
+            raise self._refusal()
+
+    def _refusal(self) -> StorageReadOnlyError:
+        return StorageReadOnlyError(f"{self.where} was opened for reading only")
 
     def _require_open(self) -> None:
         if self._closed:
@@ -362,7 +379,7 @@ class PostgresDatabase:
         if encoding not in ENCODINGS:
             connection.close()
             raise StorageUnavailableError(f"{self.where} is encoded in {encoding}: make one in UTF8")
-        wire = Wire(connection, patience_seconds=self._patience)
+        wire = Wire(connection, patience_seconds=self._patience, read_only=self.read_only)
         try:
             with translated(self.where):
                 # A pooler gives every client a process id of its own making.

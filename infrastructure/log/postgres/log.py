@@ -77,8 +77,8 @@ class PostgresLog:
     """
     A log in a PostgreSQL database; see `refold.domain.log.ports.LiveLog` for what its methods promise.
 
-    It creates its tables in the connection's current schema if there are none, unless `create` is false. No call waits
-    for a silent server longer than `patience_seconds`.
+    It creates its tables in the connection's current schema if there are none, unless `create` is false. With
+    `read_only` it changes nothing. No call waits for a silent server longer than `patience_seconds`.
 
     Raises:
         StorageUnavailableError: the database cannot be reached, or holds no log that this version understands.
@@ -91,12 +91,13 @@ class PostgresLog:
         url: str,
         *,
         create: bool = True,
+        read_only: bool = False,
         codec: Codec = CODEC,
         system: System = REAL_SYSTEM,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self.chain = Chain()
-        self.database = PostgresDatabase(url, patience_seconds=patience_seconds)
+        self.database = PostgresDatabase(url, patience_seconds=patience_seconds, read_only=read_only)
         self._dictionaries = Dictionaries(self.database, "")
         self._compression = self._dictionaries.compression
         self._acknowledged = Acknowledged()
@@ -112,10 +113,12 @@ class PostgresLog:
         self.evidence: Evidence | None = None
         self._waiting = WaitingSnapshots(self.database.where, self._store_snapshot, lambda: self.news.count)
         try:
-            if self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create)):
+            may_create = create and not read_only
+            if self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=may_create)):
                 self._expect_cluster()
             self._dictionaries.use_newest()
-            self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
+            if not read_only:
+                self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
         except BaseException:
             self.close()
             raise
@@ -506,7 +509,8 @@ class PostgresLog:
         return packed if is_own else None
 
     def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
-        self._waiting.put(stream, pack)
+        if not self.database.read_only:
+            self._waiting.put(stream, pack)
 
     def _store_snapshot(self, stream: str, packed: bytes) -> None:
         if self.evidence is not None:

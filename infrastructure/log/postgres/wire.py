@@ -10,7 +10,7 @@ and come back in PostgreSQL's binary form.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from struct import Struct
 from time import monotonic
@@ -31,6 +31,7 @@ CANCEL_SECONDS = 5.0
 PREPARED_MAX = 200
 # A trip with more bytes of values is divided.
 TRIP_BYTES_MAX = 4 << 20
+TRIP_CALLS_MAX = 500
 FINE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 Rows = list[tuple[Any, ...]]
 int4 = Struct("!i").pack
@@ -52,16 +53,21 @@ class Call(NamedTuple):
 BEGIN = Call("BEGIN ISOLATION LEVEL READ COMMITTED")
 COMMIT = Call("COMMIT")
 ROLLBACK = Call("ROLLBACK")
+# The setting ends with its transaction: a pooler would hand on one of the session to other clients.
+FORBID_CHANGES = Call("SELECT set_config('transaction_read_only', 'on', true)")
 
 
 class Wire:
     """
     One connection. With `prepares`, a statement is prepared when it is sent a second time. Behind a pooler this is off,
-    because another server process may run the next transaction.
+    because another server process may run the next transaction. With `read_only` the server refuses every change.
     """
 
-    def __init__(self, connection: Connection[Any], *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, connection: Connection[Any], *, patience_seconds: float = PATIENCE_SECONDS, read_only: bool = False
+    ) -> None:
         self.prepares = False
+        self._read_only = read_only
         self.trips = 0
         self._connection = connection
         self._pgconn = connection.pgconn
@@ -69,7 +75,8 @@ class Wire:
         self._transformer = Transformer(connection)
         self._seen: set[str] = set()
         self._names: dict[str, bytes] = {}
-        # The answers that are due: the text of a statement for each preparation, None for each execution.
+        # The answers that are due: None for each execution, the text of a statement for each preparation, and an empty
+        # one where nobody asked.
         self._owed: list[str | None] = []
         renew_in_child(self)
 
@@ -143,6 +150,10 @@ class Wire:
         """Wait for the end of a trip whose rows are not needed."""
         self._arrive()
 
+    def run_trip(self, trip: Sequence[Call]) -> list[Rows]:
+        """Run the statements of a round trip, as `trips` groups them."""
+        return [self.run_apart(trip[0])] if trip[0].size > TRIP_BYTES_MAX else self.run(*trip)
+
     def run_apart(self, call: Call) -> Rows:
         """Run one statement by itself: for one with too many bytes for a pipeline."""
         try:
@@ -172,9 +183,11 @@ class Wire:
         self._connection.close()
 
     def _hand_over(self, calls: Sequence[Call]) -> None:
+        sent = [*self._forbidding(calls)] if self._read_only else calls
         if not self._owed:
             self._pgconn.enter_pipeline_mode()
-        for sql, values in calls:
+        for call in sent:
+            sql, values = call
             name = self._names.get(sql)
             if name is not None:
                 self._pgconn.send_query_prepared(name, values, _binary(len(values)), 1)
@@ -188,7 +201,19 @@ class Wire:
                 self._pgconn.send_query_params(sql.encode(), values, None, _binary(len(values)), 1)
                 if self.prepares:
                     self._seen.add(sql)
-            self._owed.append(None)
+            self._owed.append("" if call is FORBID_CHANGES else None)
+
+    def _forbidding(self, calls: Sequence[Call]) -> Iterator[Call]:
+        """Yield statements, and in each transaction, before it can change anything, the one that forbids it."""
+        is_begun = self.is_under_way or self._pgconn.transaction_status != TransactionStatus.IDLE
+        for call in calls:
+            begins = call.sql.startswith("BEGIN")
+            if not (is_begun or begins):
+                yield FORBID_CHANGES
+            yield call
+            if begins:
+                yield FORBID_CHANGES
+            is_begun = call not in (COMMIT, ROLLBACK)
 
     def _arrive(self) -> list[PGresult]:
         try:
@@ -203,7 +228,7 @@ class Wire:
         return self._checked(owed, results)
 
     def _checked(self, owed: list[str | None], results: list[PGresult]) -> list[PGresult]:
-        """Return the results of executions, without those of preparations."""
+        """Return the results of executions whose rows are asked for."""
         for result in results:
             if result.status not in FINE:
                 self._forget_unprepared(owed, results)
@@ -211,7 +236,7 @@ class Wire:
         if len(results) != len(owed):
             self.close()
             raise OperationalError("the server gave another number of answers than it was asked for")
-        if not any(owed):
+        if owed.count(None) == len(owed):
             return results
         return [result for statement, result in zip(owed, results, strict=True) if statement is None]
 
@@ -257,6 +282,20 @@ class Wire:
                 return results
             else:
                 results.append(result)
+
+
+def trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
+    """Group statements into round trips; a statement that is larger than a trip gets one of its own."""
+    trip: list[Call] = []
+    size = 0
+    for call in calls:
+        if trip and (len(trip) == TRIP_CALLS_MAX or size + call.size > TRIP_BYTES_MAX):
+            yield trip
+            trip, size = [], 0
+        trip.append(call)
+        size += call.size
+    if trip:
+        yield trip
 
 
 class _Patience:

@@ -308,8 +308,7 @@ class SqliteDatabase:
         The caller makes sure that one thread at a time calls this.
         """
         self._require_open()
-        if self.read_only:
-            raise StorageReadOnlyError(f"{self.where} was opened for reading only")
+        self.require_writable()
         with translated(self.where):
             result = locked(self.memory_lock, self._transact, work)
         self.require_files()
@@ -330,8 +329,7 @@ class SqliteDatabase:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Lend the writing connection for a `with` block, in one transaction like that of `write`."""
         self._require_open()
-        if self.read_only:
-            raise StorageReadOnlyError(f"{self.where} was opened for reading only")
+        self.require_writable()
         with self.memory_lock, translated(self.where):
             self._settle_writer()
             if not self._wal_filled:
@@ -476,6 +474,16 @@ class SqliteDatabase:
             self._writer = None
             self._torn_files.add(self.path)
         self._renew()
+
+    def require_writable(self) -> None:
+        """
+        Require that it was not opened for reading only.
+
+        Raises:
+            StorageReadOnlyError: it was.
+        """
+        if self.read_only:
+            raise StorageReadOnlyError(f"{self.where} was opened for reading only")
 
     def _require_open(self) -> None:
         if self._closed:

@@ -32,7 +32,7 @@ from ...log.postgres.blocks import digest_of
 from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
-from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Rows, Wire, int4, int8
+from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Wire, int4, int8, trips
 from ...log.row_faults import REBUILD
 from ..store import Checkpoint, Plan, Save, Values, columns_of
 from .checkpoints import (
@@ -59,7 +59,6 @@ from .database import (
 )
 
 T = TypeVar("T")
-TRIP_ROWS_MAX = 500
 # An array gives each word once; as a text, all words together would have to fit into a vector.
 VECTOR = "vector tsvector GENERATED ALWAYS AS (array_to_tsvector(array_remove(string_to_array(words, ' '), ''))) STORED"
 # If two processes make the same table at once, one of them gets one of these errors, and the table exists.
@@ -149,8 +148,8 @@ class _Transaction:
 
     def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
         try:
-            for trip in _trips(_puts(self._sql, projection, [*map(self._row_values, rows)])):
-                _sent(self._wire, trip)
+            for trip in trips(_puts(self._sql, projection, [*map(self._row_values, rows)])):
+                self._wire.run_trip(trip)
         except (errors.DataError, errors.DatatypeMismatch) as error:
             # Rows have values that every column of their type takes, so the column was altered.
             what = f"the table of {projection.name}"
@@ -172,7 +171,8 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._made: set[str] = set()
 
     def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
-        self._make_common()
+        if not self._make_common():
+            return [Checkpoint() for _ in projections]
         found = self._read_checkpoints(projections)
         for projection, (_, is_stored) in zip(projections, found, strict=True):
             if not is_stored:
@@ -195,12 +195,14 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         return self.sql.stored_columns(projection.row, found)
 
     def _ask(self, projection: Projection, *statements: Statement) -> list[list[Values]]:
-        self._make_table(projection)
-        answers: list[Any] = [rows for trip in _trips(map(_call, statements)) for rows in self._log.database.ask(*trip)]
+        if not self._is_made(projection):
+            return [[] for _ in statements]
+        answers: list[Any] = [rows for trip in trips(map(_call, statements)) for rows in self._log.database.ask(*trip)]
         return answers
 
     def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
-        self._make_table(projection)
+        if not self._is_made(projection):
+            return visit(BEGINNING, iter(()))
 
         def walked(wire: Wire) -> T:
             transaction = _Transaction(wire, self.sql, is_begun=True)
@@ -215,10 +217,12 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         return self._log.database.transacting(walked)
 
     def _ask_notes(self, statement: Statement) -> list[Values]:
-        self._make_once("note", MAKE_NOTES)
+        if not self._make_once("note", MAKE_NOTES):
+            return []
         return [*self._log.database.ask(_call(statement))[0]]
 
     def _transact(self, work: Work) -> list[list[Values]] | None:
+        self._log.database.require_writable()
         self._make_common()
         # On a connection of its own: writers of this process need not wait for rows.
         before = [Statement(SEQUENTIAL.sql)] if self._log.is_distributed else []
@@ -308,6 +312,8 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         # Asked twice: another process may be dropping both the table and its checkpoint at this moment.
         if all(self._log.database.ask(is_gone)[0][0][0] for _ in range(2)):
             raise DamagedError(f"the table of {projection.name}", "it cannot be read (it is gone)", remedy=REBUILD)
+        if self._log.database.read_only:
+            return []
         create = Call(f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {types}, PRIMARY KEY (slice, key))")
         self._make(create, table)
         index_found = Call(f"SELECT 1 WHERE to_regclass('{table}_lexemes') IS NOT NULL")
@@ -322,15 +328,25 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._made.add(table)
         return []
 
-    def _make_common(self) -> None:
-        """Make the tables that all projections share."""
-        self._make_once("checkpoint", MAKE_CHECKPOINTS)
-        self._make_once("note", MAKE_NOTES)
+    def _make_common(self) -> bool:
+        """Make the tables that all projections share, as `_make_once` does."""
+        return self._make_once("checkpoint", MAKE_CHECKPOINTS) and self._make_once("note", MAKE_NOTES)
 
-    def _make_once(self, name: str, call: Call) -> None:
+    def _make_once(self, name: str, call: Call) -> bool:
+        """Make a table, unless the database is only read; return whether it is there."""
+        if self._log.database.read_only:
+            return self._log.database.ask(Call(f"SELECT to_regclass('{name}')::text"))[0] != [(None,)]
         if name not in self._made:
             self._make(call, name)
             self._made.add(name)
+        return True
+
+    def _is_made(self, projection: Projection) -> bool:
+        """Make the table of a projection, unless the database is only read; return whether there may be rows."""
+        if self._log.database.read_only and self.checkpoint(projection) == BEGINNING:
+            return False
+        self._make_table(projection)
+        return True
 
     def _make(self, call: Call, table: str | None = None) -> None:
         calls = [call]
@@ -472,25 +488,6 @@ def _binary(value: int | str | bytes | None) -> bytes | None:
     if isinstance(value, str):
         return _text(value)
     return int8(value) if isinstance(value, int) else value
-
-
-def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
-    """Group statements into round trips; a statement that is larger than a trip gets one of its own."""
-    trip: list[Call] = []
-    size = 0
-    for call in calls:
-        if trip and (len(trip) == TRIP_ROWS_MAX or size + call.size > TRIP_BYTES_MAX):
-            yield trip
-            trip, size = [], 0
-        trip.append(call)
-        size += call.size
-    if trip:
-        yield trip
-
-
-def _sent(wire: Wire, trip: list[Call]) -> list[Rows]:
-    """Run the statements of a round trip."""
-    return [wire.run_apart(trip[0])] if trip[0].size > TRIP_BYTES_MAX else wire.run(*trip)
 
 
 def _lexemes(term: Term) -> str:

@@ -179,7 +179,8 @@ class _Run:
         if self._file.left or not self._file.records:
             return True
         record = self._file.records[-1]
-        return record.notes != kept_by(self._rows).notes(SUBSCRIPTIONS) or record.keys != self._keys()
+        has_other_notes = record.notes != kept_by(self._rows).notes(SUBSCRIPTIONS)
+        return has_other_notes or record.keys != self._keys() or record.lineage != known_lineage(self._rows)
 
     def record(self, root: bytes, chunks: int) -> Record:
         """Return the record of what is in the file now."""
@@ -239,7 +240,8 @@ def back_up_store(
     """Back up an open store, as `back_up` does; one in a database is read by connections of its own."""
     stored = stored_log(log)
     if isinstance(stored, PartitionedLog):
-        return _back_up_at(stored.location, path, progress, chain=stored.chain)  # type: ignore[attr-defined]
+        chain: Chain = stored.chain  # type: ignore[attr-defined]
+        return _back_up_at(stored.location, path, progress, chain=chain, may_write=kept_by(rows) is rows)
     if stored.chain.key:
         raise InvalidInputError("a store in memory that has keys is not backed up: they are gone with it")
     lineage_of(rows)
@@ -261,13 +263,15 @@ def back_up_from(
         raise InvalidInputError("a store in memory has no location: call its backup()")
     with closing(open_database(found, create=False, read_only=True, keys=keys)[0]) as log:
         chain = stored_log(log).chain
-    return _back_up_at(found, path, progress, chain=chain)
+    return _back_up_at(found, path, progress, chain=chain, may_write=True)
 
 
-def _back_up_at(location: str, path: str | Path, progress: Progress | None, *, chain: Chain) -> BackupReport:
-    """Back up the store at a location, whose digests are computed by this chain."""
+def _back_up_at(
+    location: str, path: str | Path, progress: Progress | None, *, chain: Chain, may_write: bool
+) -> BackupReport:
+    """Back up the store at a location, whose digests are computed by this chain; if it `may_write`, it gets an id."""
     with reading_stored(location, chain) as (log, rows):
-        if not known_lineage(rows):
+        if may_write and not known_lineage(rows):
             _begin_lineage(location)
         return back_up(log, rows, path, progress=progress)
 

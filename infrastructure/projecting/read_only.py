@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...domain.concurrency.locks import synchronized
+from ...domain.errors import StorageReadOnlyError
 from .store import MemoryProjectionStore, ProjectionStore
 
 
@@ -23,3 +24,14 @@ class ReadOnlyProjectionStore(MemoryProjectionStore):
 def kept_by(store: ProjectionStore) -> ProjectionStore:
     """Return the store of the rows and notes that remain when `store` is closed."""
     return store.kept if isinstance(store, ReadOnlyProjectionStore) else store
+
+
+def require_kept(store: ProjectionStore, done: str) -> None:
+    """
+    Require that the rows of a store remain when it is closed; `done` says what would be done to them.
+
+    Raises:
+        StorageReadOnlyError: they do not.
+    """
+    if kept_by(store) is not store:
+        raise StorageReadOnlyError(f"nothing can be {done} in a store that was opened for reading only")

@@ -22,7 +22,7 @@ from ...projections.contract import Projection
 from .comparison import Compared, Comparison, Difference, compared_with
 from .folding import note_fault
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
-from .read_only import kept_by
+from .read_only import kept_by, require_kept
 from .runner import ProjectionRunner
 from .shadow import Build, Progress, Stop, shadow_of
 from .shape import code_of
@@ -101,7 +101,9 @@ def rebuild(
     Raises:
         ProjectionError: it cannot fold an event; the live rows stay.
         StorageBusyError: another process is rebuilding it.
+        StorageReadOnlyError: the store was opened for reading only.
     """
+    require_kept(store, "rebuilt")
     began = watch.monotonic()
     with Build(log, store, projection, shadow_of(projection), watch=watch, progress=progress) as build:
         _begin(store, projection, build, restart)
@@ -142,7 +144,9 @@ def discard(log: LiveLog, store: ProjectionStore, projection: Projection, *, wat
 
     Raises:
         StorageBusyError: another process is rebuilding it.
+        StorageReadOnlyError: the store was opened for reading only.
     """
+    require_kept(store, "rebuilt")
     with Build(log, store, projection, shadow_of(projection), watch=watch) as build:
         note = CODE + build.shadow.name
         was_there = store.checkpoint(build.shadow) != BEGINNING or has_partitions(store, projection)

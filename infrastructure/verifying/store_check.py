@@ -22,7 +22,7 @@ from ...domain.trajectory.rules import RUNS
 from ...domain.window.rules import WINDOWS
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
-from ..projecting.read_only import kept_by
+from ..projecting.read_only import kept_by, require_kept
 from ..projecting.rebuild import rebuild
 from ..projecting.runner import ProjectionRunner, contradictions, keep_trace, traces
 from ..projecting.shadow import Progress, Stop
@@ -65,8 +65,8 @@ def verify(
         InvalidInputError: fewer than one of `processes` are asked for.
         StorageReadOnlyError: `repair` was asked for in a store that was opened for reading only.
     """
-    if repair and kept_by(store) is not store:
-        raise StorageReadOnlyError("nothing can be repaired in a store that was opened for reading only")
+    if repair:
+        require_kept(store, "repaired")
     for looks_left in reversed(range(LOOKS)):
         erasures = _erasures(log)
         with SharedComparison(log, kept_by(store), projections, progress=progress, processes=processes) as comparison:

@@ -10,6 +10,7 @@ import pytest
 
 import refold
 from refold.domain.errors import StorageReadOnlyError, StorageUnavailableError
+from refold.infrastructure.lineage import known_lineage
 from refold.infrastructure.verifying import Report
 from refold.projections.catalogue import CATALOGUE
 from tests.support.pooler import pooler
@@ -113,6 +114,8 @@ CHANGES: dict[str, Callable[[refold.Store, Path], object]] = {
     "hold": lambda store, _: store.hold("a", why="ticket 8"),
     "retain": lambda store, _: store.retain("chats", "90 days", kind="chat", why="notice"),
     "archive": lambda store, folder: store.archive(folder / "cold.jsonl", "a", "f", why="cold"),
+    "rebuild": lambda store, _: store.rebuild("catalogue"),
+    "discard": lambda store, _: store.discard_rebuild("catalogue"),
     "acknowledge": lambda store, _: acknowledge(store),
     "vacuum": lambda store, _: store.vacuum(),
     "repair": lambda store, _: store.verify(repair=True),
@@ -189,3 +192,12 @@ def test_other_clients_of_a_pooler_may_write(pg_url: str) -> None:
                 assert len(reader.chat("a").items) == 3 + number
                 writer.chat("a").add_message("user", "hello")
                 assert reader.verify().problems == ()
+
+
+def test_a_backup_of_it(place: str, tmp_path: Path) -> None:
+    """It is taken without giving the store an id, which others do."""
+    before = stored(place)
+    with refold.open(place, read_only=True) as store:
+        assert (store.backup(tmp_path / "a.backup").events, stored(place)) == (10, before)
+    with refold.open(place) as store:
+        assert store.backup(tmp_path / "a.backup").lineage == known_lineage(store._projections) != ""

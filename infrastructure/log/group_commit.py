@@ -23,14 +23,17 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from ...domain.concurrency.locks import locked, pause_for_forks, renew_in_child
 from ...domain.concurrency.promises import Promise, Settled
 from ...domain.concurrency.threads import start_if_possible
-from ...domain.errors import RefoldError, StorageClosedError, StorageError
+from ...domain.errors import DamagedError, RefoldError, StorageClosedError, StorageError
 from ...domain.log.ports import Pending
+from .row_faults import KeyClosedError
 
 T = TypeVar("T")
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 GROUP_MAX = 256
 CLOSED = "the store is closed: open it again"
+# Nothing of a group that fails so was written, and the reason may be one of its requests.
+BY_ONE = (DamagedError, KeyClosedError)
 INTERRUPTED = "the thread that committed this was interrupted: look whether it is recorded before you repeat it"
 
 
@@ -217,6 +220,12 @@ class GroupCommitter(Generic[Request, Result]):
         group = self._group = self._next_group(only_waiting=only_waiting)
         for _ in group:
             self._queue.popleft()
+        self._commit_or_fail(group, only_waiting=only_waiting)
+        for ticket in group:
+            ticket.future.wake()
+        self._group = []
+
+    def _commit_or_fail(self, group: list[Ticket[Request, Result]], *, only_waiting: bool) -> None:
         try:
             self._commit(group)
         except Exception as error:
@@ -224,10 +233,12 @@ class GroupCommitter(Generic[Request, Result]):
                 # A signal handler in the caller's thread may have raised it. Such an interrupt must not reach other
                 # callers.
                 raise
-            _fail(group, error)
-        for ticket in group:
-            ticket.future.wake()
-        self._group = []
+            left = [ticket for ticket in group if not ticket.future.done()]
+            if len(left) < 2 or not isinstance(error, BY_ONE):
+                _fail(left, error)
+                return
+            for ticket in left:
+                self._commit_or_fail([ticket], only_waiting=only_waiting)
 
     def _settle_interrupted(self) -> None:
         """Fail the group whose committer was interrupted: nobody knows whether it was written."""

@@ -47,9 +47,13 @@ def retired(where: str) -> StorageReadOnlyError:
     )
 
 
-def key_closed(where: str) -> StorageBusyError:
+class KeyClosedError(StorageBusyError):
+    """An event is encrypted with a key which is closed or destroyed."""
+
+
+def key_closed(where: str) -> KeyClosedError:
     """Return the error for an event that is encrypted with a key which is closed or destroyed."""
-    return StorageBusyError(f"somebody was erased while an event of theirs waited for {where}: try again")
+    return KeyClosedError(f"somebody was erased while an event of theirs waited for {where}: try again")
 
 
 class _Opening(ContextDecorator):

@@ -7,8 +7,9 @@ from contextlib import nullcontext
 import pytest
 
 from refold.domain.concurrency.promises import Promise
-from refold.domain.errors import StorageError
+from refold.domain.errors import DamagedError, RefoldError, StorageError
 from refold.infrastructure.log.group_commit import GroupCommitter, Ticket
+from refold.infrastructure.log.row_faults import KeyClosedError
 
 SECONDS_MAX = 30
 
@@ -77,6 +78,31 @@ def test_those_who_do_not_wait_are_served_too() -> None:
     futures = [committer.submit(str(number), wait=number % 3 == 0) for number in range(20)]
 
     assert [future.result(SECONDS_MAX) for future in futures] == [str(number) for number in range(20)]
+    committer.close()
+
+
+@pytest.mark.parametrize("error", [DamagedError("stream b", "it is damaged"), KeyClosedError("try again")])
+def test_one_request_that_is_at_fault(error: RefoldError) -> None:
+    """The others of its group are served, each by itself; where nobody knows what was written, nothing is repeated."""
+    groups: list[list[str]] = []
+
+    def commit(group: list[Ticket[str, str]]) -> None:
+        groups.append([ticket.request for ticket in group])
+        if "b" in groups[-1]:
+            raise error
+        for ticket in group:
+            ticket.future.set_result(ticket.request)
+
+    committer = GroupCommitter(commit)
+    with committer.turn():
+        futures = [committer.submit(name, wait=False) for name in "abc"]
+
+    assert [future.exception(SECONDS_MAX) for future in futures] == [None, error, None]
+    assert groups[-4:] == [["a", "b", "c"], ["a"], ["b"], ["c"]]
+    error = StorageError("it went away")
+    with committer.turn():
+        futures = [committer.submit(name, wait=False) for name in "abc"]
+    assert [future.exception(SECONDS_MAX) for future in futures] == [error] * 3
     committer.close()
 
 

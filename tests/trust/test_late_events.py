@@ -162,3 +162,24 @@ def test_an_event_in_memory_that_comes_after_its_key_was_destroyed() -> None:
         before_it_is_recorded(store, lambda: store.erase(user="mia", why="ticket 7", dry_run=False))
         with pytest.raises(StorageBusyError, match="somebody was erased"):
             chat.add_message("user", "late")
+
+
+def test_events_of_others_that_are_committed_together_with_a_late_one(place: Place) -> None:
+    """They are recorded: the late one is refused by itself."""
+    with place.open() as store, place.open() as other:
+        store.chat("a", user="mia").add_message("user", WORD)
+        late = other.chat("a", durability="enqueue")
+        fine = [other.chat(name, user="tom", durability="enqueue") for name in "bc"]
+        other.flush()
+        below: Any = other.log.below  # type: ignore[attr-defined]
+        with below._committer.turn():
+            for chat in (fine[0], late, fine[1]):
+                chat.add_message("user", "queued")
+            store.erase(user="mia", why="ticket 7", dry_run=False)
+
+        with pytest.raises(StorageBusyError, match="somebody was erased"):
+            other.flush()
+
+        assert [row.key for row in store.contexts() if row.items] == ["chat:a", "chat:b", "chat:c"]
+        assert [hit.context for hit in store.search("queued")] == ["c", "b"]
+        assert store.verify().problems == ()

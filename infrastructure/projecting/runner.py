@@ -490,7 +490,7 @@ def _contradiction(log: PagedLog, mark: str, name: str) -> str | None:
     if heads.get(lane, 0) < number:
         return f"the projection {name} has seen an event at it, and the log ends before it"
     try:
-        page = log.read_all(after=Moment.of({**heads, lane: number - 1}), limit=EVENTS_MAX)
+        page = log.read_all(after=Moment.of({**heads, lane: number - 1}), limit=EVENTS_MAX, undecodable=True)
     except StorageError:
         # A reader of these events gets the error; a projection that is past them may go on.
         return None

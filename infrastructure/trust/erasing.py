@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from ...domain.canonical import require_unicode
 from ...domain.clock import System
 from ...domain.context.decider import Decider
+from ...domain.context.description import counted
 from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
 from ...domain.context.view import Place
@@ -83,6 +84,9 @@ class DestroysKeys(Protocol):
 
     def streams_of_user(self, user: str) -> set[str]:
         """Return the streams that are encrypted with keys of a user."""
+
+    def lost_streams(self) -> set[str]:
+        """Return the streams of which nobody knows whose they are: their keys are gone, or were changed."""
 
     def newest_key(self, user: str) -> str:
         """Return the id of the newest key of a user."""
@@ -200,7 +204,13 @@ class Eraser:
         with _unfinished():
             unreached = self.finish([erasure], self.made_of(done[late:]))
         told = self._told(scope, done, selection, ())
-        unreached = (*unreached, *self._archives_of(done), *self._names(wanted.user), *OUTSIDE)
+        unreached = (
+            *unreached,
+            *self._archives_of(done),
+            *self._lost(wanted.user),
+            *self._names(wanted.user),
+            *OUTSIDE,
+        )
         meta = current_meta(default_actor=None, idempotency_key=None)
         end = self._log.end(STREAM)
         about = (erasure, scope, wanted.why)
@@ -214,7 +224,8 @@ class Eraser:
         if wanted.user is not None:
             selection.whole.update(self._streams_of(wanted.user))
             if not selection.whole:
-                raise NotFoundError(f"there is no context of the user {wanted.user!r}")
+                none = f"there is no context of the user {wanted.user!r}"
+                raise NotFoundError("; ".join([none, *self._lost(wanted.user)]))
             return selection
         streams = [context_named(self._log, one) for one in wanted.contexts or ()]
         if wanted.item is None:
@@ -230,9 +241,12 @@ class Eraser:
         scopes = (encoded_id(scope, "the user") for scope in (name, f"user:{name}", f"user/{name}"))
         streams |= {stream for scope in scopes if self._log.head(stream := stream_id("memory", scope))}
         streams |= contexts_owned(self._log.read_events(STREAM), name)
+        streams |= {stream for stream in self._log.streams("run:") if _is_run_of(stream, name)}
         if isinstance(self._log, DestroysKeys):
             streams |= self._log.streams_of_user(name)
-        return streams | {stream for stream in self._log.streams("run:") if _is_run_of(stream, name)}
+            # Nobody can read those whose keys are gone. If there are no others, reading them says why.
+            streams = streams - self._log.lost_streams() or streams
+        return streams
 
     def _sources(self, streams: Iterable[str]) -> list[str]:
         """Return the contexts from which these took something, and those from which they did."""
@@ -256,6 +270,13 @@ class Eraser:
         archives = self.state.archives
         files = {archives[stream].file for stream in {one.remnant.stream for one in done} & archives.keys()}
         return [f"the archive {file}, from which nothing of it comes back: delete it" for file in sorted(files)]
+
+    def _lost(self, user: str | None) -> list[str]:
+        """Say how many contexts may be those of a user, and nobody can tell."""
+        if user is None or not isinstance(self._log, DestroysKeys) or not (lost := self._log.lost_streams()):
+            return []
+        what = "whose keys are not in the table data_key, or were changed there: nobody knows whose they are"
+        return [f"{counted(len(lost), 'context')} {what}"]
 
     def _names(self, user: str | None) -> list[str]:
         """Say how many names of contexts have the name of a user, which no erasure changes."""

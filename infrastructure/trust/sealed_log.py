@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ from ...domain.errors import (
     DamagedError,
     IdempotencyError,
     InvalidInputError,
+    KeyMissingError,
     KeyUnavailableError,
     LogWentBackError,
     Lost,
@@ -302,7 +303,19 @@ class SealedLog:
 
     def streams_of_user(self, user: str) -> set[str]:
         """Return the streams that are encrypted with keys of a user."""
-        return {stream for stream in self.streams() if self.subject_of(stream) == self.user_subject(user)}
+        return self._streams_of(self.user_subject(user))
+
+    def lost_streams(self) -> set[str]:
+        """Return the streams of which nobody knows whose they are: their keys are gone, or were changed."""
+        return self._streams_of(None)
+
+    def _streams_of(self, subject: str | None) -> set[str]:
+        return {stream for stream in self.streams() if self._known_subject_of(stream) == subject}
+
+    def _known_subject_of(self, stream: str) -> str | None:
+        with suppress(DamagedError, KeyMissingError):
+            return self.subject_of(stream)
+        return None
 
     def newest_key(self, user: str) -> str:
         """Return the id of the newest key of a user."""

@@ -6,16 +6,20 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold
-from refold.domain.errors import InvalidInputError, StorageUnavailableError
+from refold.domain.errors import InvalidInputError, NotFoundError, StorageUnavailableError
 from refold.infrastructure.trust import keys
 from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
 from tests.cli.running import refold as run
+from tests.trust.stores import WORD, Place, places
+from tests.verifying.damaging import sql
 
 KEY = bytes(range(KEY_BYTES))
 UNNAMED = json.dumps({"\ud800": base64.b64encode(KEY).decode()})
@@ -282,3 +286,41 @@ def test_keys_without_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         refold.open(tmp_path / "store.db", keys=KeyFile(tmp_path / "keys.json"))
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(params=["sealed", "sealed-postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """The place of an encrypted store."""
+    yield from places(request, tmp_path)
+
+
+def drop(place: Place, key_id: str) -> None:
+    """Delete the row of a data key."""
+    sql(place.location, "DELETE FROM data_key WHERE id = ?", key_id)
+
+
+def assign(place: Place, key_id: str) -> None:
+    """Write another subject into the row of a data key."""
+    sql(place.location, "UPDATE data_key SET subject = ? WHERE id = ?", "f" * 32, key_id)
+
+
+@pytest.mark.parametrize("change", [drop, assign])
+def test_a_key_that_is_gone_or_was_changed(place: Place, change: Callable[[Place, str], None]) -> None:
+    """Others can be erased all the same; the receipt says that nobody knows whose these contexts are."""
+    with place.open() as store:
+        for user in ("mia", "tom"):
+            store.chat(f"of-{user}", user=user).add_message("user", WORD)
+        assert len(store.contexts()) == 2
+        log: Any = store.log
+        key_id = log.newest_key("tom")
+    change(place, key_id)
+
+    with place.open() as store:
+        done = store.erase(user="mia", why="ticket 7", dry_run=False)
+        with pytest.raises(NotFoundError, match="1 context whose keys are not in the table"):
+            store.erase(user="tom", why="ticket 8", dry_run=False)
+
+    said = "1 context whose keys are not in the table data_key, or were changed there: nobody knows whose they are"
+    assert ([one.context for one in done.contexts], said in done.unreached) == (["chat:of-mia"], True)
+    assert done.receipt is not None
+    assert said in done.receipt.unreached

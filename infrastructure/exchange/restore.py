@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...domain.erasure.events import STREAM as ERASURES
-from ...domain.errors import DamagedError, InvalidInputError, StorageUnavailableError
+from ...domain.errors import DamagedError, InvalidInputError, NotFoundError, StorageUnavailableError
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position
 from ..databases import Database, location_of, open_database, tables_of
 from ..lineage import NOTE, lineage_of
 from ..log.codec import CODEC
+from ..log.evidence import place
 from ..queries.cuts import Cut, LogEnd, cut_at
+from ..times import exact
 from ..trust.tables import ADD_KEY, Statement
 from .backup import chain_of
 from .backup_file import BackupFile, Stream, reading_backup
@@ -79,6 +81,24 @@ class _BackedUp:
     def before_copy(self, number: int) -> Moment | None:
         """Return None: positions of a store from before it was copied are not looked up in a backup."""
         return None
+
+
+class _End(LogEnd):
+    """The end of a backup: nobody knows what came behind it."""
+
+    def cut(self, moment: Moment) -> Moment:
+        """
+        Return a moment that is in the backup.
+
+        Raises:
+            NotFoundError: it is not.
+        """
+        end = self.now()
+        for lane, number in moment.heads:
+            if number > end.head(lane):
+                there = f"the backup ends at {place(lane, end.head(lane))}: back up again, or restore its end"
+                raise NotFoundError(f"there is no position {place(lane, number)}, {there}")
+        return moment
 
 
 class _Restore:
@@ -175,7 +195,7 @@ def restore(
     Raises:
         InvalidInputError: the file is no backup, the moment is malformed, the location has events, is that of the
             backup, or is of another kind than the store that was backed up.
-        NotFoundError: no moment has this name.
+        NotFoundError: no moment has this name, the backup ends before this position, or has nothing up to this moment.
         DamagedError: the backup was changed or cut off; nothing was restored.
         KeyUnavailableError: the store was made with keys, and these are not they.
         StorageBusyError: programs use the store that is to be replaced, or the backup is being written.
@@ -187,14 +207,15 @@ def restore(
         if not overwrite:
             _require_empty(target)
         backed_up = _BackedUp(file)
-        cut: Cut = backed_up.now() if at is None else cut_at(at, backed_up, LogEnd(backed_up))
+        cut: Cut = backed_up.now() if at is None else cut_at(at, backed_up, _End(backed_up))
         work, clock = _Restore(file, cut), CopyClock()
-        with _aside(target, overwrite=overwrite) as (place, put_in_place):
+        with _aside(target, overwrite=overwrite) as (aside, put_in_place):
             chain_key = chain_of(file, keys).key
-            log, rows = open_database(place, codec=BYTES, system=clock, is_raw=True, chain_key=chain_key)
+            log, rows = open_database(aside, codec=BYTES, system=clock, is_raw=True, chain_key=chain_key)
             with closing(log):
                 where = log.database.where if record.has_slices else target  # type: ignore[attr-defined]
                 lineage = work.into((log, rows), clock, progress)
+            _require_something(file, work.moment, at)
             put_in_place()
     return RestoreReport(
         file=str(path),
@@ -235,6 +256,13 @@ def _require_empty(target: str) -> None:
             raise InvalidInputError(
                 f"{log.database.where} has events: restore into a new place (--into), or overwrite them (--overwrite)"
             )
+
+
+def _require_something(file: BackupFile, moment: Moment, at: object) -> None:
+    """Require that a restore gives events, if there are any: an empty store is of no use, and may replace another."""
+    if moment == BEGINNING != file.moment:
+        _, first = next(file.open(file.chunks[0]).events())
+        raise NotFoundError(f"the backup has no event up to {at}: its first is of {exact(first.recorded_at)}")
 
 
 @contextmanager

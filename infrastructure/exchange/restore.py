@@ -11,7 +11,7 @@ so it gets a lineage of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from ..databases import Database, location_of, open_database, tables_of
 from ..lineage import NOTE, lineage_of
 from ..log.codec import CODEC
 from ..log.evidence import place
+from ..projecting.store import ProjectionStore
 from ..queries.cuts import Cut, LogEnd, cut_at
 from ..times import exact
 from ..trust.tables import ADD_KEY, Statement
@@ -104,8 +105,8 @@ class _End(LogEnd):
 class _Restore:
     """The events of a backup up to a cut, on their way into a new log."""
 
-    def __init__(self, file: BackupFile, cut: Cut) -> None:
-        self._file, self._cut = file, cut
+    def __init__(self, file: BackupFile, cut: Cut, keys: Keys | None) -> None:
+        self._file, self._cut, self._keys = file, cut, keys
         self._heads = None if isinstance(cut, int) else dict(cut.heads)
         self.tally = Tally()
         self.moment = Moment()
@@ -145,12 +146,13 @@ class _Restore:
         incoming.write()
         self._require_equal(log)
         record = self._file.record
-        for name, text in record.notes.items():
-            rows.set_note(name, before=None, after=str(self._within(Moment.parse(text))))
         if record.keys:
             tables = tables_of(log)
             tables.make()
             tables.change(*(Statement(ADD_KEY, row) for row in record.keys))
+        for name, text in record.notes.items():
+            rows.set_note(name, before=None, after=text)
+        self._set_back(log, rows)
         rows.set_note(RESTORED, before=None, after=f"{record.lineage} {self.moment}")
         clock.is_copying = False
         return lineage_of(rows)
@@ -162,6 +164,21 @@ class _Restore:
         for stream, one in self._file.events_of(ERASURES):
             if not self._includes(one):
                 yield stream, one
+
+    def _set_back(self, log: Any, rows: ProjectionStore) -> None:
+        """Set the places of subscriptions back to the cut, where they are behind it."""
+        places = rows
+        if self._file.record.is_encrypted:
+            from ..trust.key_ring import KeyRing
+            from ..trust.sealed_rows import SealedProjectionStore
+
+            assert self._keys is not None, "its chain was made with them"
+            places = SealedProjectionStore(log, tables_of(log), KeyRing(tables_of(log), self._keys), rows)
+        for name in self._file.record.notes:
+            # One that cannot be read stays: its subscriber gets the same error as in the store that was backed up.
+            with suppress(DamagedError, InvalidInputError):
+                text = places.note(name)
+                places.set_note(name, before=text, after=str(self._within(Moment.parse(text or ""))))
 
     def _within(self, moment: Moment) -> Moment:
         ends = dict(self.moment.heads)
@@ -208,7 +225,7 @@ def restore(
             _require_empty(target)
         backed_up = _BackedUp(file)
         cut: Cut = backed_up.now() if at is None else cut_at(at, backed_up, _End(backed_up))
-        work, clock = _Restore(file, cut), CopyClock()
+        work, clock = _Restore(file, cut, keys), CopyClock()
         with _aside(target, overwrite=overwrite) as (aside, put_in_place):
             chain_key = chain_of(file, keys).key
             log, rows = open_database(aside, codec=BYTES, system=clock, is_raw=True, chain_key=chain_key)

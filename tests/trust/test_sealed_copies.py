@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.errors import DamagedError
 from refold.infrastructure.exchange import copy_store
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
+from tests.verifying.damaging import sql
 
 KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
 
@@ -115,3 +117,33 @@ def test_a_backup_does_not_take_its_place(tmp_path: Path) -> None:
         refold.restore(tmp_path / "backup", place)
 
     check(place)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """Where a store is, and where it is restored to."""
+    if request.param == "postgres":
+        return tuple(str(request.getfixturevalue(name)) for name in ("ready_pg_url", "pg_url"))  # type: ignore[return-value]
+    return str(tmp_path / "one.db"), str(tmp_path / "two.db")
+
+
+def test_out_of_a_backup(pair: tuple[str, str], tmp_path: Path) -> None:
+    """The place of a subscription is there, too; at an earlier moment, where that is; one that cannot be read stays."""
+    first, second = pair
+    fill(first)
+    with refold.open(first, keys=KEYS) as store:
+        moment = store.chat("c").history()[0].position
+        store.backup(tmp_path / "a.backup")
+
+    refold.restore(tmp_path / "a.backup", second, keys=KEYS)
+
+    check(second)
+    refold.restore(tmp_path / "a.backup", second, keys=KEYS, at=moment, overwrite=True)
+    with refold.open(second, keys=KEYS) as store:
+        assert store.subscribe(name="mail").moment == store.now()
+    sql(first, "UPDATE note SET value = 'x' WHERE name = 'subscription/mail'")
+    with refold.open(first, keys=KEYS) as store:
+        store.backup(tmp_path / "a.backup")
+    refold.restore(tmp_path / "a.backup", second, keys=KEYS, overwrite=True)
+    with refold.open(second, keys=KEYS) as store, pytest.raises(DamagedError, match="the note subscription/mail"):
+        store.subscribe(name="mail")

@@ -8,11 +8,13 @@ purpose from a file that was replaced by an older copy. Such a copy keeps the id
 from __future__ import annotations
 
 import os
+import re
 
 from .projecting.read_only import kept_by
 from .projecting.store import ProjectionStore
 
 NOTE = "lineage"
+LINEAGE_ID = re.compile("[0-9a-f]{32}")
 
 
 def lineage_of(rows: ProjectionStore) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError
+from refold.domain.errors import DamagedError, TamperedError
 from refold.infrastructure.exchange import copy_store
+from refold.infrastructure.trust import sealed_rows
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from tests.verifying.damaging import sql
 
@@ -147,3 +148,34 @@ def test_out_of_a_backup(pair: tuple[str, str], tmp_path: Path) -> None:
     refold.restore(tmp_path / "a.backup", second, keys=KEYS, overwrite=True)
     with refold.open(second, keys=KEYS) as store, pytest.raises(DamagedError, match="the note subscription/mail"):
         store.subscribe(name="mail")
+
+
+@pytest.mark.parametrize("comes", ["first", "later"])
+def test_a_witness_and_a_backup(pair: tuple[str, str], tmp_path: Path, comes: str) -> None:
+    """Both know the store by the same id; the witness refuses the restored store, and says why."""
+    (first, second), file, witness = pair, tmp_path / "a.backup", tmp_path / "witness.log"
+    with refold.open(first, keys=KEYS, witness=witness if comes == "first" else None) as store:
+        store.chat("c").add_message("user", "zanzibar")
+        store.backup(file)
+
+    with refold.open(first, keys=KEYS, witness=witness) as store:
+        store.chat("c").add_message("user", "quokka")
+        seen = store.witnessed()
+        assert seen is not None
+        assert store.backup(file).lineage == seen.lineage
+
+    restored = refold.restore(file, second, keys=KEYS).lineage
+    with pytest.raises(TamperedError, match=f"it is the store {restored}, and its witness saw {seen.lineage}"):
+        refold.open(second, keys=KEYS, witness=witness)
+
+
+def test_an_id_that_an_earlier_version_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the store's all the same."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sealed_rows, "LINEAGE", "another")
+        with refold.open(tmp_path / "a.db", keys=KEYS, witness=tmp_path / "witness.log") as store:
+            store.chat("c").add_message("user", "zanzibar")
+
+    with refold.open(tmp_path / "a.db", keys=KEYS, witness=tmp_path / "witness.log") as store:
+        store.chat("c").add_message("user", "quokka")
+        assert store.backup(tmp_path / "a.backup").events == 3

@@ -11,7 +11,8 @@ import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from time import monotonic
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -21,7 +22,7 @@ from ...domain.errors import InvalidInputError
 from .merkle import EMPTY_ROOT, Growing, leaf_hash
 
 HTTP = ("http://", "https://")
-HTTP_SECONDS_MAX = 3.0
+HTTP_SECONDS_MAX, HTTP_ANSWER_SECONDS_MAX = 3.0, 30.0
 HTTP_BYTES_MAX = 64 << 20
 TAIL_BYTES = 1 << 20
 ONE_SEQUENCE = -1
@@ -258,11 +259,27 @@ class HttpWitness:
 
         request = Request(self._url, data, {"Content-Type": "application/json"} if data else {})
         with urlopen(request, timeout=HTTP_SECONDS_MAX) as answer:
-            found: bytes = answer.read(HTTP_BYTES_MAX + 1)
+            if data and answer.geturl() != self._url:
+                # Who follows a redirect sends a GET, so that nothing is kept.
+                raise OSError(f"it sends entries on to {answer.geturl().partition('?')[0]}: name that address")
+            found = _read_in_time(answer)
         if len(found) > HTTP_BYTES_MAX:
             # The newest entries come last: without them less would be compared, and nobody would know.
             raise OSError(f"it has more than {HTTP_BYTES_MAX:,} bytes: let it answer from an entry with full=true on")
         return found
+
+
+def _read_in_time(answer: Any) -> bytes:
+    """Return an answer, a byte more than is allowed at most; whoever sends a byte now and then is not waited for."""
+    deadline, found = monotonic() + HTTP_ANSWER_SECONDS_MAX, bytearray()
+    while len(found) <= HTTP_BYTES_MAX and (part := answer.read1(HTTP_BYTES_MAX + 1 - len(found))):
+        found += part
+        if monotonic() > deadline:
+            raise OSError(f"its answer took more than {HTTP_ANSWER_SECONDS_MAX:g} seconds")
+    if answer.length and len(found) <= HTTP_BYTES_MAX:
+        # The newest entries come last.
+        raise OSError(f"its answer broke off: {answer.length:,} bytes are missing")
+    return bytes(found)
 
 
 def witness_at(given: object) -> Witness:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -38,13 +39,29 @@ def test_an_entry_that_the_disk_takes_in_parts(tmp_path: Path, monkeypatch: pyte
 
 
 class Lines(BaseHTTPRequestHandler):
-    """Answers with three entries."""
+    """Answers with three entries, at /slow byte by byte, at /torn as if there were more; from /moved it sends on."""
 
     def do_GET(self) -> None:
         """Answer."""
+        if self.path == "/moved":
+            self.do_POST()
+            return
         self.send_response(200)
+        if self.path == "/torn":
+            self.send_header("Content-Length", "99")
         self.end_headers()
-        self.wfile.write(f"{LINE}\n".encode() * 3)
+        entries = f"{LINE}\n".encode() * 3
+        step = 1 if self.path == "/slow" else len(entries)
+        for start in range(0, len(entries), step):
+            self.wfile.write(entries[start : start + step])
+            time.sleep(0.05 if step == 1 else 0)
+
+    def do_POST(self) -> None:
+        """Send them on."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(301)
+        self.send_header("Location", "/here")
+        self.end_headers()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -69,3 +86,25 @@ def test_an_endpoint_with_more_entries_than_are_read(url: str, monkeypatch: pyte
     monkeypatch.setattr(witness, "HTTP_BYTES_MAX", 3 * len(LINE))
     with pytest.raises(OSError, match="it has more than 51 bytes"):
         HttpWitness(url).entries()
+
+
+def test_an_endpoint_that_sends_others_on(url: str) -> None:
+    """An entry does not get there, as a GET comes of it; reading goes on there."""
+    with pytest.raises(OSError, match=f"it sends entries on to {url}here: name that address"):
+        HttpWitness(url + "moved").add(LINE)
+    assert HttpWitness(url + "moved").entries() == [LINE] * 3
+
+
+def test_an_answer_that_breaks_off(url: str) -> None:
+    """It may lack the newest entries."""
+    with pytest.raises(OSError, match="its answer broke off: 45 bytes are missing"):
+        HttpWitness(url + "torn").entries()
+
+
+def test_an_endpoint_that_answers_slowly(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then does not keep a store from being opened."""
+    monkeypatch.setattr(witness, "HTTP_ANSWER_SECONDS_MAX", 0.3)
+    with pytest.raises(OSError, match=r"its answer took more than 0.3 seconds"):
+        HttpWitness(url + "slow").entries()
+    monkeypatch.setattr(witness, "HTTP_ANSWER_SECONDS_MAX", 30.0)
+    assert HttpWitness(url + "slow").entries() == [LINE] * 3

@@ -24,6 +24,7 @@ from operator import attrgetter
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.locks import locked, renew_in_child
+from ...domain.context.description import counted
 from ...domain.errors import RefoldError, TamperedError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, Receipt
@@ -112,6 +113,9 @@ class Checkpoints:
     def _connect(self) -> None:
         """Read the entries of the witness, and announce this process as a writer."""
         seen, known = Seen(self.witness.entries()), self.known
+        if seen.unreadable and not seen.lineage:
+            # A page of a proxy, or a file of something else: to begin anew there would compare nothing with anything.
+            raise ValueError(f"it has {counted(seen.unreadable, 'line')}, none of which is an entry")
         lineage = known_lineage(self._notes) if known.read_only else lineage_of(self._notes)
         if seen.lineage and seen.lineage != lineage:
             what = f"it is the store {lineage or 'without an id'}, and its witness saw {seen.lineage}"

@@ -17,7 +17,7 @@ from .checkpoints import Checkpoints
 from .known_events import KnownEvents
 from .merkle import Growing, consistency_path, inclusion_path, leaf_hash
 from .slices import HEIGHT, SEGMENT, SliceEvidence
-from .witness import Checkpoint, Seen, SliceSeen, root_over, slice_leaves
+from .witness import Checkpoint, Seen, SliceSeen, root_over, slice_leaves, slices_of
 
 READ_EVENTS = 2_048
 LEAF, NODE = "00", "01"
@@ -231,22 +231,15 @@ def faults_of(checkpoints: Checkpoints, stop: Callable[[], bool] = lambda: False
     return faults + [
         ("the witness", f"the root of its checkpoint of {one.time} does not follow from its slices")
         for one in seen.checkpoints
-        if one.full and root_over(_slices_of(one)).hex() != one.root
+        if one.full and root_over(slices_of(one)).hex() != one.root
     ]
-
-
-def _slices_of(one: Checkpoint) -> dict[int, SliceSeen]:
-    return {
-        int(lane): SliceSeen(events, bytes.fromhex(root), bytes.fromhex(sealed))
-        for lane, (events, root, sealed) in one.slices.items()
-    }
 
 
 def _wanted(checkpoints: Sequence[Checkpoint], lane: int) -> dict[int, tuple[SliceSeen, str]]:
     """Return what a slice must be, by the number of its events, each with the time of the checkpoint."""
     found: dict[int, tuple[SliceSeen, str]] = {}
     for one in checkpoints:
-        slices = _slices_of(one)
+        slices = slices_of(one)
         if lane in slices:
             found.setdefault(slices[lane].events, (slices[lane], one.time))
     return found

@@ -102,6 +102,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     note: str = ""
 
 
+def slices_of(one: Checkpoint) -> dict[int, SliceSeen]:
+    """Return the slices of a checkpoint, by their numbers."""
+    return {
+        int(lane): SliceSeen(events, bytes.fromhex(root), bytes.fromhex(sealed))
+        for lane, (events, root, sealed) in one.slices.items()
+    }
+
+
 Entry = WriterOpened | WriterClosed | Accepted | Checkpoint
 _decoder = msgspec.json.Decoder(known(Entry))
 _encode = msgspec.json.Encoder().encode
@@ -134,11 +142,13 @@ class Seen:
         """Add the next entry, given as its line."""
         try:
             self.add(_decoder.decode(line))
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError):
             self.unreadable += 1
 
     def add(self, entry: Entry) -> None:
         """Add the next entry."""
+        # Before anything of an entry counts that cannot be read as a whole.
+        slices = slices_of(entry) if isinstance(entry, Checkpoint) else {}
         if isinstance(entry, Accepted):
             self.__init__()  # type: ignore[misc]  # all entries before it count no more
         if self.lineage and entry.lineage != self.lineage:
@@ -152,18 +162,18 @@ class Seen:
             case WriterClosed():
                 self.writers.pop(entry.writer, None)
             case Checkpoint():
-                self._add_checkpoint(entry)
+                self._add_checkpoint(entry, slices)
 
-    def _add_checkpoint(self, entry: Checkpoint) -> None:
+    def _add_checkpoint(self, entry: Checkpoint, slices: Mapping[int, SliceSeen]) -> None:
         self.last = entry
         self.since_full = 0 if entry.full else self.since_full
         self.checkpoints.append(entry)
         self.writers.update((one.writer, one) for one in entry.writers)
-        for name, (count, root, sealed) in entry.slices.items():
-            known = self.slices.get(int(name))
+        for lane, one in slices.items():
+            known = self.slices.get(lane)
             # Checkpoints of two processes may come in another order than they were made.
-            if known is None or count > known.events:
-                self.slices[int(name)] = SliceSeen(count, bytes.fromhex(root), bytes.fromhex(sealed))
+            if known is None or one.events > known.events:
+                self.slices[lane] = one
 
     @property
     def events(self) -> int:

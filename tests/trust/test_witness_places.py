@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +14,8 @@ from threading import Thread
 
 import pytest
 
+import refold
+from refold.domain.errors import TamperedError
 from refold.infrastructure.trust import witness
 from refold.infrastructure.trust.witness import FileWitness, HttpWitness
 
@@ -108,3 +112,51 @@ def test_an_endpoint_that_answers_slowly(url: str, monkeypatch: pytest.MonkeyPat
         HttpWitness(url + "slow").entries()
     monkeypatch.setattr(witness, "HTTP_ANSWER_SECONDS_MAX", 30.0)
     assert HttpWitness(url + "slow").entries() == [LINE] * 3
+
+
+NO_ENTRIES = ["<html>", "log in", "</html>"]
+BAD_ROOT = '{"kind":"checkpoint","lineage":"a","time":"t","events":1,"root":"","slices":{"-1":[1,"no","hex"]}}'
+
+
+class Kept:
+    """A witness that has some lines already."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = [*lines]
+
+    def add(self, entry: str) -> None:
+        """Keep a line."""
+        self.lines.append(entry)
+
+    def entries(self) -> list[str]:
+        """Return all lines."""
+        return self.lines
+
+
+@pytest.mark.parametrize("lines", [NO_ENTRIES, [BAD_ROOT], [BAD_ROOT.replace("-1", "x")]])
+def test_a_place_that_has_something_else(lines: list[str], tmp_path: Path) -> None:
+    """It is no witness that begins anew: that nothing is compared is said."""
+    place = Kept(*lines)
+    with pytest.warns(RuntimeWarning, match=r"cannot be reached .* none of which is an entry"):
+        store = refold.open(tmp_path / "a.db", witness=place)
+    with store:
+        store.chat("a").add_message("user", "hello")
+        store.flush()
+    assert place.lines == lines
+
+
+def test_a_line_that_is_no_entry(tmp_path: Path) -> None:
+    """It counts for nothing, whatever is wrong with it; those around it are compared, and a check names it."""
+    place = Kept()
+    with refold.open(tmp_path / "a.db", witness=place) as store:
+        store.chat("a").add_message("user", "hello")
+    lineage = json.loads(place.lines[0])["lineage"]
+    place.lines.insert(1, BAD_ROOT.replace('"a"', f'"{lineage}"'))
+    place.lines.insert(2, NO_ENTRIES[0])
+
+    with refold.open(tmp_path / "a.db", witness=place) as store:
+        assert store.compare_with_witness() == [("the witness", "2 of its lines are no entries")]
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("DELETE FROM event WHERE position = 2")
+    with pytest.raises(TamperedError, match="the log ends before it"):
+        refold.open(tmp_path / "a.db", witness=place)

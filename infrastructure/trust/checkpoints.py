@@ -18,7 +18,7 @@ import random
 import socket
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -55,6 +55,8 @@ from .witness import (
 INTERVAL_SECONDS = 1.0
 # After so many entries a checkpoint is a full one: it names all slices and writers, not only the slices that changed.
 FULL_EVERY = 256
+# So often at most a writer looks what others wrote to other slices: its checkpoint then proves their events as well.
+LOOK_SECONDS = 300.0
 # A context with more events is not drawn: reading them would hold up an answer.
 SAMPLED_EVENTS_MAX = 512
 ONE_SEQUENCE = -1
@@ -77,6 +79,7 @@ class Checkpoints:
         self._has_warned = self._is_closed = self._is_behind = False
         self._outage = ""
         self._written_at = self._sampled_at = 0.0
+        self._looked_at = REAL_SYSTEM.monotonic()
         self._work = BackgroundWork(
             self._step,
             "writing checkpoints for the witness",
@@ -260,12 +263,13 @@ class Checkpoints:
     def _hand_over(self, changed: dict[int, SliceSeen]) -> None:
         seen = self.known.seen
         is_full = seen.since_full >= FULL_EVERY or not seen.checkpoints
-        if is_full and seen.checkpoints:
-            # Others have opened and closed the store, and know more of the slices that only they wrote to.
-            fresh = Seen(self.witness.entries())
+        now = REAL_SYSTEM.monotonic()
+        if seen.checkpoints and (is_full or (self.known.log.has_slices and now - self._looked_at >= LOOK_SECONDS)):
+            # Others have opened and closed the store, and know more of the slices that they wrote to.
+            fresh, self._looked_at = Seen(self.witness.entries()), now
             seen.writers = fresh.writers
-            seen.slices = {**fresh.slices, **seen.slices}
-        all_slices = {**seen.slices, **changed}
+            seen.slices = _newer_of(seen.slices, fresh.slices)
+        all_slices = _newer_of(seen.slices, changed)
         told = all_slices if is_full else changed
         self._add(
             Checkpoint(
@@ -343,6 +347,11 @@ class Checkpoints:
                 self._add(WriterClosed(lineage=seen.lineage, time=_now(), writer=writer))
         except Exception as error:
             self._say(error)
+
+
+def _newer_of(slices: Mapping[int, SliceSeen], others: Mapping[int, SliceSeen]) -> dict[int, SliceSeen]:
+    newer = {lane: one for lane, one in others.items() if lane not in slices or one.events > slices[lane].events}
+    return {**slices, **newer}
 
 
 def _now() -> str:

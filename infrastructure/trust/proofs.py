@@ -5,7 +5,7 @@ of the checkpoint, and that a checkpoint continues an earlier one. And the check
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from .checkpoints import Checkpoints
 from .known_events import KnownEvents
 from .merkle import Growing, consistency_path, inclusion_path, leaf_hash
 from .slices import HEIGHT, SEGMENT, SliceEvidence
-from .witness import Checkpoint, Seen, SliceSeen, root_over, slice_leaves, slices_of
+from .witness import Checkpoint, FileWitness, Seen, SliceSeen, Witness, root_over, slice_leaves, slices_of
 
 READ_EVENTS = 2_048
 LEAF, NODE = "00", "01"
@@ -92,8 +92,9 @@ def prove(checkpoints: Checkpoints, reference: str) -> Proof:
         raise NotFoundError(f"there is no event {reference}: `refold log` lists them")
     recorded, before = found[-1], found[0].digest if len(found) > 1 else NO_DIGEST
     lane, number = recorded.position.slice, recorded.position.number
-    seen = known.seen.slices.get(lane)
-    if checkpoints.failure or seen is None or number > seen.events or known.seen.last is None:
+    last, slices = _newest_whole(checkpoints)
+    seen = slices.get(lane)
+    if checkpoints.failure or last is None or seen is None or number > seen.events:
         why = checkpoints.failure or "it has no checkpoint with this event"
         raise InvalidInputError(f"nothing proves {reference} yet, as its witness did not see it: {why}")
     path = inclusion_path(_Roots(known, lane, seen.events), number - 1, seen.events)
@@ -106,12 +107,48 @@ def prove(checkpoints: Checkpoints, reference: str) -> Proof:
         "digest": recorded.digest.hex(),
         "is_keyed": bool(known.log.chain.key),
         "covered": _covered(known, recorded, before).hex(),
-        "checkpoint": {"events": known.seen.last.events, "root": known.seen.last.root, "time": known.seen.last.time},
+        "checkpoint": {"events": last.events, "root": last.root, "time": last.time},
         "tree": {"index": number - 1, "size": seen.events, "path": [one.hex() for one in path]},
-        "steps": steps + _steps_over_slices(known.seen.slices, lane),
+        "steps": steps + _steps_over_slices(slices, lane),
     }
     _require_proved(proof, recorded.digest)
     return proof
+
+
+# A checkpoint, with all slices as they were seen until then.
+_SeenAt = tuple[Checkpoint | None, Mapping[int, SliceSeen]]
+
+
+def _newest_whole(checkpoints: Checkpoints) -> _SeenAt:
+    """
+    Return the newest checkpoint whose root is that of all slices that were seen until then; None if there is none.
+
+    The root in a checkpoint is that of the slices as its writer knew them. Others may have written to some of them
+    meanwhile, whose checkpoints came before: by such a root nothing can be proved.
+    """
+    seen = checkpoints.known.seen
+    if _is_whole(seen.last, seen.slices):
+        return seen.last, seen.slices
+    found: _SeenAt = (None, {})
+    for last, slices in _checkpoints_in(checkpoints.witness):
+        if last is None or _is_whole(last, slices):
+            found = last, dict(slices)
+    return found
+
+
+def _is_whole(last: Checkpoint | None, slices: Mapping[int, SliceSeen]) -> bool:
+    return last is not None and root_over(slices).hex() == last.root
+
+
+def _checkpoints_in(witness: Witness) -> Iterator[_SeenAt]:
+    """Yield the checkpoints that a witness has; None where those before count no more."""
+    seen = Seen()
+    for line in witness.all_entries() if isinstance(witness, FileWitness) else witness.entries():
+        before = seen.last
+        seen.add_line(line)
+        if seen.last is not before:
+            yield seen.last, seen.slices
+            del seen.checkpoints[:-1]
 
 
 def _covered(known: KnownEvents, recorded: RecordedEvent, before: bytes) -> bytes:

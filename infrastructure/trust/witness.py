@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -247,6 +247,11 @@ class FileWitness:
                 if not start or any('"full":true' in line for line in lines):
                     return lines
                 wanted *= 4
+
+    def all_entries(self) -> Iterator[str]:
+        """Yield all entries, oldest first."""
+        with open(self._path, encoding="utf-8", errors="replace") as file:
+            yield from file
 
 
 class HttpWitness:

@@ -119,6 +119,38 @@ def test_a_checkpoint_continues_an_earlier_one(place: Place) -> None:
         assert not is_consistent(old, (new[0], bytes(32)), path)
 
 
+def test_an_event_beside_other_writers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer knows what it wrote; what was seen of all is proved by the last checkpoint of which that is the root."""
+    with place.open() as one, place.open() as other:
+        for _ in range(2):
+            for store, name in ((one, "a"), (other, "b")):
+                store.chat(name).add_message("user", "hello")
+                store.flush()
+        # A third one knows what both wrote.
+        with place.open() as third:
+            third.chat("c").add_message("user", "hello")
+        one.chat("a").add_message("user", "last")
+        one.flush()
+        with place.open(read_only=True) as auditor:
+            for event in ("chat:a@3", "chat:b@3", "chat:c@2"):
+                proof = auditor.prove(event)
+                start = hashlib.blake2b(bytes.fromhex(proof["covered"]), digest_size=32).digest()
+                assert led_to(proof, start) == proof["checkpoint"]["root"]
+                assert proof["checkpoint"]["root"] in [line["root"] for line in checkpoints(place)]
+            if place.is_file:
+                assert auditor.prove("chat:a@4")["checkpoint"]["events"] == 9
+            else:
+                with pytest.raises(InvalidInputError, match="nothing proves chat:a@4 yet"):
+                    auditor.prove("chat:a@4")
+        # Now and then a writer looks what others wrote.
+        monkeypatch.setattr("refold.infrastructure.trust.checkpoints.LOOK_SECONDS", 0.0)
+        other.chat("b").add_message("user", "last")
+        other.flush()
+        with place.open(read_only=True) as auditor:
+            for event in ("chat:a@4", "chat:b@4"):
+                assert auditor.prove(event)["checkpoint"]["events"] == 10
+
+
 def _root_over(slices: list[tuple[int, int, str]]) -> str:
     if slices[0][0] < 0:
         return slices[0][2]

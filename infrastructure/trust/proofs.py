@@ -15,7 +15,7 @@ from ...domain.log.envelope import NO_DIGEST, RecordedEvent, covered, encode_pay
 from ..log.evidence import place
 from .checkpoints import Checkpoints
 from .known_events import KnownEvents
-from .merkle import Growing, consistency_path, inclusion_path, leaf_hash
+from .merkle import Growing, consistency_path, inclusion_path, is_consistent, leaf_hash
 from .slices import HEIGHT, SEGMENT, SliceEvidence
 from .witness import Checkpoint, FileWitness, Seen, SliceSeen, Witness, root_over, slice_leaves, slices_of
 
@@ -136,6 +136,17 @@ def _newest_whole(checkpoints: Checkpoints) -> _SeenAt:
     return found
 
 
+def _whole_with(checkpoints: Checkpoints, events: int) -> _SeenAt:
+    """Return the first checkpoint with so many events that is whole; None if there is none."""
+    found: _SeenAt = (None, {})
+    for one, slices in _checkpoints_in(checkpoints.witness):
+        if one is None:
+            found = None, {}
+        elif found[0] is None and one.events == events and _is_whole(one, slices):
+            found = one, dict(slices)
+    return found
+
+
 def _is_whole(last: Checkpoint | None, slices: Mapping[int, SliceSeen]) -> bool:
     return last is not None and root_over(slices).hex() == last.root
 
@@ -208,20 +219,19 @@ def prove_consistency(checkpoints: Checkpoints, earlier: int) -> Proof:
         TamperedError: it does not continue it.
     """
     checkpoints.write()
-    known, entries = checkpoints.known, Seen()
-    first: dict[int, SliceSeen] = {}
-    root = ""
-    for line in checkpoints.witness.entries():
-        entries.add_line(line)
-        last = entries.last
-        if last is not None and last.events == earlier and not root:
-            first, root = dict(entries.slices), last.root
-    if not root or known.seen.last is None:
-        raise NotFoundError(f"the witness has no checkpoint with {earlier:,} events: `refold witness` lists them")
+    known = checkpoints.known
+    first, before = _whole_with(checkpoints, earlier)
+    last, slices = _newest_whole(checkpoints)
+    if first is None or last is None or last.events < earlier:
+        what = f"no checkpoint with {earlier:,} events of all slices, which another one continues"
+        raise NotFoundError(f"the witness has {what}: its lines say how many events each has")
     trees = []
-    for lane, old in sorted(first.items()):
-        new = known.seen.slices[lane]
+    for lane, old in sorted(before.items()):
+        new = slices[lane]
         path = consistency_path(_Roots(known, lane, new.events), old.events, new.events) if old.events else []
+        if not is_consistent((old.events, old.root), (new.events, new.root), path):
+            where = f"positions {place(lane, 1)} to {place(lane, new.events)}"
+            raise TamperedError(where, f"they do not lead from the checkpoint of {first.time} to that of {last.time}")
         trees.append(
             {
                 "slice": lane,
@@ -233,12 +243,10 @@ def prove_consistency(checkpoints: Checkpoints, earlier: int) -> Proof:
     return {
         "format": "refold.consistency.v1",
         "store": known.seen.lineage,
-        "earlier": {"events": earlier, "root": root},
-        "later": {"events": known.seen.last.events, "root": known.seen.last.root},
+        "earlier": {"events": earlier, "root": first.root},
+        "later": {"events": last.events, "root": last.root},
         "trees": trees,
-        "later_slices": {
-            str(lane): [one.events, one.root.hex()] for lane, one in sorted(known.seen.slices.items()) if lane >= 0
-        },
+        "later_slices": {str(lane): [one.events, one.root.hex()] for lane, one in sorted(slices.items()) if lane >= 0},
     }
 
 

@@ -13,6 +13,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError, TamperedError
 from refold.domain.ids import slice_of
+from refold.infrastructure.open import accept_store
 from refold.infrastructure.trust.checkpoints import Checkpoints
 from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash
 from refold.infrastructure.trust.witness import FileWitness
@@ -149,6 +150,49 @@ def test_an_event_beside_other_writers(place: Place, monkeypatch: pytest.MonkeyP
         with place.open(read_only=True) as auditor:
             for event in ("chat:a@4", "chat:b@4"):
                 assert auditor.prove(event)["checkpoint"]["events"] == 10
+
+
+def test_checkpoints_that_do_not_go_on(place: Place) -> None:
+    """Hashes that were changed in the database are noticed before somebody gets them."""
+    filled(place)
+    *_, last = checkpoints(place)
+    with place.open() as store:
+        store.chat("a").add_message("user", "one more")
+        assert store.prove_consistency(last["events"])["earlier"]["root"] == last["root"]
+        place.sql("UPDATE segment SET root = ?", bytes(32))
+        with pytest.raises(TamperedError, match="they do not lead from the checkpoint of"):
+            store.prove_consistency(last["events"])
+
+
+def test_a_checkpoint_from_before_the_witness_began_anew(place: Place) -> None:
+    """It counts no more: nothing has to go on from it."""
+    filled(place)
+    first, *_ = checkpoints(place)
+    accept_store(place.url, witness=place.witness, keys=None, encrypt=None, actor="tom", reason="a test")
+
+    with place.open() as store, pytest.raises(NotFoundError, match=f"no checkpoint with {first['events']} events"):
+        store.prove_consistency(first["events"])
+
+
+def test_a_checkpoint_far_before_the_end_of_a_long_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole file is looked through for it, though a store is opened with the end of it."""
+    monkeypatch.setattr("refold.infrastructure.trust.witness.TAIL_BYTES", 10)
+    monkeypatch.setattr("refold.infrastructure.trust.checkpoints.FULL_EVERY", 2)
+    filled(place)
+    first, *_ = checkpoints(place)
+    with place.open() as store:
+        for number in range(3):
+            store.chat("a").add_message("user", f"more {number}")
+            store.flush()
+    assert text_line(first) not in FileWitness(place.witness).entries()
+
+    with place.open() as store:
+        assert store.prove_consistency(first["events"])["earlier"]["root"] == first["root"]
+
+
+def text_line(line: dict[str, Any]) -> str:
+    """Return the line of a checkpoint."""
+    return json.dumps(line, separators=(",", ":"))
 
 
 def _root_over(slices: list[tuple[int, int, str]]) -> str:

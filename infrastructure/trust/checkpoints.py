@@ -39,6 +39,7 @@ from ..projecting.store import ProjectionStore
 from .known_events import READ_EVENTS, KnownEvents
 from .slices import SliceEvidence
 from .witness import (
+    DAY_SECONDS,
     Accepted,
     Checkpoint,
     Entry,
@@ -79,7 +80,7 @@ class Checkpoints:
         self._has_warned = self._is_closed = self._is_behind = False
         self._outage = ""
         self._written_at = self._sampled_at = 0.0
-        self._looked_at = REAL_SYSTEM.monotonic()
+        self._looked_at = self._said_at = REAL_SYSTEM.monotonic()
         self._work = BackgroundWork(
             self._step,
             "writing checkpoints for the witness",
@@ -156,6 +157,7 @@ class Checkpoints:
     def _add(self, entry: Entry) -> None:
         self.witness.add(text_of(entry))
         self.known.seen.add(entry)
+        self._said_at = REAL_SYSTEM.monotonic()
 
     def _note_outage(self, note: str | None) -> None:
         self._notes.set_note(OUTAGE, before=self._notes.note(OUTAGE), after=note)
@@ -201,7 +203,7 @@ class Checkpoints:
         try:
             if not known.is_connected:
                 self._connect()
-            if not self._is_announced:
+            if not self._is_announced or REAL_SYSTEM.monotonic() - self._said_at > DAY_SECONDS:
                 self._announce(known.seen.lineage or lineage_of(self._notes))
             return self._written()
         except RefoldError:
@@ -335,18 +337,28 @@ class Checkpoints:
     def _end(self) -> None:
         if not self._is_announced or self.failure:
             return
-        seen, now = self.known.seen, REAL_SYSTEM.now()
-        others = [one.writer for one in seen.writers.values() if one.writer != self._writer and is_over(one, now)]
-        # A writer that was killed may have left events, and nobody else reads them before they are taken for forged.
-        self._is_behind = self._is_behind or bool(others)
-        self.write()
-        if self.failure:
-            return
+        seen = self.known.seen
         try:
+            others = self._ended_in(seen)
+            if others:
+                # They may have said something since.
+                others = self._ended_in(Seen(self.witness.entries()))
+            # A writer that was killed may have left events, and nobody else reads them before they are taken for
+            # forged.
+            self._is_behind = self._is_behind or bool(others)
+            self.write()
+            if self.failure:
+                return
             for writer in (*others, self._writer):
                 self._add(WriterClosed(lineage=seen.lineage, time=_now(), writer=writer))
+        except RefoldError:
+            raise
         except Exception as error:
             self._say(error)
+
+    def _ended_in(self, seen: Seen) -> list[str]:
+        now = REAL_SYSTEM.now()
+        return [one.writer for one in seen.writers.values() if one.writer != self._writer and is_over(one, now)]
 
 
 def _newer_of(slices: Mapping[int, SliceSeen], others: Mapping[int, SliceSeen]) -> dict[int, SliceSeen]:

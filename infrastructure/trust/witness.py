@@ -30,6 +30,7 @@ SLICE_BYTES = 2
 COUNT_BYTES = 8
 # A writer of another machine that has said nothing for so long has ended.
 SILENT_DAYS_MAX = 7
+DAY_SECONDS = 86_400
 
 
 @runtime_checkable
@@ -168,7 +169,12 @@ class Seen:
         self.last = entry
         self.since_full = 0 if entry.full else self.since_full
         self.checkpoints.append(entry)
-        self.writers.update((one.writer, one) for one in entry.writers)
+        for one in entry.writers:
+            if one.writer not in self.writers or self.writers[one.writer].time < one.time:
+                self.writers[one.writer] = one
+        if entry.writer in self.writers:
+            # A writer is there as of its last word.
+            self.writers[entry.writer] = msgspec.structs.replace(self.writers[entry.writer], time=entry.time)
         for lane, one in slices.items():
             known = self.slices.get(lane)
             # Checkpoints of two processes may come in another order than they were made.
@@ -326,7 +332,7 @@ def is_over(writer: WriterOpened, now: float) -> bool:
         opened = datetime.fromisoformat(writer.time).timestamp()
     except ValueError:
         return True
-    return now - opened > SILENT_DAYS_MAX * 86_400
+    return now - opened > SILENT_DAYS_MAX * DAY_SECONDS
 
 
 def _is_running(pid: int) -> bool:

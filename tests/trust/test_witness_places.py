@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import socket
 import sqlite3
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,7 +19,7 @@ import pytest
 
 import refold
 from refold.domain.errors import TamperedError
-from refold.infrastructure.trust import witness
+from refold.infrastructure.trust import checkpoints, witness
 from refold.infrastructure.trust.witness import FileWitness, HttpWitness
 
 LINE = '{"kind":"closed"}'
@@ -160,3 +163,47 @@ def test_a_line_that_is_no_entry(tmp_path: Path) -> None:
         connection.execute("DELETE FROM event WHERE position = 2")
     with pytest.raises(TamperedError, match="the log ends before it"):
         refold.open(tmp_path / "a.db", witness=place)
+
+
+def aged(place: Kept, days: int) -> None:
+    """Let all that the witness keeps have been said so many days ago."""
+    past = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds")
+    place.lines[:] = [re.sub(r'"time":"[^"]*"', f'"time":"{past}"', line) for line in place.lines]
+
+
+def closed_in(place: Kept) -> list[str]:
+    """Return the writers that have closed the store, or are said to have ended."""
+    return [json.loads(line)["writer"] for line in place.lines if '"closed"' in line]
+
+
+@pytest.mark.parametrize("speaks", ["before", "meanwhile", "never"])
+def test_a_writer_that_has_the_store_open_for_weeks(
+    speaks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program on another machine does not take it for one that was killed, if it said something within a week."""
+    place, path = Kept(), tmp_path / "a.db"
+    monkeypatch.setattr(socket, "gethostname", lambda: "one")
+    with refold.open(path, witness=place) as daemon:
+        writer = json.loads(place.lines[0])["writer"]
+        chat = daemon.chat("a")
+        daemon.flush()
+        aged(place, 8)
+        if speaks == "before":
+            chat.add_message("user", "hello")
+            daemon.flush()
+        monkeypatch.setattr(socket, "gethostname", lambda: "other")
+        with refold.open(path, witness=place) as store:
+            store.chat("b").add_message("user", "hello")
+            if speaks == "meanwhile":
+                chat.add_message("user", "hello")
+                daemon.flush()
+
+        assert (writer in closed_in(place)) == (speaks == "never")
+        if speaks == "never":
+            monkeypatch.setattr(checkpoints, "DAY_SECONDS", -1)
+            chat.add_message("user", "hello")
+            daemon.flush()
+            # It is there again: what it records next is no forgery.
+            assert [json.loads(line)["kind"] for line in place.lines[-2:]] == ["opened", "checkpoint"]
+        monkeypatch.undo()
+    assert closed_in(place)[-1] == writer

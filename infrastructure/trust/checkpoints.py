@@ -58,6 +58,8 @@ INTERVAL_SECONDS = 1.0
 FULL_EVERY = 256
 # So often at most a writer looks what others wrote to other slices: its checkpoint then proves their events as well.
 LOOK_SECONDS = 300.0
+# Appends that are kept in memory for a witness that is out of reach.
+NOTED_MAX = 10_000
 # A context with more events is not drawn: reading them would hold up an answer.
 SAMPLED_EVENTS_MAX = 512
 ONE_SEQUENCE = -1
@@ -210,6 +212,9 @@ class Checkpoints:
             raise
         except Exception as error:
             self._say(error)
+            if len(known.noted) > NOTED_MAX:
+                # They are in the log, which is read on when the witness is there again.
+                known.noted, self._is_behind = [], True
             raise
 
     def _written(self) -> bool:

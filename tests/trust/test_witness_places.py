@@ -9,11 +9,13 @@ import re
 import socket
 import sqlite3
 import time
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from unittest.mock import patch
 
 import pytest
 
@@ -207,3 +209,23 @@ def test_a_writer_that_has_the_store_open_for_weeks(
             assert [json.loads(line)["kind"] for line in place.lines[-2:]] == ["opened", "checkpoint"]
         monkeypatch.undo()
     assert closed_in(place)[-1] == writer
+
+
+def test_a_witness_that_is_out_of_reach_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recorded meanwhile does not stay in memory: it is read from the log when the witness is back."""
+    monkeypatch.setattr(checkpoints, "NOTED_MAX", 5)
+    place = Kept()
+    with refold.open(tmp_path / "a.db", witness=place) as store:
+        known = store._checkpoints.known  # type: ignore[union-attr]  # it has a witness
+        with patch.object(Kept, "add", side_effect=OSError("no route")), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for number in range(20):
+                store.chat("a").add_message("user", f"text {number}")
+                store.flush()
+        assert len(known.noted) <= 6
+
+        store.chat("a").add_message("user", "and on it goes")
+        store.flush()
+
+        assert (known.seen.events, known.noted, store.compare_with_witness()) == (22, [], [])
+    assert closed_in(place)

@@ -169,9 +169,9 @@ class Seen:
         self.last = entry
         self.since_full = 0 if entry.full else self.since_full
         self.checkpoints.append(entry)
-        for one in entry.writers:
-            if one.writer not in self.writers or self.writers[one.writer].time < one.time:
-                self.writers[one.writer] = one
+        for opened in entry.writers:
+            if opened.writer not in self.writers or self.writers[opened.writer].time < opened.time:
+                self.writers[opened.writer] = opened
         if entry.writer in self.writers:
             # A writer is there as of its last word.
             self.writers[entry.writer] = msgspec.structs.replace(self.writers[entry.writer], time=entry.time)

@@ -65,6 +65,8 @@ SAMPLED_EVENTS_MAX = 512
 ONE_SEQUENCE = -1
 # The name of the note in the database of a writer that could not reach the witness.
 OUTAGE = "witness/outage"
+# The note that the store has a witness.
+KNOWN = "witness/known"
 ACCEPT = "if you know why, `refold witness accept`; else restore it from a copy that its witness knows"
 LOGGER = logging.getLogger("refold")
 
@@ -122,6 +124,9 @@ class Checkpoints:
         if seen.unreadable and not seen.lineage:
             # A page of a proxy, or a file of something else: to begin anew there would compare nothing with anything.
             raise ValueError(f"it has {counted(seen.unreadable, 'line')}, none of which is an entry")
+        if not seen.lineage and self._notes.note(KNOWN):
+            what = f"the witness {self.witness!r} has no entries, and this store had a witness: nothing is compared"
+            self._warn(f"{what} with what that saw. If that is right, `refold witness accept` tells the new one why")
         lineage = known_lineage(self._notes) if known.read_only else lineage_of(self._notes)
         if seen.lineage and seen.lineage != lineage:
             what = f"it is the store {lineage or 'without an id'}, and its witness saw {seen.lineage}"
@@ -155,6 +160,8 @@ class Checkpoints:
         host, process = socket.gethostname(), os.getpid()
         self._add(WriterOpened(lineage=lineage, time=_now(), writer=self._writer, host=host, pid=process))
         self._is_announced = True
+        if self._notes.note(KNOWN) is None:
+            self._notes.set_note(KNOWN, before=None, after=_now())
 
     def _add(self, entry: Entry) -> None:
         self.witness.add(text_of(entry))

@@ -229,3 +229,19 @@ def test_a_witness_that_is_out_of_reach_for_long(tmp_path: Path, monkeypatch: py
 
         assert (known.seen.events, known.noted, store.compare_with_witness()) == (22, [], [])
     assert closed_in(place)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_witness_that_is_not_where_it_was(read_only: bool, tmp_path: Path) -> None:
+    """A disk that is not mounted, or a slip in the name, does not look like the first witness of a store."""
+    path, witness = tmp_path / "a.db", tmp_path / "witness.log"
+    with refold.open(path, witness=witness) as store:
+        store.chat("a").add_message("user", "hello")
+    with refold.open(path, witness=witness, read_only=read_only) as store:
+        assert len(store.chat("a").items) == 1
+
+    with pytest.warns(RuntimeWarning, match=r"other.log has no entries, and this store had a witness"):
+        store = refold.open(path, witness=tmp_path / "other.log", read_only=read_only)
+    store.close()
+    if not read_only:
+        refold.open(path, witness=tmp_path / "other.log").close()

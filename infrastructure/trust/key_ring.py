@@ -19,7 +19,7 @@ from time import monotonic
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ...domain.clock import REAL_SYSTEM, System
-from ...domain.errors import DamagedError, KeyDestroyedError, KeyMissingError, KeyUnavailableError
+from ...domain.errors import DamagedError, KeyDestroyedError, KeyMissingError, KeyUnavailableError, RefoldError
 from .keys import BOUND, KEY_BYTES, Keys, unwrapped_for, wrapped_for
 from .tables import (
     ADD_KEY,
@@ -181,14 +181,24 @@ class KeyRing:
         """
         Wrap every data key with the newest master key, and return how many were wrapped with another one, or by an
         earlier version, which bound none to its row. No event is written anew; a crash leaves some for the next call.
+
+        Raises:
+            KeyUnavailableError, DamagedError: some cannot be unwrapped. The others are wrapped before it is raised.
         """
         newest, _ = self._keys.wrap(bytes(KEY_BYTES))
-        count = 0
+        count, failed = 0, list[RefoldError]()
         for row in self.rows():
             if row.wrapped and (row.master != newest or not row.wrapped.startswith(BOUND)):
-                master, wrapped = wrapped_for(self._keys, self._secret(row), _bond(row))
+                try:
+                    secret = self._secret(row)
+                except (KeyUnavailableError, DamagedError) as error:
+                    failed.append(error)
+                    continue
+                master, wrapped = wrapped_for(self._keys, secret, _bond(row))
                 self._tables.change(Statement(WRAP_AGAIN, (master, wrapped, row.id, row.wrapped)))
                 count += 1
+        if failed:
+            raise failed[0]
         return count
 
     def renew(self) -> int:

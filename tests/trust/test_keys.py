@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import InvalidInputError, NotFoundError, StorageUnavailableError
+from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError, StorageUnavailableError
 from refold.infrastructure.trust import keys
 from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
 from tests.cli.running import refold as run
@@ -324,3 +324,22 @@ def test_a_key_that_is_gone_or_was_changed(place: Place, change: Callable[[Place
     assert ([one.context for one in done.contexts], said in done.unreached) == (["chat:of-mia"], True)
     assert done.receipt is not None
     assert said in done.receipt.unreached
+
+
+def test_a_rotation_beside_a_key_that_was_changed(place: Place) -> None:
+    """All others are wrapped anew before the error: else the master key before could never be taken out."""
+    with place.open() as store:
+        for user in ("mia", "tom", "zoe"):
+            store.chat(f"of-{user}", user=user)
+        log: Any = store.log
+        ids = sorted(log.newest_key(user) for user in ("mia", "tom", "zoe"))
+    assign(place, ids[0])
+    both = MasterKeys({"first": bytes(range(32)), "second": KEY})
+
+    with (
+        refold.open(place.location, keys=both) as store,
+        pytest.raises(DamagedError, match=ids[0]),
+    ):
+        store.rotate_keys()
+
+    assert [row[0] for row in sql(place.location, "SELECT id FROM data_key WHERE master = 'first'")] == ids[:1]

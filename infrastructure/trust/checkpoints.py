@@ -85,6 +85,8 @@ class Checkpoints:
         self._outage = ""
         self._written_at = self._sampled_at = 0.0
         self._looked_at = self._said_at = REAL_SYSTEM.monotonic()
+        # What the note says as long as the witness does not know of this writer.
+        self._unannounced = f"a writer of {socket.gethostname()}, who opened it at {_now()}"
         self._work = BackgroundWork(
             self._step,
             "writing checkpoints for the witness",
@@ -116,7 +118,7 @@ class Checkpoints:
         except Exception as error:
             self._say(error)
             if not self.known.read_only:
-                self._note_outage(f"a writer of {socket.gethostname()}, who opened it at {_now()}")
+                self._note_outage(self._unannounced)
 
     def _connect(self) -> None:
         """Read the entries of the witness, and announce this process as a writer."""
@@ -219,6 +221,9 @@ class Checkpoints:
             raise
         except Exception as error:
             self._say(error)
+            if not self._is_announced and self._notes.note(OUTAGE) is None:
+                # Another writer reached the witness, and removed the note.
+                self._note_outage(self._unannounced)
             if len(known.noted) > NOTED_MAX:
                 # They are in the log, which is read on when the witness is there again.
                 known.noted, self._is_behind = [], True

@@ -245,3 +245,29 @@ def test_a_witness_that_is_not_where_it_was(read_only: bool, tmp_path: Path) -> 
     store.close()
     if not read_only:
         refold.open(path, witness=tmp_path / "other.log").close()
+
+
+class Unreachable(Kept):
+    """A witness that one program cannot reach."""
+
+    def entries(self) -> list[str]:
+        """Fail."""
+        raise OSError("no route")
+
+
+def test_a_witness_that_one_of_several_programs_cannot_reach(tmp_path: Path) -> None:
+    """What it records is not taken for forged, also after another one has told the witness of it."""
+    place, path = Kept(), tmp_path / "a.db"
+    with refold.open(path, witness=place) as store:
+        store.chat("a").add_message("user", "hello")
+    with pytest.warns(RuntimeWarning, match="no route"):
+        cut_off = refold.open(path, witness=Unreachable())
+    for text in ("one", "two"):
+        cut_off.chat("a").add_message("user", text)
+        cut_off.flush()
+        with pytest.warns(RuntimeWarning, match="they are taken for those of a writer of"):
+            store = refold.open(path, witness=place)
+        with store:
+            assert store.chat("a").items[-1].text == text  # type: ignore[union-attr]  # it is a message
+        assert place.lines[-2].count("with events of a writer of") == 1
+    cut_off.close()

@@ -1,9 +1,7 @@
 """
 Rows of projections on SQLite: the connection, its errors, and the tables of this database.
 
-Searched rows have an index, FTS5 over their words, which is written in the same transaction. It says which words a row
-has, and not where: phrases are looked for in the words of the rows themselves, which are compressed. The words are
-separated by blanks, and the tokenizer `ascii` splits them only there: it treats all other characters as letters.
+Searched rows have an index, which is written in the same transaction: see `sqlite_words.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,25 +28,13 @@ from ...log.sqlite.read import stored_digest
 from ...log.sqlite.temporary import temporary_database
 from ..store import Checkpoint, Plan, ProjectionStore, Values, best_of, rows_of, twice_made
 from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, Stored, moment_of
-from .database import (
-    DatabaseProjectionStore,
-    Dialect,
-    Statement,
-    Transaction,
-    Work,
-    columns,
-    in_lots,
-    without_nul,
-)
-
-if TYPE_CHECKING:
-    from ....domain.words import Term
+from .database import DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
+from .sqlite_words import KEYS_MAX, expanded_bytes, indexed, no_dictionary, put_searched, with_all_words, wrong_in_index
 
 T = TypeVar("T")
 ROWS_AT_ONCE, MATCHES_AT_ONCE = 10_000, 64
 SCRATCH, SCRATCH_CACHE_KIB = "the temporary rows", 16_384
 PRAGMAS = f"page_size = 16384,journal_mode = MEMORY,synchronous = OFF,cache_size = -{SCRATCH_CACHE_KIB}".split(",")
-KEYS_MAX = 500
 CHECKPOINTS = (
     "CREATE TABLE IF NOT EXISTS checkpoint (projection TEXT PRIMARY KEY, version INTEGER NOT NULL,"
     " moment TEXT NOT NULL)"
@@ -57,8 +43,6 @@ NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT 
 COLUMNS = 'SELECT name, type, "notnull" FROM pragma_table_info(?)'
 # A missing table or column, an index whose own tables were changed, or text that is not UTF-8.
 BROKEN_TABLE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
-# How the tokenizer reads the bytes of UTF-8: those above 127 are letters.
-BORDERS = bytes(code if code > 127 else ord(chr(code).lower() if chr(code).isalnum() else " ") for code in range(256))
 # Each save is a segment of the index. The defaults of FTS5 suit tables that are written row by row, and merge the same
 # words three times as often.
 INDEX_OPTIONS = {"automerge": 16, "crisismerge": 64, "hashsize": 16 << 20}
@@ -90,42 +74,14 @@ class _Transaction:
         return [self.connection.execute(*one).fetchall() for one in statements]
 
     def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
+        sql = SqliteProjectionStore.sql
         if self._compression is not None and issubclass(projection.row, SearchedRow):
-            _put_searched(self.connection, self._compression, projection, [*rows])
+            put_searched(self.connection, self._compression, sql.table(projection), projection, [*rows])
             return
-        put_row = SqliteProjectionStore.sql.put_rows(projection, 1)
         values: Iterable[Values] = map(msgspec.structs.astuple, rows)
         if not self._has_nul:
             values = ([without_nul(one) for one in row] for row in values)
-        self.connection.executemany(put_row, values)
-
-
-def _put_searched(
-    connection: sqlite3.Connection, compression: Compression, projection: Projection, rows: Sequence[Any]
-) -> None:
-    """Store searched rows, with their words compressed, and put these into the index."""
-    table, fields = SqliteProjectionStore.sql.table(projection), projection.row.__struct_fields__
-    known: dict[str, tuple[int, Any]] = {}
-    for some in in_lots(rows, (KEYS_MAX,)):
-        marks = ", ".join("?" * len(some))
-        sql = f"SELECT key, number, words FROM {table} WHERE key IN ({marks})"
-        found = connection.execute(sql, [row.key for row in some])
-        known.update((key, (number, words)) for key, number, words in found)
-    into = f"INSERT INTO {table}_words ({table}_words, rowid, words) VALUES ('delete', ?, ?)"
-    # To delete a row from an index without content, its words must be given once more.
-    before = ((number, _expanded(compression, projection, words)) for number, words in known.values())
-    connection.executemany(into, before)
-    ((last,),) = connection.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchall()
-    fresh = iter(range(last + 1, last + 1 + len(rows)))
-    numbers = [known[row.key][0] if row.key in known else next(fresh) for row in rows]
-    stored = (
-        _with_words(projection, msgspec.structs.astuple(row), lambda words: compression.shrink(words.encode()))
-        for row in rows
-    )
-    sql = f"INSERT OR REPLACE INTO {table} (number, {columns(projection)}) VALUES (?{', ?' * len(fields)})"
-    connection.executemany(sql, ((number, *values) for number, values in zip(numbers, stored, strict=True)))
-    words = ((number, row.words) for number, row in zip(numbers, rows, strict=True))
-    connection.executemany(f"INSERT INTO {table}_words (rowid, words) VALUES (?, ?)", words)
+        self.connection.executemany(sql.put_rows(projection, 1), values)
 
 
 class SqliteProjectionStore(DatabaseProjectionStore):
@@ -140,7 +96,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def __init__(self, log: SqliteLog) -> None:
         self._log = log
-        self._compression = Compression(_no_dictionary)
+        self._compression = Compression(no_dictionary)
         # Whether tables that earlier releases indexed by triggers are gone.
         self._has_no_triggers = False
 
@@ -297,7 +253,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _values(self, projection: Projection, found: Iterable[Values]) -> list[Values]:
         if issubclass(projection.row, SearchedRow):
-            found = _with_all_words(self._compression, projection, [*found])
+            found = with_all_words(self._compression, projection, [*found])
         return super()._values(projection, found)
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
@@ -319,7 +275,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
         sql = FIND.format(table=self.sql.table(projection), columns=columns(projection, "r."))
-        terms = " AND ".join(map(_indexed, query.terms))
+        terms = " AND ".join(map(indexed, query.terms))
         within = ((stream, one.start, one.stop - 1) for stream, many in (query.streams or {}).items() for one in many)
         streams = None if query.streams is None else json.dumps([*within])
         return Statement(sql, (streams, terms, query.kind, query.kind, streams))
@@ -333,8 +289,8 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         with self._reading(projection) as connection:
             if self._moment(connection, projection) == BEGINNING:
                 return None
-            table, expand = self.sql.table(projection), partial(_expanded_bytes, self._compression, projection)
-            wrong = _wrong_in_index(connection, table, expand)
+            table, expand = self.sql.table(projection), partial(expanded_bytes, self._compression, projection)
+            wrong = wrong_in_index(connection, table, expand)
             return f"{wrong:,} rows are not in its index as they are" if wrong else None
 
 
@@ -400,40 +356,6 @@ def _scratching() -> Iterator[None]:
         raise StorageUnavailableError(f"{error}: {remedy}") from error
 
 
-def _wrong_in_index(connection: sqlite3.Connection, table: str, expand: Callable[[Any], bytes]) -> int:
-    """
-    Return the number of rows that differ from the index of their table; at least 1 if any do.
-
-    Each row must have as many words as it is indexed with, and each word must be indexed as often as rows have it, of
-    which sums of hashes are compared. So neither rows nor words are held here. If two rows have as many words, and the
-    index has these in place of each other, that is not noticed.
-    """
-    words = 0
-    ((wrong,),) = connection.execute(
-        f"SELECT count(*) FROM {table}_words_docsize WHERE id NOT IN (SELECT number FROM {table})"
-    )
-    sizes = f"SELECT {table}.words, sz FROM {table} LEFT JOIN {table}_words_docsize ON id = number"
-    # Not by a function that SQLite calls: it would take Ctrl-C there for a fault of the table.
-    for stored, size in connection.execute(sizes):
-        # Words are counted as UTF-8: to split and hash texts takes a twelfth longer.
-        found = expand(stored).translate(BORDERS).split()
-        words += sum(map(hash, set(found)))
-        wrong += size != _varint(len(found))
-    made = f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table}_found"
-    connection.execute(f"{made} USING fts5vocab(main, {table}_words, row)")
-    terms = connection.execute(f"SELECT CAST(term AS BLOB), doc FROM temp.{table}_found")
-    indexed = sum(hash(word) * rows for word, rows in terms)
-    return int(wrong) or int(indexed != words)
-
-
-def _varint(count: int) -> bytes:
-    """Return a number as FTS5 stores it: seven bits in a byte, the highest first, all but the last marked."""
-    packed = bytes([count & 127])
-    while count := count >> 7:
-        packed = bytes([count & 127 | 128]) + packed
-    return packed
-
-
 # Each save asks for these statements, and most run none of them: to make them takes 130 us.
 @cache
 def _making(sql: Dialect, table: str, row: type[msgspec.Struct], is_indexed: bool) -> Sequence[Statement]:
@@ -454,46 +376,6 @@ def _making(sql: Dialect, table: str, row: type[msgspec.Struct], is_indexed: boo
 def _dropping(table: str) -> Sequence[Statement]:
     """Return the statements that drop a table of rows and its index."""
     return [Statement(f"DROP TABLE IF EXISTS {name}") for name in (f"{table}_words", table)]
-
-
-def _with_words(projection: Projection, values: Values, change: Callable[[Any], Any]) -> Values:
-    """Return the values of a searched row with its words changed."""
-    place = projection.row.__struct_fields__.index("words")
-    return (*values[:place], change(values[place]), *values[place + 1 :])
-
-
-def _with_all_words(compression: Compression, projection: Projection, found: Sequence[Values]) -> list[Values]:
-    """Return the values of searched rows with their words as they were before; together they take half the time."""
-    place = projection.row.__struct_fields__.index("words")
-    packed = [values[place] for values in found if isinstance(values[place], bytes)]
-    words = iter(compression.expand_many(packed, lambda _: _words_of_rows(projection)))
-    return [
-        (*values[:place], next(words).decode(), *values[place + 1 :]) if isinstance(values[place], bytes) else values
-        for values in found
-    ]
-
-
-def _words_of_rows(projection: Projection) -> str:
-    return f"the words of a row of {projection.name}"
-
-
-def _expanded(compression: Compression, projection: Projection, stored: Any) -> str:
-    """Return the words of a row as they were before they were stored; those of earlier releases are not compressed."""
-    return _expanded_bytes(compression, projection, stored).decode() if isinstance(stored, bytes) else stored
-
-
-def _expanded_bytes(compression: Compression, projection: Projection, stored: Any) -> bytes:
-    is_packed = isinstance(stored, bytes)
-    return compression.expand(stored, _words_of_rows(projection)) if is_packed else stored.encode()
-
-
-def _indexed(term: Term) -> str:
-    # No escaping is needed: words contain no quotation marks.
-    return " AND ".join(f'"{word}"' for word in term.words.split()) + " *" * term.is_prefix
-
-
-def _no_dictionary(number: int) -> bytes:
-    raise DamagedError(f"dictionary {number}", "there are none for words", remedy=REBUILD)
 
 
 def _has_table(connection: sqlite3.Connection, table: str) -> bool:

@@ -11,6 +11,7 @@ import logging
 import os
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -74,15 +75,24 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
     for key, row in zip(rows, values, strict=True):
         if row[0] != key:
             raise ValueError(f"under {key!r} it makes a row with the key {row[0]!r}")
-        if floats and any(row[place] != row[place] for place in floats):
-            # SQLite stores NaN as NULL.
-            raise ValueError(f"a number of the row {key!r} is NaN")
+        for place in floats:
+            if row[place] != row[place]:
+                # SQLite stores NaN as NULL.
+                raise ValueError(f"a number of the row {key!r} is NaN")
+            if isinstance(row[place], Decimal):
+                # msgspec takes it for a float, and SQLite does not.
+                raise TypeError(f"{projection.row.__struct_fields__[place]} of the row {key!r} is {row[place]!r}")
     try:
-        msgspec.convert(values, known(_values_of(projection.row)))
+        _convert(values, _values_of(projection.row))
     except msgspec.ValidationError:
         for key, row in rows.items():
             _require_values(key, row)
         raise
+
+
+def _convert(value: object, kind: Any) -> None:
+    # A text is no bytes: without this, it counts as their base64.
+    msgspec.convert(value, known(kind), builtin_types=(bytes,))
 
 
 @cache
@@ -99,7 +109,7 @@ def _require_values(key: str, row: msgspec.Struct) -> None:
     for column in columns_of(type(row)):
         value = getattr(row, column.name)
         try:
-            msgspec.convert(value, known(_value_of(column)))
+            _convert(value, _value_of(column))
         except msgspec.ValidationError as error:
             raise TypeError(f"{column.name} of the row {key!r} is {value!r}: {error}") from None
 

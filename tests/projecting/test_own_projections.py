@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -21,6 +22,7 @@ from tests.verifying.damaging import sql
 
 from .counts import Count, Counts
 from .histories import projections_of, something_of_everything, talk_at_length
+from .test_faults import standing
 
 
 def test_ten_lines(store: refold.Store) -> None:
@@ -318,6 +320,21 @@ def test_fields_that_may_be_none(store: refold.Store) -> None:
     assert (store.check("counts").differing, store.rebuild("counts").rows) == (0, 2)
     store.chat("a").add_message("user", "again")
     assert store.rows("counts") == [Maybe("chat:a"), emptied]
+
+
+@pytest.mark.parametrize(("field", "value"), [("raw", "QUJD"), ("share", Decimal("1.5"))])
+def test_a_value_that_is_only_like_its_field(store: refold.Store, field: str, value: object) -> None:
+    """A text for bytes, or a decimal number for a float: the event is set aside, whatever holds the rows."""
+    wrong: Any = Counts()
+    wrong.row, wrong.on_fault = Maybe, "set_aside"
+    wrong.evolve = lambda key, row, event: Maybe(key, **{field: value if event.version == 2 else None})
+    store.add_projection(wrong)
+    store.chat("a").add_message("user", "hello")
+
+    assert store.rows("counts") == [Maybe("chat:a")]
+    ((event, error),) = standing(store).set_aside
+    assert (event, f"{field} of the row 'chat:a' is {value!r}" in error) == ("chat:a@2", True)
+    assert store.check("counts").differing == 0
 
 
 def test_a_value_of_another_type_where_none_may_be(tmp_path: Path) -> None:

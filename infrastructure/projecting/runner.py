@@ -29,7 +29,7 @@ from ...domain.errors import (
 )
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import PagedLog
-from ...domain.positions import BEGINNING, Moment, Position
+from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 from .folding import fold_around, fold_page
 from .pages import Groups, Pages, Read
@@ -48,8 +48,6 @@ PAGES_AT_ONCE = 2
 # At most this many pages that changed no row are read again after a crash. A checkpoint for each would cost more.
 BARE_PAGES_MAX = 64
 MARK, TRACE = "mark/", "trace/"
-# How many events are read to find the event of a mark: events of other slices may come before it.
-EVENTS_MAX = 64
 # How often a question is asked if the rows of its projection went away each time.
 READS_MAX = 100
 
@@ -490,11 +488,12 @@ def _contradiction(log: PagedLog, mark: str, name: str) -> str | None:
     if heads.get(lane, 0) < number:
         return f"the projection {name} has seen an event at it, and the log ends before it"
     try:
-        page = log.read_all(after=Moment.of({**heads, lane: number - 1}), limit=EVENTS_MAX, undecodable=True)
-    except StorageError:
-        # A reader of these events gets the error; a projection that is past them may go on.
+        # This event alone, up to its own position: another one behind it may be damaged, or of a newer version.
+        before, until = (Moment.of({**heads, lane: end}) for end in (number - 1, number))
+        found = log.read_all(after=before, limit=1, until=until, undecodable=True).events
+    except (StorageError, DamagedError):
+        # A reader of this event gets the error; a projection that is past it may go on.
         return None
-    found = next((one for one in page.events if one.position == Position(lane, number)), None)
-    if found is None or found.digest.hex() == digest:
+    if not found or found[0].digest.hex() == digest:
         return None
     return f"the projection {name} has seen another event at it: the log was cut there or before, and written on"

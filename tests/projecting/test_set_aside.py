@@ -404,6 +404,19 @@ def test_what_cannot_be_decoded(place: str) -> None:
         assert ("event", "chat:newer@3..4") in [(one.kind, one.where) for one in found]
 
 
+def test_what_cannot_be_decoded_right_behind_what_was_seen(place: str) -> None:
+    """A process that compares the last event that was seen with the log goes on without it as well."""
+    with refold.open(place) as store:
+        store.chat("a").add_message("user", "before")
+        assert store.search("before")
+    with store_on(place, Codec(CODEC.events | Future)) as store:
+        append(store.log, "chat:a", Future(words="psst"), expected=2)
+
+    with refold.open(place) as store:
+        assert store.search("before")
+        assert [one.event for one in standing(store, "search").set_aside] == ["chat:a@3"]
+
+
 def test_mended_by_an_upcaster_for_that_event(place: str) -> None:
     """It is folded again with the next rebuild, by everyone who has the upcaster; the others are as they were."""
     whisper(place)

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from ..domain.arguments import require_texts
 from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.concurrency.threads import in_thread
-from ..domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError, StorageReadOnlyError
+from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, StorageReadOnlyError
 from ..domain.ids import require_name, split_stream_id
 from ..domain.kinds import KINDS
-from ..domain.log.envelope import RecordedEvent
+from ..domain.log.envelope import RecordedEvent, Undecodable
 from ..domain.log.gate import behind_gate, gate_of
 from ..domain.log.ports import LiveLog, StreamEnd, require_known
 from ..domain.positions import Moment
@@ -133,8 +133,10 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
 
     `for` waits in its thread; `async for` lets the event loop go on. `moment` is its place in the log: pass it as
     `after` to continue from there. If the log ends before that place, for example after the restore of an older copy,
-    it raises LogWentBackError. A subscription with a name can be acknowledged: `ack()` makes the store remember its
-    place. Do not share one between threads or tasks; `stop()` may be called from any thread.
+    it raises LogWentBackError. At a wanted event that cannot be decoded, as one of a newer version, it raises
+    DamagedError once: its place is behind that event then, and the next call goes on there. A subscription with a name
+    can be acknowledged: `ack()` makes the store remember its place. Do not share one between threads or tasks; `stop()`
+    may be called from any thread.
     """
 
     def __init__(
@@ -187,7 +189,12 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         raise StopAsyncIteration
 
     def _take(self) -> RecordedEvent | None:
-        """Return the next wanted event of the page; None if there is none."""
+        """
+        Return the next wanted event of the page; None if there is none.
+
+        Raises:
+            DamagedError: it cannot be decoded; the next call goes on behind it.
+        """
         while self._page:
             event = self._page[0]
             is_wanted = self._wanted.has(event)
@@ -195,6 +202,9 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
                 self._gate.ask("read", event.stream)
             self._page.popleft()
             self._heads[event.position.slice] = event.position.number
+            if is_wanted and isinstance(event.event, Undecodable):
+                remedy = "the subscription goes on behind it, and one that begins before it meets it again"
+                raise DamagedError(f"event {event.reference}", event.event.reason, remedy=remedy)
             if is_wanted:
                 return event
         return None
@@ -206,7 +216,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
             return
         if self._last is not None:
             require_known(self._log, self._last.stream, StreamEnd(self._last.version, self._last.digest))
-        page = self._log.read_all(after=self._next, limit=PAGE_EVENTS)
+        page = self._log.read_all(after=self._next, limit=PAGE_EVENTS, undecodable=True)
         if not page.events and not page.moment.includes(self._next):
             raise LogWentBackError(
                 f"the log of {self._next.events:,} events that this subscription has seen",

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageReadOnlyError
+from refold.domain.errors import ConcurrencyError, DamagedError, InvalidInputError, StorageReadOnlyError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
 
 from ..contract.writing import everything
 from .histories import something_of_everything, talk_at_length
+from .test_set_aside import whisper
 
 PROCESSES, EVENTS_EACH = 3, 40
 
@@ -182,3 +183,24 @@ def test_a_store_that_is_only_read(tmp_path: Path) -> None:
         assert next(store.subscribe(name="another")).version == 1
     with refold.open(path) as store:
         assert next(store.subscribe(name="mailer")).version == 2
+
+
+def test_an_event_that_cannot_be_decoded(place: str) -> None:
+    """It is an error that names it, and then the subscription goes on behind it; where it is not wanted, it is none."""
+    whisper(place)
+    with refold.open(place) as store:
+        there = store.log.read_all(after=BEGINNING, limit=100, undecodable=True).events
+        readable = [one for one in there if one.stream != "chat:newer" or one.version < 3]
+        given: list[RecordedEvent] = []
+        named: list[str] = []
+        with store.subscribe(name="mailer") as events:
+            while len(given) < len(readable):
+                try:
+                    given.append(next(events))
+                except DamagedError as error:
+                    named.append(error.what)
+            events.ack()
+
+        assert (given, named) == (readable, ["event chat:newer@3", "event chat:newer@4"])
+        with store.subscribe(contexts="chat:other") as events:
+            assert [one.version for one in first(2, events)] == [1, 2]

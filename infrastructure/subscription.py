@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ..domain.arguments import require_texts
 from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.concurrency.threads import in_thread
+from ..domain.erasure import forgetting
 from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, StorageReadOnlyError
 from ..domain.ids import require_name, split_stream_id
 from ..domain.kinds import KINDS
@@ -146,22 +147,26 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._log, self._gate = behind_gate(log), gate_of(log)
         self._cursor = cursor
         self._wanted = wanted
-        self._next = after
         self._page: deque[RecordedEvent] = deque()
-        # The last event that was read; if it changes or disappears, the log went back.
-        self._last: RecordedEvent | None = None
+        # The last event that was read: its stream, version and digest. If it changes or disappears, the log went back.
+        self._last: tuple[str, StreamEnd] | None = None
         self._stopped = threading.Event()
         # If a task is cancelled twice, it ends while its thread still reads.
         self._lock = threading.Lock()
         # The place in each slice; `moment` combines them.
         self._heads = dict(after.heads)
         renew_in_child(self)
+        forgetting.watch(log, self)
 
     def _after_fork(self) -> None:
         was_stopped = self._stopped.is_set()
         self._stopped, self._lock = threading.Event(), threading.Lock()
         if was_stopped:
             self._stopped.set()
+
+    def _forget_erased(self) -> None:
+        # What is left of the page is read again, from the place of the subscription.
+        self._page = deque()
 
     @property
     def moment(self) -> Moment:
@@ -195,12 +200,13 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         Raises:
             DamagedError: it cannot be decoded; the next call goes on behind it.
         """
-        while self._page:
-            event = self._page[0]
+        # Another thread, which erases, may put another page in its place.
+        while page := self._page:
+            event = page[0]
             is_wanted = self._wanted.has(event)
             if is_wanted and self._gate is not None:
                 self._gate.ask("read", event.stream)
-            self._page.popleft()
+            page.popleft()
             self._heads[event.position.slice] = event.position.number
             if is_wanted and isinstance(event.event, Undecodable):
                 remedy = "the subscription goes on behind it, and one that begins before it meets it again"
@@ -212,22 +218,25 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     @synchronized
     def _fetch(self) -> None:
         """Read the next page, or wait a moment if there is none yet."""
-        if self._page:
+        before, moment = self._page, self.moment
+        if before:
             return
         if self._last is not None:
-            require_known(self._log, self._last.stream, StreamEnd(self._last.version, self._last.digest))
-        page = self._log.read_all(after=self._next, limit=PAGE_EVENTS, undecodable=True)
-        if not page.events and not page.moment.includes(self._next):
+            require_known(self._log, *self._last)
+        page = self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)
+        if not page.events and not page.moment.includes(moment):
             raise LogWentBackError(
-                f"the log of {self._next.events:,} events that this subscription has seen",
+                f"the log of {moment.events:,} events that this subscription has seen",
                 reason=f"it has {page.moment.events:,}",
                 remedy="subscribe anew, without a name or under another one, from where you know to be right",
             )
-        if page.events:
-            # In one statement: an interrupt between two assignments would skip or repeat a page.
-            self._next, self._page, self._last = page.moment, deque(page.events), page.events[-1]
-        else:
-            self._log.wait_for_news(self._next, timeout_seconds=WAIT_SECONDS)
+        if not page.events:
+            self._log.wait_for_news(moment, timeout_seconds=WAIT_SECONDS)
+        elif self._page is before:
+            # Nothing was erased since it was read.
+            last = page.events[-1]
+            self._last = last.stream, StreamEnd(last.version, last.digest)
+            self._page = deque(page.events)
 
     def ack(self) -> None:
         """

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.chat.events import ERASED_TEXT
 from refold.domain.errors import ConcurrencyError, DamagedError, InvalidInputError, StorageReadOnlyError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
@@ -204,3 +205,16 @@ def test_an_event_that_cannot_be_decoded(place: str) -> None:
         assert (given, named) == (readable, ["event chat:newer@3", "event chat:newer@4"])
         with store.subscribe(contexts="chat:other") as events:
             assert [one.version for one in first(2, events)] == [1, 2]
+
+
+def test_what_is_erased_before_it_is_handed_out(store: refold.Store) -> None:
+    """It comes as what is left of it, once, and the subscription has no text of it any more."""
+    for number in range(3):
+        store.chat("a").add_message("user", f"secret {number}")
+    with store.subscribe() as events:
+        assert [one.version for one in first(2, events)] == [1, 2]
+        store.erase(context="a", why="asked for", dry_run=False)
+        assert "secret" not in repr(vars(events))
+        rest = first(2, events)
+
+    assert [(one.version, one.event.content) for one in rest] == [(3, (ERASED_TEXT,)), (4, (ERASED_TEXT,))]

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.concurrency.locks import renew_in_child
-from ...domain.errors import ProjectionError, StorageClosedError, StorageError
+from ...domain.errors import DamagedError, ProjectionError, StorageClosedError, StorageError
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
 from .folding import FAULT, Fault, fault_of, note_fault, sets_aside
@@ -71,13 +71,13 @@ class ProjectionWorker:
                     failures = 0
                 except StorageClosedError:
                     raise
-                except StorageError as error:
+                except (StorageError, DamagedError) as error:
                     pause = _pause_after(failures)
                     log.warning("the log: %s; trying again in %s s", error, pause)
                     failures += 1
                     stop.wait(pause)
         finally:
-            with suppress(StorageError):
+            with suppress(StorageError, DamagedError):
                 self._crew.release()
 
     def _work_and_wait(self, stop: threading.Event) -> None:

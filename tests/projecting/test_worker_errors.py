@@ -213,15 +213,18 @@ def test_after_a_success_pauses_are_short_again(store: refold.Store) -> None:
     assert worker._tasks[0].resting_until == watch.seconds + PAUSES_SECONDS[0]
 
 
+@pytest.mark.parametrize("error", [StorageUnavailableError("it is not there"), DamagedError("a page", "it is torn")])
 @pytest.mark.parametrize("call", ["now", "wait_for_news", "read_all", "note", "set_note"])
-def test_a_thread_outlives_errors(store: refold.Store, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever call fails: it works on, and is up to date in the end."""
+def test_a_thread_outlives_errors(
+    store: refold.Store, call: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever call fails, and however: it works on, and is up to date in the end."""
     monkeypatch.setattr(working, "PAUSES_SECONDS", (0.01,))
     monkeypatch.setattr(working, "WAIT_SECONDS", 0.02)
     log: Any = Failing(store.log, now=0, wait_for_news=0, read_all=0)
     rows: Any = Failing(store._projections, note=0, set_note=0)
     failing = log if call in log.failures else rows
-    failing.failures[call] = 3
+    failing.failures[call], failing.error = 3, error
     stop = threading.Event()
     worker = ProjectionWorker(log, rows, [Counts()])
     thread = threading.Thread(target=worker.run, args=(stop,))

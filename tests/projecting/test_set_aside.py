@@ -113,6 +113,22 @@ def test_a_newer_version(poisoned: refold.Store) -> None:
     assert (again.rows("counts"), standing(again).set_aside) == ([Count("chat:a", 6)], ())
 
 
+@pytest.mark.parametrize("way", ["another version", "an erasure"])
+def test_rows_that_are_made_anew(poisoned: refold.Store, way: str) -> None:
+    """Each event is set aside once, whatever was set aside for the rows before them."""
+    poisoned.rows("counts")
+    if way == "an erasure":
+        poisoned._projections.drop_others()
+        assert poisoned._projections.set_aside(Going()) == []
+    else:
+        again = Store(poisoned.log, poisoned._projections)
+        again.add_projection(Newer())
+        again.rows("counts")
+
+    assert poisoned.rows("counts") == [Count("chat:a", 4)]
+    assert standing(poisoned).set_aside == ASIDE
+
+
 def test_repaired(poisoned: refold.Store) -> None:
     """`verify` with repair makes it anew, and says of each event whether that helped."""
     poisoned.rows("counts")

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import chain
 from struct import Struct
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
@@ -84,7 +85,6 @@ VIEWS = (
     " AND relnamespace = current_schema()::regnamespace"
 )
 PROJECTIONS = "SELECT projection, version FROM checkpoint WHERE slice = 0"
-DELETE_PROJECTION = "DELETE FROM checkpoint WHERE slice = $1 AND projection = $2 AND version = $3"
 DIGEST = f"SELECT {digest_of('(SELECT key FROM stream WHERE slice = $1 AND id = $2)', '$3')}"
 ADD_NOTE = "INSERT INTO note VALUES (0, $1, $2) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $3 WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
@@ -381,12 +381,14 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         kept, tables = {(one.name, one.version) for one in known}, {self.sql.table(one) for one in known}
         views, stored = self._log.database.ask(Call(VIEWS), Call(PROJECTIONS))
         others = [name for (name,) in views if name not in tables]
-        gone = [(name.encode(), int4(of)) for name, of in stored if (name, of) not in kept]
-        # The rows of groups of slices come behind that of the whole.
-        calls = [Call(DELETE_PROJECTION, (int4(number), *one)) for one in gone for number in range(GROUPS + 1)]
-        calls += [Call(self._dropping(name)) for name in others]
-        if calls:
-            self._log.database.ask(BEGIN, *calls, COMMIT)
+        row = msgspec.Struct
+        gone: list[Any] = [
+            SimpleNamespace(name=one, version=of, row=row) for one, of in stored if (one, of) not in kept
+        ]
+        drops = [statement for one in gone for statement in self._drops(one)]
+        drops += [Statement(self._dropping(name)) for name in others]
+        if drops:
+            self._transact(lambda _: drops)
         self._made.difference_update(others)
 
     def _rename_table(self, shadow: Projection, projection: Projection) -> list[Statement]:

@@ -20,6 +20,7 @@ from ....domain.errors import DamagedError, StorageError, StorageUnavailableErro
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
+from ....projections.rows import end_of_prefix
 from ...log.compression import Compression
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
@@ -40,6 +41,7 @@ CHECKPOINTS = (
     " moment TEXT NOT NULL)"
 )
 NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+DROP_NOTES = "DELETE FROM note WHERE name >= ? AND name < ?"
 COLUMNS = 'SELECT name, type, "notnull" FROM pragma_table_info(?)'
 # A missing table or column, an index whose own tables were changed, or text that is not UTF-8.
 BROKEN_TABLE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
@@ -374,8 +376,11 @@ def _making(sql: Dialect, table: str, row: type[msgspec.Struct], is_indexed: boo
 
 
 def _dropping(table: str) -> Sequence[Statement]:
-    """Return the statements that drop a table of rows and its index."""
-    return [Statement(f"DROP TABLE IF EXISTS {name}") for name in (f"{table}_words", table)]
+    """Return the statements that drop a table of rows and its index, and the notes about the rows of any version."""
+    projection = table.removeprefix("view_")
+    drops = (Statement(f"DROP TABLE IF EXISTS {name}") for name in (f"{table}_words", table))
+    prefixes = (f"{kind}/{projection}." for kind in ("aside", "save"))
+    return [*drops, *(Statement(DROP_NOTES, (prefix, end_of_prefix(prefix))) for prefix in prefixes)]
 
 
 def _has_table(connection: sqlite3.Connection, table: str) -> bool:

@@ -136,19 +136,25 @@ class PartitionedBuild:
             for _, partition in found
         ]
         progress = _Parts(self._build, self._store, found, until, self._watch)
-        is_built = self._build_all(executor, tasks, stop, progress)
-        self._build.folded += progress.folded()
-        if not is_built:
-            return False
+        while True:
+            is_built, folded = self._build_all(executor, tasks, stop, progress), progress.folded()
+            # Partitions that went away meanwhile, as by an erasure, are built again.
+            if not is_built or self._gathered([shadow for shadow, _ in found], until):
+                break
+        self._build.folded += folded
+        if is_built:
+            self._store.set_note(self._note, before=self._plan, after=None)
+        return is_built
+
+    def _gathered(self, shadows: Sequence[Projection], until: Moment) -> bool:
+        """Make the shadow of all partitions; return whether they were all there."""
         with ThreadPoolExecutor(1) as alone:
-            shadows = [shadow for shadow, _ in found]
             plan = (self._note, self._plan)
             gathered = alone.submit(self._store.gather, self._build.shadow, shadows, moment=until, plan=plan)
             self._wait([gathered], lambda: False)
-            if not gathered.result():
+            if not gathered.result() and self._store.note(self._note) != self._plan:
                 raise self._build.taken()
-        self._store.set_note(self._note, before=self._plan, after=None)
-        return True
+            return gathered.result()
 
     def _take_over(self, partitions: int) -> None:
         """Note a plan of this process; workers of another plan stop when they see it."""

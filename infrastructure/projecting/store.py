@@ -234,7 +234,7 @@ class ProjectionStore(Protocol):
         Move the rows of all `parts` to `shadow`, which has none, with the checkpoint `moment`; drop `parts`.
 
         Returns False, and changes nothing, if the note of the plan has another value: another process goes on with the
-        parts.
+        parts. So it does if a part is not made up to `moment`, as after an erasure, which drops rows.
 
         Raises:
             InvalidInputError: two parts have a row with the same key.

@@ -371,8 +371,9 @@ class Eraser:
         self._rows.note_erasure()
         used = [one for one in made if self._checkpoint(one)]
         for one in made:
-            self._rows.drop(shadow_of(one))
+            # In this order: another process may be making the shadow of the partitions, and the rows of the shadow.
             forget_partitions(self._rows, one)
+            self._rows.drop(shadow_of(one))
             self._rows.drop(one)
             note_fault(self._rows, one, None)
         self._rows.drop_others(*self._runner.projections.values())

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import NewEvents, PartitionedLog
 from refold.domain.positions import BEGINNING, Moment, Partition
 from refold.infrastructure.projecting import partitions
+from refold.infrastructure.projecting.partitions import PartitionTask, build_partition
 from refold.infrastructure.projecting.rows import sqlite as sqlite_keeping
 from refold.infrastructure.projecting.shadow import RebuildProgress, shadow_of
 from refold.infrastructure.projecting.store import Checkpoint, Save
@@ -223,6 +225,73 @@ def test_taken_over_at_the_end(place: str, threads: Executor, monkeypatch: pytes
         store._projections.drop(shadow_of(CATALOGUE))
         assert store.rebuild("catalogue", executor=threads).is_done
         assert stored_rows(store)["catalogue"] == folded_rows(store)["catalogue"] == live
+
+
+@pytest.mark.parametrize("when", ["before", "between"])
+def test_partitions_that_go_away(place: str, threads: Executor, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """An erasure by a program that does not know the projection drops them before, or while, they are put together."""
+    monkeypatch.setattr(sqlite_keeping, "ROWS_AT_ONCE", 2)
+    with refold.open(place) as store, refold.open(place) as other:
+        written(store)
+        store.add_projection(Partitioned())
+        live = live_rows(store)
+        kind: Any = type(store._projections)
+        write, copy, writes = getattr(store.log, "write", None), kind._copy_rows, list[object]()
+
+        def dropped() -> None:
+            other._projections.drop_others(*other._runner.projections.values())
+
+        def copied(*given: Any) -> Any:
+            if not writes:
+                writes.append(None)
+                dropped()
+            return copy(*given)
+
+        def written_in_lots(work: Any) -> Any:
+            # One lot of rows is copied already.
+            if isinstance(work, partial):
+                writes.append(work)
+                if len(writes) == 2:
+                    dropped()
+            assert write is not None
+            return write(work)
+
+        if when == "between" and write is not None:
+            monkeypatch.setattr(store.log, "write", written_in_lots)
+        else:
+            monkeypatch.setattr(kind, "_copy_rows", copied)
+
+        assert store.rebuild("counts", executor=threads, partitions=3).is_done
+        assert stored_rows(store) == live
+        assert rebuilt(store) == {}
+
+
+def test_partitions_that_are_put_together_by_one_process_and_dropped_by_another(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An erasure leaves none of the rows that are made of them, whenever that happens."""
+    with refold.open(place) as store:
+        written(store)
+        store.contexts()
+        rows, drop = store._projections, type(store._projections).drop
+        plan, until = (f"partitions/catalogue.{CATALOGUE.version}", "2.another"), store.now()
+        assert rows.set_note(plan[0], before=None, after=plan[1])
+        parts = [Partition(number, 2) for number in range(2)]
+        for part in parts:
+            task = PartitionTask(store.log.location, CATALOGUE, part, part.share(until), plan[1], b"")  # type: ignore[attr-defined]
+            assert build_partition(task)
+        shadows, gathered = [shadow_of(CATALOGUE, partition=part.number) for part in parts], list[bool]()
+
+        def dropped(self: Any, projection: Any) -> None:
+            drop(self, projection)
+            if projection.name == "catalogue_shadow" and not gathered:
+                gathered.append(rows.gather(shadow_of(CATALOGUE), shadows, moment=until, plan=plan))
+
+        monkeypatch.setattr(type(rows), "drop", dropped)
+        store.erase(context="c0", why="asked for", dry_run=False)
+
+        assert gathered == [False]
+        assert rows.rows(shadow_of(CATALOGUE)) == []
 
 
 def test_partitions_that_cannot_be_built(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from ....domain.log.envelope import RecordedEvent
-from ....domain.positions import BEGINNING, Moment
+from ....domain.positions import BEGINNING, Moment, Partition
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ....projections.rows import end_of_prefix
 from ...log.row_faults import REBUILD, opening
@@ -461,18 +461,20 @@ class DatabaseProjectionStore(ProjectionStore):
         aside = [one for part in parts for one in self.set_aside(part)]
         added = self.sql.statement(ADD_CHECKPOINT, shadow.name, str(moment), of=shadow)
         drops = [statement for part in parts for statement in self._drops(part)]
-        is_planned = True
+        is_whole = True
 
         def finish(transaction: Transaction) -> Iterable[Statement] | None:
-            nonlocal is_planned
+            nonlocal is_whole
             # A worker of another plan, who goes on with a part, waits for its lock, and then finds no part.
-            self._locked(transaction, *parts)
-            is_planned = self._is_noted(transaction, *plan)
-            return [*copies, added, *self._put_aside(shadow, aside), *drops] if is_planned else None
+            found = self._locked(transaction, *parts)
+            is_whole = found is not None and self._is_noted(transaction, *plan)
+            for number, one in enumerate(found or ()):
+                is_whole &= one.checkpoint.moment.includes(Partition(number, len(parts)).share(moment))
+            return [*copies, added, *self._put_aside(shadow, aside), *drops] if is_whole else None
 
-        if self._transact(finish) is None and is_planned:
+        if self._transact(finish) is None and is_whole:
             raise twice_made(shadow)
-        return is_planned
+        return is_whole
 
     # Notes
 

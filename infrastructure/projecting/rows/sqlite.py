@@ -238,7 +238,8 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     ) -> str | None:
         """Copy rows of `part` with keys after `after`, and return the last key copied; None if none are left."""
         source, names = self.sql.table(part), columns(part)
-        if not (_has_table(connection, source) and self._is_noted(_Transaction(connection), *plan)):
+        are_there = all(_has_table(connection, name) for name in (source, self.sql.table(shadow)))
+        if not (are_there and self._is_noted(_Transaction(connection), *plan)):
             return None
         ahead = f"SELECT key FROM {source} WHERE key > ? ORDER BY key LIMIT 1 OFFSET ?"
         found = connection.execute(ahead, (after, ROWS_AT_ONCE - 1)).fetchone()

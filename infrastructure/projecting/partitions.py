@@ -198,7 +198,7 @@ class PartitionedBuild:
             self._build.hold()
             if progress is not None:
                 progress.report()
-            if not is_stopped and stop():
+            if left and not is_stopped and stop():
                 is_stopped = True
                 self._call_off(left)
 

@@ -152,6 +152,15 @@ def test_stopped_half_way(place: str, threads: Executor) -> None:
         assert done.events == events
 
 
+def test_stopped_when_all_partitions_are_done(place: str) -> None:
+    """They are put together, and no other process is taken for one that went on with them."""
+    with refold.open(place) as store:
+        talk_at_length(store, 9)
+
+        assert store.rebuild("catalogue", executor=First(), partitions=1, stop=lambda: True).is_done
+        assert stored_rows(store)["catalogue"] == folded_rows(store)["catalogue"]
+
+
 @pytest.mark.usefixtures("small_pages")
 def test_what_is_written_meanwhile(place: str, threads: Executor) -> None:
     """It is in the result."""

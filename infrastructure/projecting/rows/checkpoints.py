@@ -95,6 +95,14 @@ def undivided(projection: Projection, found: Sequence[Values], noted: Sequence[V
     return Stored(Checkpoint(moment_of(projection, found), text_noted(save_note(projection), noted) or ""), bool(found))
 
 
+def are_made(parts: Sequence[Stored] | None, moment: Moment) -> bool:
+    """Return whether the rows of all partitions of a log, given their checkpoints, are made up to a moment."""
+    if parts is None:
+        return False
+    moments = [one.checkpoint.moment for one in parts]
+    return all(made.includes(Partition(number, len(parts)).share(moment)) for number, made in enumerate(moments))
+
+
 def is_unmoved(save: Save, rows: Sequence[Values]) -> bool:
     """Return whether the groups that a save changes are still as they were, given their rows."""
     changed = save.changed(GROUPS)

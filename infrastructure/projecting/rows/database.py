@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from ....domain.log.envelope import RecordedEvent
-from ....domain.positions import BEGINNING, Moment, Partition
+from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ....projections.rows import end_of_prefix
 from ...log.row_faults import REBUILD, opening
@@ -55,6 +55,7 @@ from .checkpoints import (
     RENAME_CHECKPOINT,
     RENAME_NOTE,
     Stored,
+    are_made,
     aside_in,
     aside_note,
     changes,
@@ -460,17 +461,14 @@ class DatabaseProjectionStore(ProjectionStore):
         copies = self._copy_rows(shadow, parts, plan)
         aside = [one for part in parts for one in self.set_aside(part)]
         added = self.sql.statement(ADD_CHECKPOINT, shadow.name, str(moment), of=shadow)
-        drops = [statement for part in parts for statement in self._drops(part)]
         is_whole = True
 
         def finish(transaction: Transaction) -> Iterable[Statement] | None:
             nonlocal is_whole
             # A worker of another plan, who goes on with a part, waits for its lock, and then finds no part.
-            found = self._locked(transaction, *parts)
-            is_whole = found is not None and self._is_noted(transaction, *plan)
-            for number, one in enumerate(found or ()):
-                is_whole &= one.checkpoint.moment.includes(Partition(number, len(parts)).share(moment))
-            return [*copies, added, *self._put_aside(shadow, aside), *drops] if is_whole else None
+            is_whole = are_made(self._locked(transaction, *parts), moment) and self._is_noted(transaction, *plan)
+            last = (*copies, added, *self._put_aside(shadow, aside), *chain(*map(self._drops, parts)))
+            return last if is_whole else None
 
         if self._transact(finish) is None and is_whole:
             raise twice_made(shadow)

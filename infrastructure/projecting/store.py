@@ -373,7 +373,8 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def drop_others(self, *known: Projection) -> None:
-        self._tables = {one.name: self._tables[one.name] for one in known if one.name in self._tables}
+        kept = {(one.name, one.version) for one in known}
+        self._tables = {name: table for name, table in self._tables.items() if (name, table.version) in kept}
 
     @synchronized
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:

@@ -350,10 +350,10 @@ class SealedProjectionStore(MemoryProjectionStore):
     @synchronized
     def drop_others(self, *known: Projection) -> None:
         """Write what is left as one page; older pages, which still have dropped rows, are deleted."""
-        kept = {one.name for one in known}
+        kept = {(one.name, one.version) for one in known}
 
         def decide() -> tuple[Page, None]:
-            rows = [one for one in self._stored() if one.name in kept]
+            rows = [one for one in self._stored() if (one.name, one.version) in kept]
             page = Page(rows=rows, notes=dict(self._notes), is_whole=True)
             # Rows that fit into no page are made anew when they are asked for.
             return (page if len(_ENCODER.encode(page)) <= PAGE_BYTES_MAX else Page(is_whole=True)), None

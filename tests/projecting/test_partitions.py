@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,7 @@ from refold.projections.catalogue import CATALOGUE
 from ..contract.stores import log_at
 from ..contract.writing import append, everything, new, said
 from ..support.processes import loaded_processes
+from ..verifying.damaging import sql
 from .counts import POISONED, Count, Counts
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
 
@@ -301,6 +303,34 @@ def test_partitions_that_are_put_together_by_one_process_and_dropped_by_another(
 
         assert gathered == [False]
         assert rows.rows(shadow_of(CATALOGUE)) == []
+
+
+def test_what_a_killed_process_has_put_together(
+    tmp_path: Path, threads: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table has no checkpoint; an erasure by a program that does not know the projection drops it as well."""
+    monkeypatch.setattr(sqlite_keeping, "ROWS_AT_ONCE", 1)
+    place, copy = str(tmp_path / "store.db"), sqlite_keeping.SqliteProjectionStore._copy_some
+    calls: list[object] = []
+
+    def killed(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return copy(*given)
+
+    tables = "SELECT name FROM sqlite_schema WHERE name LIKE 'view_counts%'"
+    with refold.open(place) as store, refold.open(place) as other:
+        written(store)
+        store.add_projection(Partitioned())
+        monkeypatch.setattr(sqlite_keeping.SqliteProjectionStore, "_copy_some", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.rebuild("counts", executor=threads, partitions=2)
+        assert ("view_counts_shadow",) in sql(place, tables)
+
+        other.erase(context="c0", why="asked for", dry_run=False)
+
+        assert sql(place, tables) == []
 
 
 def test_partitions_that_cannot_be_built(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

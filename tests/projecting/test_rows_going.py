@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 import refold
@@ -108,3 +109,31 @@ def test_without_any_event(place: str) -> None:
     with refold.open(place) as store:
         assert store.contexts() == []
         assert store.search("word") == []
+
+
+def test_rows_of_another_version_than_is_known(stores: list[refold.Store]) -> None:
+    """An erasure cannot know what they are made of, so it drops them."""
+    store, _ = stores
+    newer: Any = Counts()
+    newer.version = 2
+    store.add_projection(newer)
+    assert store.rows("counts")
+
+    store._projections.drop_others(Counts())
+
+    assert store._projections.rows(newer) == []
+
+
+def test_tables_of_others_with_such_a_name(ready_pg_url: str) -> None:
+    """They are no rows of projections, and stay."""
+    others = [("view__event",), ("view_reports",), ("view_shop__event",)]
+    with refold.open(ready_pg_url) as store, psycopg.connect(ready_pg_url, autocommit=True) as server:
+        something_of_everything(store)
+        assert store.contexts()
+        for (name,) in others:
+            server.execute(f"CREATE TABLE {name} (a int)".encode())
+
+        store._projections.drop_others()
+
+        found = "SELECT tablename::text FROM pg_tables WHERE tablename LIKE 'view%' ORDER BY 1"
+        assert server.execute(found).fetchall() == others

@@ -80,8 +80,9 @@ COLUMNS = (
 COMPUTED = (
     "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attname = 'vector' AND attgenerated = 's'"
 )
+# As `Dialect.table_of` names them: other programs may have tables in the schema.
 VIEWS = (
-    "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname ~ '^view_'"
+    "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname ~ '^view_[a-z][a-z0-9_]*_[0-9]+$'"
     " AND relnamespace = current_schema()::regnamespace"
 )
 PROJECTIONS = "SELECT projection, version FROM checkpoint WHERE slice = 0"
@@ -381,10 +382,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         kept, tables = {(one.name, one.version) for one in known}, {self.sql.table(one) for one in known}
         views, stored = self._log.database.ask(Call(VIEWS), Call(PROJECTIONS))
         others = [name for (name,) in views if name not in tables]
-        row = msgspec.Struct
-        gone: list[Any] = [
-            SimpleNamespace(name=one, version=of, row=row) for one, of in stored if (one, of) not in kept
-        ]
+        gone: list[Any] = [SimpleNamespace(name=one[0], version=one[1], row=SearchedRow) for one in {*stored} - kept]
         drops = [statement for one in gone for statement in self._drops(one)]
         drops += [Statement(self._dropping(name)) for name in others]
         if drops:

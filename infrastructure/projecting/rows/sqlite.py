@@ -7,6 +7,7 @@ Searched rows have an index, which is written in the same transaction: see `sqli
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -42,6 +43,7 @@ CHECKPOINTS = (
 )
 NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 DROP_NOTES = "DELETE FROM note WHERE name >= ? AND name < ?"
+PARTITION = re.compile("(.+_shadow)_[0-9]+")
 COLUMNS = 'SELECT name, type, "notnull" FROM pragma_table_info(?)'
 # A missing table or column, an index whose own tables were changed, or text that is not UTF-8.
 BROKEN_TABLE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
@@ -212,8 +214,11 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def drop_others(self, *known: Projection) -> None:
         def dropping(transaction: Transaction) -> list[Statement]:
-            stored = {name for (name,) in transaction.ask(Statement("SELECT projection FROM checkpoint"))[0]}
-            others = stored - {one.name for one in known}
+            kept = {(one.name, one.version) for one in known}
+            stored = transaction.ask(Statement("SELECT projection, version FROM checkpoint"))[0]
+            others = {str(name) for name, version in stored if (name, version) not in kept}
+            # What is put together of partitions has a table without a checkpoint, while they have theirs.
+            others |= {found[1] for found in map(PARTITION.fullmatch, others) if found}
             gone = [Statement("DELETE FROM checkpoint WHERE projection = ?", (name,)) for name in others]
             return [*gone, *(drop for name in others for drop in _dropping(self.sql.table_of(name, 0)))]
 

@@ -172,6 +172,21 @@ def test_words_that_ask_for_a_dictionary(tmp_path: Path) -> None:
         assert store.search("thrice")
 
 
+def test_words_that_are_no_text(tmp_path: Path) -> None:
+    """The rows are damaged, whoever reads them: no event is to blame for that."""
+    place, table = filled(str(tmp_path / "store.db")), view_of("", SEARCH)
+    sql(place, f"UPDATE {table} SET words = x'00ff'")
+    [(key,)] = sql(place, f"SELECT min(key) FROM {table}")
+
+    with refold.open(place) as store:
+        rows = store._projections
+        for read in (lambda: store.rows("search"), lambda: store.search("thrice"), lambda: rows.load(SEARCH, [key])):
+            with pytest.raises(refold.DamagedError, match=r"the table of search is damaged.*`rebuild`"):
+                read()
+        assert store.rebuild("search").is_done
+        assert store.search("thrice")
+
+
 def test_a_note_that_is_no_text(tmp_path: Path) -> None:
     """It is named, with what to do; nothing is read from it."""
     place = filled(str(tmp_path / "store.db"))
@@ -229,7 +244,7 @@ def test_an_interrupt_is_no_fault_of_the_index(tmp_path: Path, monkeypatch: pyte
 
     with refold.open(filled(str(tmp_path / "store.db"))) as store:
         assert store.search("thrice")
-        monkeypatch.setattr(sqlite_rows, "_expanded_bytes", interrupt)
+        monkeypatch.setattr(sqlite_rows, "expanded_bytes", interrupt)
 
         with pytest.raises(KeyboardInterrupt):
             store.verify()

@@ -261,7 +261,8 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _values(self, projection: Projection, found: Iterable[Values]) -> list[Values]:
         if issubclass(projection.row, SearchedRow):
-            found = with_all_words(self._compression, projection, [*found])
+            with opening(f"the table of {projection.name}", remedy=REBUILD):
+                found = with_all_words(self._compression, projection, [*found])
         return super()._values(projection, found)
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from eventsourcing import persistence
-from eventsourcing.persistence import Notification, NotSupportedError, StoredEvent, Tracking
+from eventsourcing.persistence import Notification, NotSupportedError, OperationalError, StoredEvent, Tracking
 from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
 
 from ...domain.concurrency.locks import News
@@ -59,7 +59,11 @@ class FollowableRecorder(persistence.ApplicationRecorder):
 
 
 class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
-    """Yields notifications above `gt`, blocking at the end of the sequence until `stop()`."""
+    """
+    Yields notifications above `gt`, blocking at the end of the sequence until `stop()`.
+
+    If the sequence ends before that place, as after the restore of an older copy, it raises OperationalError.
+    """
 
     def __init__(self, recorder: FollowableRecorder, gt: int | None = None, topics: Sequence[str] = ()) -> None:
         super().__init__(recorder=recorder, gt=gt, topics=topics)
@@ -86,9 +90,15 @@ class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
 
     def _fetch(self) -> bool:
         page = self._recorder.select_page(after=self._after, limit=PAGE_LENGTH, topics=self._topics)
+        if page.until < self._after:
+            # New events would take the ids that were seen, and be missed.
+            raise OperationalError(
+                f"the sequence went back: {self._after:,} notifications were seen, and it has {page.until:,};"
+                " look what is gone, and begin anew from where you know to be right"
+            )
         self._page.extend(page.notifications)
         moved = page.until > self._after
-        self._after = max(page.until, self._after)
+        self._after = page.until
         return moved
 
 

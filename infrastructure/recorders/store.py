@@ -166,11 +166,13 @@ class StoreRecorder(FollowableRecorder):
 
     def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
         """
-        Return those of the next `limit` events that have one of the topics, and the position of the last event read.
+        Return those of the next `limit` events that have one of the topics, and the position of the last event read;
+        without any, that of the last event there is.
         """
         events = self._read(after, limit)
         chosen = [_notification(one) for one in events if not topics or tag_of(one.event) in topics]
-        return Page(chosen, events[-1].position.number if events else after)
+        # Nobody has seen the events that come between the two reads.
+        return Page(chosen, events[-1].position.number if events else min(after, self.max_notification_id() or 0))
 
 
 class _Slice:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 
 import pytest
-from eventsourcing.persistence import InterfaceError, ProgrammingError
+from eventsourcing.persistence import InterfaceError, OperationalError, ProgrammingError
 
 from refold.infrastructure.recorders import recorders as following
 from tests.eventsourcing.opening import NewFactory, event, events
@@ -151,3 +151,15 @@ def test_closing_ends_a_wait_with_an_error(factory: NewFactory) -> None:
     closer.join()
     subscription.stop()
     assert list(subscription) == []
+
+
+def test_a_sequence_that_went_back(factory: NewFactory) -> None:
+    """Whoever has seen more than there is, as before the restore of an older copy, is told, and does not wait."""
+    recorder = factory().application_recorder()
+    recorder.insert_events(events("a", 1, 2))
+    for topics in ([], ["shop:Other"]):
+        with (
+            recorder.subscribe(gt=3, topics=topics) as subscription,
+            pytest.raises(OperationalError, match="went back: 3 notifications were seen, and it has 2"),
+        ):
+            next(subscription)

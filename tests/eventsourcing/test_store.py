@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from eventsourcing.application import Application, ProcessingEvent
 from eventsourcing.dispatch import singledispatchmethod
-from eventsourcing.persistence import DataError, InfrastructureFactory, InterfaceError, NotSupportedError, StoredEvent
+from eventsourcing.persistence import (
+    DataError,
+    InfrastructureFactory,
+    InterfaceError,
+    NotSupportedError,
+    OperationalError,
+    StoredEvent,
+)
 from eventsourcing.popo import POPOTrackingRecorder
 from eventsourcing.projection import EventSourcedProjection, EventSourcedProjectionRunner, Projection, ProjectionRunner
 from eventsourcing.system import Follower, SingleThreadedRunner, System
@@ -280,6 +287,12 @@ def test_a_subscription_goes_from_the_past_into_the_present(store: Store) -> Non
     assert past == [3, 4, 6, 7, 8]
     assert present == [9, 10, 11, 12, 13]
     assert rest == []
+
+
+def test_a_log_that_went_back(store: Store) -> None:
+    """A follower that has seen more than there is does not wait until the log is as long again."""
+    with recorder_of(store).subscribe(gt=9) as subscription, pytest.raises(OperationalError, match="and it has 8"):
+        next(subscription)
 
 
 class MessagesView(POPOTrackingRecorder):

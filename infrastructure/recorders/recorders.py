@@ -69,8 +69,13 @@ class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
         super().__init__(recorder=recorder, gt=gt, topics=topics)
         # Kept here as well: stopping must work when the recorder's database is already closed.
         self._news = recorder.news
-        self._after = gt or 0
+        # The id up to which the sequence was searched, and that of the last one that was handed out.
+        self._after = self._handed_out = gt or 0
         self._page: deque[Notification] = deque()
+
+    def _forget_erased(self) -> None:
+        # What is left of the page is read again. Another thread may call this.
+        self._page, self._after = deque(), self._handed_out
 
     def stop(self) -> None:
         """End the iteration, also if it waits in another thread."""
@@ -83,23 +88,26 @@ class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
             seen = self._news.count
             if self._has_been_stopped:
                 raise StopIteration
-            if self._page:
-                return self._page.popleft()
+            if page := self._page:
+                self._handed_out = page[0].id
+                return page.popleft()
             if not self._fetch():
                 self._news.wait_past(seen, timeout_seconds=POLL_SECONDS)
 
     def _fetch(self) -> bool:
-        page = self._recorder.select_page(after=self._after, limit=PAGE_LENGTH, topics=self._topics)
-        if page.until < self._after:
+        before, after = self._page, self._after
+        page = self._recorder.select_page(after=after, limit=PAGE_LENGTH, topics=self._topics)
+        if page.until < after:
             # New events would take the ids that were seen, and be missed.
             raise OperationalError(
-                f"the sequence went back: {self._after:,} notifications were seen, and it has {page.until:,};"
+                f"the sequence went back: {after:,} notifications were seen, and it has {page.until:,};"
                 " look what is gone, and begin anew from where you know to be right"
             )
-        self._page.extend(page.notifications)
-        moved = page.until > self._after
-        self._after = page.until
-        return moved
+        if self._page is not before:
+            # Events were erased since they were read.
+            return True
+        self._page, self._after = deque(page.notifications), page.until
+        return page.until > after
 
 
 class Recorder(persistence.Recorder):

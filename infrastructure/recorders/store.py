@@ -32,6 +32,7 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 
 from ...domain.concurrency.known_types import known
 from ...domain.concurrency.locks import News
+from ...domain.erasure import forgetting
 from ...domain.errors import InvalidInputError
 from ...domain.ids import SLICES
 from ...domain.log.envelope import Meta, RecordedEvent, encode_payload
@@ -157,7 +158,9 @@ class StoreRecorder(FollowableRecorder):
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
         """Follow the store: yield the events above position `gt`, then new ones; `topics` are tags."""
-        return FollowingSubscription(self, gt, topics)
+        subscription = FollowingSubscription(self, gt, topics)
+        forgetting.watch(self._log, subscription)
+        return subscription
 
     @property
     def news(self) -> News:

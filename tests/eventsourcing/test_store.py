@@ -23,7 +23,7 @@ from eventsourcing.system import Follower, SingleThreadedRunner, System
 from eventsourcing.utils import Environment
 
 import refold
-from refold.domain.chat.events import MessageAdded
+from refold.domain.chat.events import ERASED_TEXT, MessageAdded
 from refold.domain.chat.events import Opened as ChatOpened
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.ids import SLICES, slice_of
@@ -293,6 +293,19 @@ def test_a_log_that_went_back(store: Store) -> None:
     """A follower that has seen more than there is does not wait until the log is as long again."""
     with recorder_of(store).subscribe(gt=9) as subscription, pytest.raises(OperationalError, match="and it has 8"):
         next(subscription)
+
+
+def test_what_is_erased_before_it_is_handed_out(store: Store) -> None:
+    """It comes as what is left of it, once, and the subscription has no text of it any more."""
+    with recorder_of(store).subscribe(topics=["chat.message_added.v1"]) as subscription:
+        assert next(subscription).id == 2
+        store.erase(context="a", why="asked for", dry_run=False)
+        assert "created_at" not in repr(vars(subscription))
+        rest = list(islice(subscription, 2))
+
+    mapper = EventMapper(StoreFactory({}).transcoder())
+    left = [(one.id, mapper.to_domain_event(one).content) for one in rest]
+    assert left == [(3, (ERASED_TEXT,)), (4, (ERASED_TEXT,))]
 
 
 class MessagesView(POPOTrackingRecorder):

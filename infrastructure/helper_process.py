@@ -21,6 +21,7 @@ from typing import IO, Any
 from ..domain.log.ports import LiveLog, PartitionedLog
 from ..domain.positions import Moment
 from .databases import open_database, stored_log
+from .log.codec import CODEC
 from .projecting.read_only import kept_by
 from .projecting.store import ProjectionStore
 
@@ -45,9 +46,12 @@ def cores() -> int:
 
 
 def task_on(events: LiveLog, end: Moment) -> dict[str, Any] | None:
-    """Return how another process opens this log, and knows it by its end; None if no other process can open it."""
+    """Return how another process opens this log, and knows it by its end; None if no other process can read it so."""
     if not isinstance(events, PartitionedLog) or not (events.has_slices or any(events.files())):
         # It is encrypted, and the keys are here; or it is in memory.
+        return None
+    if stored_log(events).codec is not CODEC:
+        # Another process would decode events otherwise.
         return None
     chain_key = stored_log(events).chain.key.hex()
     return {"location": events.location, "end": str(end), "digest": _last_digest(events, end), "chain_key": chain_key}

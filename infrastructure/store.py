@@ -912,7 +912,8 @@ class Store:
 
         With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in `partitions`,
         by default one for each core. They open the store at its location, and must be able to import your projections.
-        This process alone rebuilds a store in memory, and a projection that is searched or is not `stays_in_slice`.
+        This process alone rebuilds a store in memory, or one whose log has a codec of its own, and a projection that is
+        searched or is not `stays_in_slice`.
 
         Raises:
             NotFoundError: there is no such projection.

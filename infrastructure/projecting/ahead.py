@@ -28,7 +28,6 @@ from ...domain.positions import Moment, Position
 from ...projections.contract import Projection, SearchedRow
 from ..helper_process import BEGIN as BEGIN_HELPER
 from ..helper_process import HelperProcess, can_start, cores, end_with_input, opened, read_task, task_on
-from ..log.codec import CODEC
 from ..log.sqlite.log import SqliteLog
 from .builtin import PROJECTIONS
 from .folding import fold_page
@@ -77,10 +76,10 @@ def helper_for(events: Any, store: ProjectionStore, projections: Sequence[Projec
     Start a helper that folds projections up to a moment; None if that is not worth it, or no process can help.
 
     Only searched rows take long enough to be stored. The log and the rows must be in a file of SQLite, of which this
-    process knows nothing, and decodes nothing, that a helper would not; and users' projections may be unknown to it.
+    process knows nothing that a helper would not; and users' projections may be unknown to it.
     """
     is_file = isinstance(events, SqliteLog) and type(store) is SqliteProjectionStore
-    if not is_file or events.evidence is not None or events.codec is not CODEC or not can_start() or cores() < 2:
+    if not is_file or events.evidence is not None or not can_start() or cores() < 2:
         return None
     is_known = all(any(one is own for own in PROJECTIONS) for one in projections)
     if not is_known or not any(issubclass(one.row, SearchedRow) for one in projections):

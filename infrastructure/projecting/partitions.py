@@ -24,6 +24,7 @@ from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...projections.contract import PartitionableProjection, Projection, SearchedRow
 from ..databases import open_database, stored_log
+from ..log.codec import CODEC
 from .leases import TAKE_OVER_SECONDS
 from .shadow import Build, Stop, shadow_of
 from .store import ProjectionStore
@@ -78,7 +79,10 @@ def is_partitionable(events: LiveLog, projection: Projection) -> bool:
     """Return whether a projection of this log can be built in partitions."""
     stays = isinstance(projection, PartitionableProjection) and projection.stays_in_slice
     # Searched rows have an index, which is built row by row and by one process at a time.
-    return stays and isinstance(events, PartitionedLog) and not issubclass(projection.row, SearchedRow)
+    if not (stays and isinstance(events, PartitionedLog)) or issubclass(projection.row, SearchedRow):
+        return False
+    # Other processes would decode events otherwise.
+    return stored_log(events).codec is CODEC
 
 
 def has_partitions(store: ProjectionStore, projection: Projection) -> bool:

@@ -21,6 +21,7 @@ from refold.domain.errors import InvalidInputError, ProjectionError, StorageBusy
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import NewEvents, PartitionedLog
 from refold.domain.positions import BEGINNING, Moment, Partition
+from refold.infrastructure.log.codec import CODEC, Codec
 from refold.infrastructure.projecting import partitions
 from refold.infrastructure.projecting.partitions import PartitionTask, build_partition
 from refold.infrastructure.projecting.rows import sqlite as sqlite_keeping
@@ -34,6 +35,7 @@ from ..support.processes import loaded_processes
 from ..verifying.damaging import sql
 from .counts import POISONED, Count, Counts
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
+from .test_set_aside import store_on, whisper
 
 PROCESSES = loaded_processes(f"{__package__}.histories", "pytest")
 
@@ -477,3 +479,16 @@ def test_how_much_is_folded(monkeypatch: pytest.MonkeyPatch, heads: list[tuple[i
     store: Any = SimpleNamespace(checkpoint=lambda shadow: Moment(tuple(heads)))
 
     assert partitions.events_in_partitions(store, Counts()) == events
+
+
+def test_a_log_with_a_codec_of_its_own(place: str, threads: Executor) -> None:
+    """Workers would decode events otherwise, so they are left out."""
+
+    def said(payload: dict[str, Any]) -> dict[str, Any]:
+        return {"t": "chat.named.v1", "name": payload["words"], "version": 1}
+
+    whisper(place)
+    with refold.open(place) as store:
+        store.contexts()
+    with store_on(place, Codec(CODEC.events, mended={f"chat:newer@{number}": said for number in (3, 4)})) as store:
+        assert store.rebuild("catalogue", executor=threads, partitions=2).set_aside == 0

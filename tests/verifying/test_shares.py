@@ -19,6 +19,7 @@ import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure import helper_process
 from refold.infrastructure.helper_process import cores
+from refold.infrastructure.log.codec import CODEC, Codec
 from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
 from refold.infrastructure.projecting.store import SetAside
@@ -27,6 +28,7 @@ from refold.infrastructure.verifying.shares import Helper, processes_for, shares
 from refold.projections.contract import Projection
 from refold.projections.search import SEARCH
 from tests.projecting.counts import Counts
+from tests.projecting.test_set_aside import store_on
 from tests.support.every_kind import fill
 
 from .damaging import sql, view_of, written
@@ -290,3 +292,18 @@ def test_how_many_cores_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, found in ((6, 6), (None, 1)):
         monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
         assert cores() == found
+
+
+def test_a_log_with_a_codec_of_its_own(place: str, helpers: list[Helper]) -> None:
+    """A helper would decode events otherwise, and find rows right that are not."""
+    written(place)
+
+    def mend(payload: dict[str, Any]) -> dict[str, Any]:
+        return {**payload, "content": "mended"}
+
+    codec = Codec(CODEC.events, mended={"chat:a@2": mend})
+    with store_on(place, codec) as store:
+        report = store.verify(processes=2)
+
+    assert helpers == []
+    assert [one.where for one in report.problems if one.where == "search"] == ["search"]

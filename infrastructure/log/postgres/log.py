@@ -103,6 +103,7 @@ class PostgresLog:
         self._acknowledged = Acknowledged()
         self._blocks = Blocks(self._compression)
         self._appender = Appender(self.database, "", system, self._compression, self, self._blocks, self.chain)
+        self.codec = codec
         self._reader = Reader(self.database, codec, self._compression, self._went_back, self.chain)
         self._ends = Ends(self.database)
         self._pager = Pager(self.database, self._ends, self._blocks)

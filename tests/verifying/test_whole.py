@@ -23,6 +23,7 @@ from refold.infrastructure.log.codec import CODEC, Codec, Upcaster
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.projecting import comparison
 from refold.infrastructure.projecting.rows import database
+from refold.infrastructure.projecting.rows import sqlite as sqlite_rows
 from refold.infrastructure.projecting.rows.sqlite import ScratchProjectionStore, SqliteProjectionStore
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
@@ -139,6 +140,19 @@ def test_no_room_for_temporary_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(StorageUnavailableError, match="the temporary rows"):
             store.verify(repair=True)
         assert len(store._projections.rows(CATALOGUE)) == 1
+
+
+def test_a_full_disk_under_temporary_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says so, and what to do."""
+    monkeypatch.setattr(sqlite_rows, "PRAGMAS", ("max_page_count = 4",))
+    with refold.open(tmp_path / "store.db") as store:
+        for number in range(60):
+            store.chat(f"a{number}").add_message("user", "text " * 100)
+        assert store.contexts()
+
+        says = r"no room left on the disk of the temporary rows: .*SQLITE_TMPDIR"
+        with pytest.raises(StorageUnavailableError, match=says):
+            store.verify()
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:

@@ -338,8 +338,9 @@ class ScratchProjectionStore(SqliteProjectionStore):
                 last = work(transaction)
                 return None if last is None else transaction.ask(*last)
             finally:
-                # Nobody uses the rows after an error.
-                self._connection.execute("COMMIT")
+                # Nobody uses the rows after an error. At a full disk the transaction is over already.
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
 
     def _locked(
         self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()

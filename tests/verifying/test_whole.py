@@ -105,7 +105,8 @@ def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def read(log: SqliteLog, *, undecodable: bool = False, **options: Any) -> Page:
         page = read_all(log, undecodable=undecodable, **options)
-        if undecodable:
+        # Alone, the last event that each projection saw is looked at.
+        if undecodable and options["limit"] > 1:
             pages.append(len(page.events))
         return page
 

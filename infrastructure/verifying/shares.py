@@ -152,6 +152,10 @@ class SharedComparison:
         """Return whether this process compares a projection, so that nobody has to be waited for."""
         return projection.name in self._mine
 
+    def is_ready(self, projection: Projection, stop: Stop) -> bool:
+        """Wait for whoever compares a projection; return False if that was stopped."""
+        return self.is_mine(projection) or self._waited(stop) is not None
+
     def compared(self, projection: Projection) -> Compared:
         """Return what `Comparison.compared` returns."""
         comparison = self._by(projection)
@@ -160,7 +164,7 @@ class SharedComparison:
     def set_aside(self, projection: Projection) -> list[SetAside]:
         """Return the events that the fold went on without."""
         comparison = self._by(projection)
-        return self._waited()[projection.name] if comparison is None else comparison.set_aside(projection)
+        return (self._waited() or {})[projection.name] if comparison is None else comparison.set_aside(projection)
 
     def index_fault(self, projection: Projection) -> str | None:
         """Return how the index of searched rows differs from the rows; None if it does not."""
@@ -184,22 +188,29 @@ class SharedComparison:
         """Return the comparison of this process that has a projection; None if a helper found its rows right."""
         if self.is_mine(projection):
             return self._own
-        return None if projection.name in self._waited() else self._again
+        return None if projection.name in (self._waited() or {}) else self._again
 
-    def _waited(self) -> dict[str, list[SetAside]]:
-        """Return the projections whose rows are right, after waiting for all helpers, and compare the others here."""
+    def _waited(self, stop: Stop = lambda: False) -> dict[str, list[SetAside]] | None:
+        """
+        Return the projections whose rows are right, after waiting for all helpers, and compare the others here; None if
+        it was stopped.
+        """
         if self._right is None:
             self._check_indexes()
             for helper in self._helpers:
                 while not helper.is_done(LOOK_SECONDS):
                     self._tell_of(self._end.events)
+                    if stop():
+                        return None
                 helper.end()
-            self._right = {name: aside for helper in self._helpers for name, aside in helper.right.items()}
-            left = [one for helper in self._helpers for one in helper.share if one.name not in self._right]
+            right = {name: aside for helper in self._helpers for name, aside in helper.right.items()}
+            left = [one for helper in self._helpers for one in helper.share if one.name not in right]
             if left:
                 log.info("this process compares %s again", ", ".join(one.name for one in left))
                 self._again = Comparison(self._log, self._store, left, progress=self._progress)
-                self._again.read()
+                if not self._again.read(stop=stop):
+                    return None
+            self._right = right
         return self._right
 
     def _tell(self, progress: RebuildProgress) -> None:

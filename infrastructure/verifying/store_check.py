@@ -124,7 +124,7 @@ def _verified(
         of_each = {one.name: list[Problem]() for one in projections}
         # Helpers are waited for last.
         for projection in sorted(projections, key=comparison.is_mine, reverse=True):
-            if is_done and stop():
+            if is_done and (stop() or not comparison.is_ready(projection, stop)):
                 is_done = False
             if not is_done:
                 left_out.append(projection.name)

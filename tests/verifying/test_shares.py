@@ -307,3 +307,23 @@ def test_a_log_with_a_codec_of_its_own(place: str, helpers: list[Helper]) -> Non
 
     assert helpers == []
     assert [one.where for one in report.problems if one.where == "search"] == ["search"]
+
+
+def test_stopped_while_a_helper_is_waited_for(
+    tmp_path: Path, helpers: list[Helper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it any more, and its projections were not compared."""
+    place, waits = str(tmp_path / "store.db"), list[float]()
+    written(place)
+
+    def is_done(helper: Helper, seconds: float) -> bool:
+        waits.append(seconds)
+        assert len(waits) < 9
+        return False
+
+    monkeypatch.setattr(Helper, "is_done", is_done)
+    with refold.open(place) as store:
+        report = store.verify(processes=2, stop=lambda: len(waits) > 2)
+
+    assert (report.is_done, set(report.left_out)) == (False, {one.name for one in helpers[0].share})
+    assert helpers[0]._process.returncode is not None

@@ -145,15 +145,15 @@ def test_no_room_for_temporary_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_full_disk_under_temporary_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says so, and what to do."""
-    monkeypatch.setattr(sqlite_rows, "PRAGMAS", ("max_page_count = 4",))
+    monkeypatch.setattr(sqlite_rows, "PRAGMAS", [*sqlite_rows.PRAGMAS, "cache_size = -64", "max_page_count = 20"])
     with refold.open(tmp_path / "store.db") as store:
-        for number in range(60):
-            store.chat(f"a{number}").add_message("user", "text " * 100)
-        assert store.contexts()
+        for number in range(200):
+            append(store.log, f"chat:{number}", said(number, ("text " * 1_000,)))
+        assert store.search("text")
 
         says = r"no room left on the disk of the temporary rows: .*SQLITE_TMPDIR"
         with pytest.raises(StorageUnavailableError, match=says):
-            store.verify()
+            store.check("search")
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:

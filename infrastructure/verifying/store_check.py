@@ -266,7 +266,7 @@ class _ProjectionCheck(NamedTuple):
             return [self._problem(f"it cannot fold {error.event}: {error.reason}", repairable=False)]
         if fault is None:
             return []
-        return [self._problem(fault.reason, is_repaired=repair and self._is_made_anew(fault))]
+        return [self._problem(fault.reason, is_repaired=repair and self._is_made_anew(fault.is_readable))]
 
     def set_aside(self, repair: bool) -> list[Problem]:
         """Return a problem for each event that the rows were made without; a repair folds such events again."""
@@ -277,7 +277,7 @@ class _ProjectionCheck(NamedTuple):
             # The problem of the rows already says so.
             return []
         if aside and repair:
-            self._rebuild()
+            self._is_made_anew()
         left = self.store.set_aside(self.projection)
         made = "its rows are made without"
         return [self._problem(f"{made} {one.event}: {one.error}", is_repaired=one not in left) for one in aside]
@@ -324,18 +324,15 @@ class _ProjectionCheck(NamedTuple):
             return _unreadable(error, "its index")
         return None if reason is None else _Fault(reason)
 
-    def _is_made_anew(self, fault: _Fault) -> bool:
+    def _is_made_anew(self, is_readable: bool = True) -> bool:
         try:
-            if not fault.is_readable:
+            if not is_readable:
                 # Rows that cannot be read are useless, and a rebuild cannot replace them.
                 self.store.drop(self.projection)
-            return self._rebuild()
+            return rebuild(self.log, self.store, self.projection, restart=True, progress=self.progress).is_done
         except Exception as error:
             damage_of(error, "its rows")
             return False
-
-    def _rebuild(self) -> bool:
-        return rebuild(self.log, self.store, self.projection, restart=True, progress=self.progress).is_done
 
 
 def _unreadable(error: Exception, what: str) -> _Fault:

@@ -140,6 +140,21 @@ def test_repaired(poisoned: refold.Store) -> None:
     assert again.verify().problems == ()
 
 
+def test_repairing_what_has_set_too_many_aside(poisoned: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported like everything else, and ends nothing."""
+    monkeypatch.setattr(folding, "ASIDE_EVENTS_MAX", 1)
+    with pytest.raises(ProjectionError):
+        poisoned.rows("counts")
+
+    report = poisoned.verify(repair=True)
+
+    told = [(one.where, one.reason.partition(": ")[0], one.is_repaired) for one in report.problems]
+    assert told == [
+        ("counts", "it cannot fold chat:a@6", False),
+        ("counts", "its rows are made without chat:a@3", False),
+    ]
+
+
 def test_too_many(poisoned: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops before the first that is more than ASIDE_EVENTS_MAX, and goes on once there is room."""
     monkeypatch.setattr(folding, "ASIDE_EVENTS_MAX", 1)

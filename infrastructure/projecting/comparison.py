@@ -162,20 +162,25 @@ class Comparison:
         """
         if projection.name in self._failed:
             raise self._failed[projection.name]
+        moment = self._store.checkpoint(projection)
+        if BEGINNING not in (moment, self._until[projection.name]):
+            # Before the rows are read: a server ends a transaction in which nothing is asked for long.
+            self._is_at(projection, moment)
         return self._store.walk(projection, partial(self._compare, projection))
 
     def _compare(self, projection: Projection, moment: Moment, stored: Iterator[list[Values]]) -> Compared:
         if BEGINNING in (moment, self._until[projection.name]):
             return Compared(self._scratch.count(projection))
-        (reached,) = self._scratch.checkpoints(projection)
-        if reached.moment != moment:
-            # Another process has brought the rows further up to date since.
-            for _ in ProjectionRunner(self._log, self._scratch, [projection]).pages(projection, until=moment):
-                pass
-            (reached,) = self._scratch.checkpoints(projection)
-        if reached.moment != moment:
+        if not self._is_at(projection, moment):
             return Compared(is_met=False)
         return self._scratch.walk(projection, lambda _, rebuilt: _compared(projection, stored, rebuilt))
+
+    def _is_at(self, projection: Projection, moment: Moment) -> bool:
+        """Return whether a projection is folded up to a moment, to which other processes may have brought its rows."""
+        if self._scratch.checkpoint(projection) != moment:
+            for _ in ProjectionRunner(self._log, self._scratch, [projection]).pages(projection, until=moment):
+                pass
+        return self._scratch.checkpoint(projection) == moment
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
         """Return the events that the fold went on without."""

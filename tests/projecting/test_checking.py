@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from typing import Any
 
@@ -10,10 +11,12 @@ import psycopg
 import pytest
 
 import refold
+from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting.comparison import DIFFERENCES_MAX
 from refold.infrastructure.projecting.rebuild import RebuildReport
 from refold.infrastructure.projecting.shadow import RebuildProgress
 
+from .counts import Count, Counts
 from .histories import live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
 from .small_pages import SMALL_PAGE
 
@@ -105,3 +108,38 @@ def test_all_projections_can_be_checked(store: refold.Store) -> None:
     assert [store.check(name).is_done for name in projections_of(store)].count(False) == 0
     store.chat("a").add_message("user", "hello")
     assert [store.check(name).differing for name in projections_of(store)].count(0) == len(store.projections())
+
+
+class Slow(Counts):
+    """Takes its time."""
+
+    pause = 0.0
+
+    def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
+        """Count one more."""
+        time.sleep(self.pause)
+        return super().evolve(key, row, event)
+
+
+def test_rows_that_go_on_by_much_meanwhile(ready_pg_url: str) -> None:
+    """While the rest is folded no transaction is open, which the server would end."""
+    with refold.open(ready_pg_url) as other, psycopg.connect(ready_pg_url, autocommit=True) as server:
+        other.add_projection(Slow())
+        talk_at_length(other, 3)
+        other.rows("counts")
+        ((user, database),) = server.execute("SELECT current_user, current_database()").fetchall()
+        setting = f'ALTER ROLE "{user}" IN DATABASE "{database}" SET idle_in_transaction_session_timeout = 600'
+        server.execute(setting.encode())
+        with refold.open(ready_pg_url) as store:
+            slow, moved = Slow(), list[object]()
+            store.add_projection(slow)
+
+            def go_on(progress: object) -> None:
+                if not moved:
+                    talk_at_length(other, 6)
+                    other.rows("counts")
+                    slow.pause = 0.2
+                moved.append(progress)
+
+            assert store.check("counts", progress=go_on).differing == 0
+            assert moved

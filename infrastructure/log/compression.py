@@ -131,7 +131,7 @@ class Compression:
                 return self._coder(stored[1] << 8 | stored[2]).expand(_believable(stored[3:]))
             if mark == ZSTD:
                 return self._coder(0).expand(_believable(stored[1:]))
-        except (zstandard.ZstdError, IndexError, MemoryError) as error:
+        except (zstandard.ZstdError, IndexError) as error:
             raise DamagedError(what, f"it cannot be decompressed ({error})") from error
         raise DamagedError(what, f"it begins with {mark}, which is no mark of a stored form")
 

@@ -3,6 +3,7 @@
 import random
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -255,3 +256,19 @@ def test_marks_are_those_of_the_stored_format(dictionary: bytes) -> None:
     assert [stored[0] for stored in (plain.shrink(b"short"), plain.shrink(large), trained.shrink(large))] == [0, 1, 2]
     assert mark_references(plain.shrink(large))[0] == 0x11
     assert int.from_bytes(trained.shrink(large)[1:3], "big") == 1
+
+
+def test_too_little_memory_is_no_damage(dictionary: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes are what they were."""
+    compression = Compression(no_dictionary)
+    stored = [compression.shrink(one) for one in payloads(60) if len(one) > 300]
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    coder = SimpleNamespace(expand=fail, expand_many=fail)
+    monkeypatch.setattr(compression, "_coder", lambda number: coder)
+    with pytest.raises(MemoryError):
+        compression.expand(stored[0], "it")
+    with pytest.raises(MemoryError):
+        compression.expand_many(stored, str)

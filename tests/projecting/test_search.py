@@ -14,6 +14,7 @@ import pytest
 
 import refold
 from refold.domain.canonical import canonical_json
+from refold.domain.chat.events import MessageAdded
 from refold.domain.content import Content
 from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import NewEvents
@@ -427,3 +428,44 @@ def test_a_message_of_a_run_has_its_id() -> None:
 
     assert texts_of_run_event(recorded) == ("m1", ("Hello.", "Look."))
     assert texts_of_run_event(MessageRecorded(record=b'{"content":"x"}')) == ("", ("x",))
+
+
+class Message(SearchedRow, frozen=True, kw_only=True):
+    """A searched row with fields of its own, whose names the index has, too."""
+
+    id: str
+    sz: int
+    phrase: str = ""
+
+
+class Messages:
+    """Finds messages."""
+
+    name, version, row = "messages", 1, Message
+
+    def keys(self, event: RecordedEvent) -> list[str]:
+        """Return the reference of a message."""
+        return [event.reference] if isinstance(event.event, MessageAdded) else []
+
+    def evolve(self, key: str, row: Message | None, event: RecordedEvent) -> Message:
+        """Return its row."""
+        return Message(
+            key=key,
+            kind="chat",
+            stream=event.stream,
+            version=event.version,
+            recorded_at=event.recorded_at,
+            words=words_of(event.event.content[0]),
+            id=event.event.id,
+            sz=len(event.event.content[0]),
+        )
+
+
+def test_searched_rows_of_ones_own(store: refold.Store) -> None:
+    """Their fields may have any names."""
+    store.add_projection(Messages())
+    store.chat("a").add_message("user", "so it goes on")
+
+    hits = store._runner.search(Messages(), SearchQuery(parse_query('"it goes"'), limit=9))
+    assert [one.row.sz for one in hits] == [13]
+    assert store.verify().problems == ()

@@ -95,8 +95,8 @@ FIND = """
     FROM {table} AS r
     WHERE {rows}r.vector @@ CAST(CAST($1 AS text) AS tsquery)
         AND NOT EXISTS (
-            SELECT FROM jsonb_array_elements_text(CAST(CAST($2 AS text) AS jsonb)) AS phrase
-            WHERE strpos(' ' || r.words || ' ', phrase) = 0)
+            SELECT FROM jsonb_array_elements_text(CAST(CAST($2 AS text) AS jsonb)) AS asked (phrase)
+            WHERE strpos(' ' || r.words || ' ', asked.phrase) = 0)
         AND (CAST($3 AS text) IS NULL OR r.kind = $3)
         AND (CAST($4 AS text) IS NULL OR r.version <@ CAST(CAST($4 AS jsonb) ->> r.stream AS int8multirange))
     ORDER BY r.recorded_at DESC, r.version DESC, r.key DESC

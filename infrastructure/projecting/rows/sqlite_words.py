@@ -68,7 +68,7 @@ def wrong_in_index(connection: sqlite3.Connection, table: str, expand: Callable[
     ((wrong,),) = connection.execute(
         f"SELECT count(*) FROM {table}_words_docsize WHERE id NOT IN (SELECT number FROM {table})"
     )
-    sizes = f"SELECT {table}.words, sz FROM {table} LEFT JOIN {table}_words_docsize ON id = number"
+    sizes = f"SELECT r.words, d.sz FROM {table} AS r LEFT JOIN {table}_words_docsize AS d ON d.id = r.number"
     # Not by a function that SQLite calls: it would take Ctrl-C there for a fault of the table.
     for stored, size in connection.execute(sizes):
         # Words are counted as UTF-8: to split and hash texts takes a twelfth longer.

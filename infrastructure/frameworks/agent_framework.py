@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from agent_framework import HistoryProvider
 from agent_framework import Message as AgentMessage
 
-from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent
 from ...domain.concurrency.threads import in_thread
-from ...domain.errors import InvalidInputError, NotFoundError
-from ...domain.formats.messages import named_outputs
+from ...domain.errors import InvalidInputError
 from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of
 from ...domain.formats.receive import Receiver
-from ...domain.log.envelope import acting, current_meta
 from .conversation import Conversation, Message
-from .open_chats import require_store
+from .open_chats import OpenChats, acting_as, require_store
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -65,7 +62,7 @@ class RefoldHistoryProvider(HistoryProvider):
         `actor` is recorded where nobody else is named as the actor.
         """
         super().__init__(source_id, **settings)
-        self._store, self._actor = require_store(store), actor
+        self._chats, self._actor = OpenChats(require_store(store), CONVERSATION), actor
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
@@ -93,22 +90,13 @@ class RefoldHistoryProvider(HistoryProvider):
     # Each of the following runs in a thread.
 
     def _plain(self, session_id: str) -> list[Message]:
-        with suppress(NotFoundError):
-            return CONVERSATION.messages(self._store.chat(session_id, create=False))
-        return []
+        with self._chats.taken(session_id) as found:
+            return [] if found is None else [msgspec.json.decode(entry.encoded) for entry in found.entries()]
 
     def _save(self, session_id: str, messages: Sequence[Message]) -> None:
-        # A bad message is refused before the chat is made.
-        CONVERSATION.items_of(messages)
         if messages:
-            with acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor):
-                self._store.chat(session_id).rebase(lambda chat: _added(chat, messages))
-
-
-def _added(chat: ChatContext, messages: Sequence[Message]) -> None:
-    held = chat._state.items
-    items = [item for group in CONVERSATION.items_of(messages, held) for item in group]
-    chat.record_items(named_outputs(items, held), expected_version=chat.version)
+            with acting_as(self._actor):
+                self._chats.change(session_id, lambda found: CONVERSATION.add_named(found.chat, messages))
 
 
 def _given(session_id: str | None) -> str:

@@ -8,7 +8,7 @@ items that are apart: the SDK gets them back, and no provider is sent them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,22 +25,19 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded, Origin
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.threads import in_thread
 from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.receive import AnthropicReader
 from ...domain.formats.anthropic.source_shape import message_of
-from ...domain.formats.messages import named_outputs
 from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import time_of
 from ...domain.formats.receive import Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
-from ...domain.log.envelope import acting, current_meta
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, ordered, read_lines
 from .conversation import Conversation, Message
-from .open_chats import OpenChat, OpenChats, require_store, take_all_out
+from .open_chats import OpenChat, OpenChats, acting_as, require_store, take_all_out
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -155,33 +152,8 @@ class RefoldSessions(SessionStore):
         if not entries:
             return
         messages = [_message_of_line(number, entry) for number, entry in enumerate(entries)]
-        # A bad line is refused before the chat is made.
-        LINES.items_of(messages)
-        with self._as_actor(), self._chats.taken(context_id, create=True) as found:
-            assert found is not None, "it is created if there is none"
-            found.chat.rebase(lambda _: self._added(found, key, messages))
-
-    def _as_actor(self) -> AbstractContextManager[None]:
-        return acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor)
-
-    def _added(self, found: OpenChat, key: SessionKey, messages: Sequence[Message]) -> None:
-        chat = found.chat
-        name = _saved_name(key)
-        saved = chat.saved_states.last(NAME, name)
-        before = {} if saved is None else saved.value or {"since": saved.version}
-        new = _new_lines(found, messages, begins_again=bool(before.get("since")))
-        if not new:
-            return
-        value = {**before, "is": {field: _given(key, field) for field in KEY_FIELDS if field in key}}
-        if "subpath" not in key:
-            data, plain = before.get("summary"), [message["line"] for message in new]
-            earlier = None if data is None else SessionSummaryEntry(session_id=key["session_id"], mtime=0, data=data)
-            value["summary"] = fold_session_summary(earlier, key, plain)["data"]
-        held = chat._state.items
-        items = [item for group in LINES.items_of(new, held) for item in group]
-        with self._store.transaction():
-            chat.record_items(named_outputs(items, held), expected_version=chat.version)
-            chat.saved_states.save(NAME, {name: value})
+        with acting_as(self._actor):
+            self._chats.change(context_id, lambda found: _add(found, key, messages))
 
     def _load(self, key: SessionKey) -> list[dict[str, Any]] | None:
         with self._chats.taken(self.chat_id(key)) as found:
@@ -218,15 +190,31 @@ class RefoldSessions(SessionStore):
         if "subpath" not in key:
             plain = SessionListSubkeysKey(project_key=key["project_key"], session_id=key["session_id"])
             keys += [SessionKey(**plain, subpath=subpath) for subpath in self._subkeys(plain)]
-        for one in reversed(keys):
-            with self._chats.taken(self.chat_id(one)) as found, self._as_actor():
-                if found is not None:
-                    found.chat.rebase(partial(self._emptied, name=_saved_name(one)))
+        with acting_as(self._actor):
+            for one in reversed(keys):
+                self._chats.change(self.chat_id(one), partial(_empty, key=one), create=False)
 
-    def _emptied(self, chat: ChatContext, *, name: str) -> None:
-        with self._store.transaction():
-            take_all_out(chat, DELETED)
-            chat.saved_states.save(NAME, {name: None})
+
+def _add(found: OpenChat, key: SessionKey, messages: Sequence[Message]) -> None:
+    chat = found.chat
+    name = _saved_name(key)
+    saved = chat.saved_states.last(NAME, name)
+    before = {} if saved is None else saved.value or {"since": saved.version}
+    new = _new_lines(found, messages, begins_again=bool(before.get("since")))
+    if not new:
+        return
+    value = {**before, "is": {field: _given(key, field) for field in KEY_FIELDS if field in key}}
+    if "subpath" not in key:
+        data, plain = before.get("summary"), [message["line"] for message in new]
+        earlier = None if data is None else SessionSummaryEntry(session_id=key["session_id"], mtime=0, data=data)
+        value["summary"] = fold_session_summary(earlier, key, plain)["data"]
+    LINES.add_named(chat, new)
+    chat.saved_states.save(NAME, {name: value})
+
+
+def _empty(found: OpenChat, key: SessionKey) -> None:
+    take_all_out(found.chat, DELETED)
+    found.chat.saved_states.save(NAME, {_saved_name(key): None})
 
 
 def _new_lines(found: OpenChat, messages: Sequence[Message], *, begins_again: bool) -> list[Message]:

@@ -20,6 +20,7 @@ from ...domain.chat.rules.commands import EvictItems, InsertItems
 from ...domain.chat.state.sequence import Items
 from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
+from ...domain.formats.messages import named_outputs
 from ...domain.formats.openai.source_shape import grouped, rest_of
 from ...domain.formats.receive import Receiver
 from ...domain.formats.source_json import Patch, difference, is_same, patched
@@ -150,6 +151,20 @@ class Conversation:
         items = [item for group in groups for item in group]
         if items:
             chat.record_items(items, expected_version=expected_version)
+
+    def add_named(self, chat: ChatContext, messages: Iterable[Message]) -> list[ChatItemEvent]:
+        """
+        Put messages at the end of a chat, with the names of the calls that outputs belong to, and return the items.
+
+        Raises:
+            InvalidInputError: a message is none of this form.
+            ConcurrencyError: somebody else has changed the chat.
+        """
+        held = chat._state.items
+        items = named_outputs([item for group in self.items_of(messages, held) for item in group], held)
+        if items:
+            chat.record_items(items, expected_version=chat.version)
+        return items
 
     def show(self, chat: ChatContext, messages: Sequence[Message], *, reason: str | None = None) -> None:
         """

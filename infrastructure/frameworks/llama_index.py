@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -15,16 +14,14 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionReturned
 from ...domain.chat.rules.commands import EvictItems, RestoreItems
 from ...domain.concurrency.threads import in_thread
-from ...domain.errors import InvalidInputError, NotFoundError
-from ...domain.formats.messages import named_outputs
+from ...domain.errors import InvalidInputError
 from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
 from ...domain.formats.receive import Receiver
 from ...domain.formats.send import arguments_of
 from ...domain.ids import decoded_id, encoded_id
-from ...domain.log.envelope import acting, current_meta
 from .conversation import Conversation, Kept, Message
-from .open_chats import require_store
+from .open_chats import OpenChats, acting_as, require_store
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -71,12 +68,13 @@ class RefoldChatStore(AsyncDBChatStore):
     """
 
     _store: Any = PrivateAttr()
+    _chats: Any = PrivateAttr()
     _actor: str = PrivateAttr()
 
     def __init__(self, store: Store, *, actor: str = NAME) -> None:
         """Keep messages in `store`; `actor` is recorded where nobody else is named as the actor."""
         super().__init__()
-        self._store, self._actor = require_store(store), actor
+        self._store, self._chats, self._actor = require_store(store), OpenChats(store, CONVERSATION), actor
 
     async def get_messages(
         self, key: str, status: MessageStatus | None = ACTIVE, limit: int | None = None, offset: int | None = None
@@ -106,7 +104,6 @@ class RefoldChatStore(AsyncDBChatStore):
 
     async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE) -> None:
         """Replace the messages of every status, all or none."""
-
         plain = _plain(messages)
 
         def replace(chat: ChatContext) -> None:
@@ -114,9 +111,7 @@ class RefoldChatStore(AsyncDBChatStore):
             _add(chat, plain, status)
 
         # No chat is made for no messages.
-        if not plain and not await in_thread(self._kept, key, None):
-            return
-        await in_thread(self._change, key, replace)
+        await in_thread(self._change, key, replace, create=bool(plain))
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Take out the active message at an index, counted from 0, and return it; None if there is none."""
@@ -150,23 +145,17 @@ class RefoldChatStore(AsyncDBChatStore):
             _leave(chat, taken, reason)
             return taken
 
-        is_there = await in_thread(self._kept, key, status)
-        return [_message(kept) for kept in await in_thread(self._change, key, take)] if is_there else []
+        return [_message(kept) for kept in await in_thread(self._change, key, take, create=False) or ()]
 
     # Each of the following runs in a thread.
 
     def _kept(self, key: str, status: MessageStatus | None) -> list[Kept]:
-        with suppress(NotFoundError):
-            return _kept(self._store.chat(encoded_id(key, "the key"), create=False), status)
-        return []
+        with self._chats.taken(encoded_id(key, "the key")) as found:
+            return [] if found is None else _kept(found.chat, status)
 
-    def _change(self, key: str, change: Callable[[ChatContext], Any]) -> Any:
-        def in_one(chat: ChatContext) -> Any:
-            with self._store.transaction():
-                return change(chat)
-
-        with acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor):
-            return self._store.chat(encoded_id(key, "the key")).rebase(in_one)
+    def _change(self, key: str, change: Callable[[ChatContext], Any], *, create: bool = True) -> Any:
+        with acting_as(self._actor):
+            return self._chats.change(encoded_id(key, "the key"), lambda found: change(found.chat), create=create)
 
 
 def _kept(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
@@ -189,19 +178,13 @@ def _plain(messages: Sequence[ChatMessage]) -> list[Message]:
         InvalidInputError: one cannot be kept.
     """
     try:
-        plain = [message.model_dump(mode="json") for message in messages]
+        return [message.model_dump(mode="json") for message in messages]
     except PydanticSerializationError as error:
         raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
-    # A bad message is refused before a chat is made for it.
-    CONVERSATION.items_of(plain)
-    return plain
 
 
 def _add(chat: ChatContext, plain: Sequence[Message], status: MessageStatus) -> None:
-    held = chat._state.items
-    items = named_outputs([item for group in CONVERSATION.items_of(plain, held) for item in group], held)
-    if items:
-        chat.record_items(items)
+    items = CONVERSATION.add_named(chat, plain)
     if items and status != ACTIVE:
         chat._record(EvictItems(chat.stream_id, tuple(item.id for item in items), ARCHIVED, partners=False))
 

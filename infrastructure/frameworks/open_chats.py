@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from ...domain.arguments import require_instance
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent
+from ...domain.context.journal import CATCH_UPS_MAX
+from ...domain.context.transaction import current_or_new_transaction, current_transaction
 from ...domain.erasure.forgetting import watch
-from ...domain.errors import LogWentBackError, NotFoundError
+from ...domain.errors import ConcurrencyError, LogWentBackError, NotFoundError
+from ...domain.log.envelope import acting, current_meta
 from ..store import Store
 from .conversation import Conversation, Kept, Message, is_later_part
 
@@ -26,6 +29,7 @@ CHATS_KEPT_MAX = 64
 # Of a chat that was just opened, the first look at the end reads so many items for each message that is wanted.
 ITEMS_OF_A_MESSAGE = 4
 Shown = Callable[[ChatContext], Sequence[ChatItemEvent]]
+T = TypeVar("T")
 
 
 def require_store(store: Store) -> Store:
@@ -36,6 +40,11 @@ def require_store(store: Store) -> Store:
         InvalidInputError: it is none, such as the path of one.
     """
     return require_instance(store, Store, "the store", "give an open one, as `refold.open()` returns it")
+
+
+def acting_as(actor: str) -> AbstractContextManager[None]:
+    """Record what the block does as done by `actor` where nobody else is named as the actor."""
+    return acting(actor=current_meta(default_actor=actor, idempotency_key=None).actor)
 
 
 class Entry(NamedTuple):
@@ -158,14 +167,35 @@ class OpenChats:
                 chat = self._store.chat(chat_id, create=create)
                 found = OpenChat(chat, self._conversation, self._encode, self._shown)
         yield found
-        # One that was out during an erasure may have texts from before it.
-        if found is not None and erasures == self._erasures:
+        within = current_transaction(self._store.log)
+        # One that was out during an erasure may have texts from before it, and a transaction may be rolled back.
+        if found is not None and erasures == self._erasures and not found.chat._journal.is_changed_within(within):
             # A new entry is the last one, and the first one is dropped.
             self._chats.pop(chat_id, None)
             self._chats[chat_id] = found
             while len(self._chats) > self._kept_max:
                 with suppress(KeyError):
                     self._chats.popitem(last=False)
+
+    def change(self, chat_id: str, change: Callable[[OpenChat], T], *, create: bool = True) -> T | None:
+        """
+        Change a chat in one transaction, which also makes it if there is none: so no empty one is left by an error.
+
+        It is done again as long as another writer comes first. Without `create`, None is returned if there is no chat.
+
+        Raises:
+            ConcurrencyError: another writer came first a hundred times.
+        """
+        for attempt in range(CATCH_UPS_MAX):
+            try:
+                with ExitStack() as until, current_or_new_transaction(self._store.log):
+                    # It is put back behind the transaction.
+                    found = until.enter_context(self.taken(chat_id, create=create))
+                    return None if found is None else change(found)
+            except ConcurrencyError as error:
+                if error.is_ahead or attempt == CATCH_UPS_MAX - 1:
+                    raise
+        raise AssertionError("the loop returns or raises")
 
     def _refreshed(self, chat_id: str, known: int | None) -> OpenChat | None:
         found = self._chats.pop(chat_id, None)

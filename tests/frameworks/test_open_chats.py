@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 import refold
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.context import view
+from refold.domain.errors import NotAllowedError
 from refold.infrastructure.frameworks.conversation import Conversation, Message
-from refold.infrastructure.frameworks.open_chats import OpenChats
+from refold.infrastructure.frameworks.open_chats import OpenChat, OpenChats
 
 from .test_conversation import NOTES, Notes, noted
 
@@ -169,6 +171,54 @@ def test_only_some_are_kept() -> None:
                 assert found is kept[name]
         with chats.taken("b") as found:
             assert found is not kept["b"]
+
+
+def test_a_chat_is_made_with_its_first_change_or_not_at_all() -> None:
+    """What is refused, also by the log alone, leaves no empty chat; and none is made where that is not asked for."""
+    notes = Conversation(Notes())
+    with refold.open(":memory:", allow=lambda actor, action, context: action != "append") as store:
+        chats = OpenChats(store, notes)
+        with pytest.raises(NotAllowedError):
+            chats.change("c", lambda found: notes.add(found.chat, [noted(text="one")]))
+        assert chats.change("c", lambda found: 1, create=False) is None
+        assert store.contexts() == []
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_change_is_made_again_where_others_come_first(is_there: bool, store: refold.Store) -> None:
+    """On the chat as it is then; what it returns last is returned."""
+    notes, attempts = Conversation(Notes()), list[int]()
+    chats = OpenChats(store, notes)
+    if is_there:
+        store.chat("c")
+
+    def change(found: OpenChat) -> int:
+        attempts.append(len(found.entries()))
+        if len(attempts) < 3:
+            text = f"theirs {len(attempts)}"
+            other = Thread(target=lambda: notes.add(store.chat("c"), [noted(text=text)]))
+            other.start()
+            other.join()
+        notes.add(found.chat, [noted(text="ours")])
+        return len(attempts)
+
+    assert chats.change("c", change) == 3
+    assert attempts == [0, 1, 2]
+    assert [message["text"] for message in shown(chats)] == ["theirs 1", "theirs 2", "ours"]
+
+
+def test_a_change_in_a_transaction_that_is_rolled_back(store: refold.Store) -> None:
+    """It is part of the transaction, and nobody is shown what it would have been."""
+    notes = Conversation(Notes())
+    chats = OpenChats(store, notes)
+    store.chat("there")
+    for name in ("there", "new"):
+        with suppress(ZeroDivisionError), store.transaction():
+            chats.change(name, lambda found: notes.add(found.chat, [noted(text="one")]))
+            raise ZeroDivisionError
+        assert shown(chats, name) == []
+        chats.change(name, lambda found: notes.add(found.chat, [noted(text="two")]))
+        assert [message["text"] for message in shown(chats, name)] == ["two"]
 
 
 def test_an_older_copy_is_put_back(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -19,12 +19,10 @@ from ....domain.chat.rules.commands import EvictItems
 from ....domain.clock import REAL_SYSTEM
 from ....domain.concurrency.threads import in_thread
 from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError
-from ....domain.formats.messages import named_outputs
 from ....domain.ids import decoded_id, split_stream_id
-from ....domain.log.envelope import acting, current_meta
 from ....projections.saved_states import SavedStateRow
 from ..conversation import Message
-from ..open_chats import Entry, OpenChat, OpenChats, require_store, take_all_out
+from ..open_chats import Entry, OpenChat, OpenChats, acting_as, require_store, take_all_out
 from .form import EVENTS, NAME
 from .stored import (
     BETWEEN,
@@ -167,25 +165,20 @@ class RefoldSessionService(BaseSessionService):
 
     # Each of the following runs in a thread.
 
-    def _as_actor(self) -> AbstractContextManager[None]:
-        return acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor)
-
     def _created(self, key: Key, state: Mapping[str, Any]) -> Session:
         now = REAL_SYSTEM.now()
-        with self._as_actor(), self._chats.taken(key.chat_id, create=True) as found:
-            assert found is not None, "it is created if there is none"
-            chat = found.chat
 
-            def begin(_: ChatContext) -> None:
-                if saved_in(found, key) is not None:
-                    raise AlreadyExistsError(f"Session with id {key.session} already exists.")
-                own = of_scope(state, "")
-                self._changed(chat, key, state, lambda: save(found, key, now, own, None))
+        def begin(until: ExitStack) -> None:
+            found = self._taken(key.chat_id, until)
+            if saved_in(found, key) is not None:
+                raise AlreadyExistsError(f"Session with id {key.session} already exists.")
+            save(found, key, now, of_scope(state, ""), None)
 
-            chat.rebase(begin)
-            saved = saved_in(found, key)
-            assert saved is not None, "it was saved with the session"
-            return self._session(key, found, saved, [])
+        with acting_as(self._actor):
+            self._change(key, state, begin)
+        session = self._loaded(key, GetSessionConfig())
+        assert session is not None, "it was saved with the session"
+        return session
 
     def _loaded(self, key: Key, config: GetSessionConfig) -> Session | None:
         with self._chats.taken(key.chat_id) as found:
@@ -230,7 +223,7 @@ class RefoldSessionService(BaseSessionService):
 
     def _appended_after(self, key: Key, message: Message, session: Session, known: int | None) -> int:
         """Append to a session; if it is open at the version `known`, without reading it before."""
-        with self._as_actor(), self._chats.taken(key.chat_id, known=known) as found:
+        with acting_as(self._actor), self._chats.taken(key.chat_id, known=known) as found:
             saved = None if found is None else saved_in(found, key)
             if found is None or saved is None:
                 raise SessionNotFoundError(f"Session {key.session} not found.")
@@ -242,41 +235,48 @@ class RefoldSessionService(BaseSessionService):
             own = of_scope(state, "")
             at = float(message["timestamp"])
 
-            def record() -> None:
+            def record(_: ExitStack) -> None:
                 nonlocal now
-                held = chat._state.items
-                items = [item for group in EVENTS.items_of([message], held) for item in group]
-                chat.record_items(named_outputs(items, held), expected_version=chat.version)
+                EVENTS.add_named(chat, [message])
                 _apply(found, message)
                 now = save(found, key, at, {**before.state, **own} if own else None, before)
 
-            self._changed(chat, key, state, record)
+            self._change(key, state, record, decided_on=chat.stream_id)
             found.beside = (chat.version, now._replace(since=chat.version) if own else now)
             return chat.version
 
-    def _changed(self, chat: ChatContext, key: Key, state: Mapping[str, Any], record: Callable[[], object]) -> None:
-        """Record a change of a session with its changes of the states of user and app, all or nothing."""
+    def _change(
+        self,
+        key: Key,
+        state: Mapping[str, Any],
+        record: Callable[[ExitStack], object],
+        *,
+        decided_on: str | None = None,
+    ) -> None:
+        """
+        Record a change of a session with its changes of the states of user and app, all or nothing.
+
+        It is done again where another one came first, unless that was in the stream `decided_on`.
+        """
         deltas = {chat_id: of_scope(state, prefix) for prefix, chat_id in key.scopes.items()}
-        deltas = {chat_id: delta for chat_id, delta in deltas.items() if delta}
-        for _ in range(ATTEMPTS_MAX):
+        for attempt in range(ATTEMPTS_MAX):
             try:
                 with ExitStack() as until, self._store.transaction():
-                    scopes = [(self._scope(chat_id, until), delta) for chat_id, delta in deltas.items()]
-                    record()
+                    scopes = [(self._taken(chat_id, until).chat, delta) for chat_id, delta in deltas.items() if delta]
+                    record(until)
                     for scope, delta in scopes:
                         saved = scope.saved_states.last(NAME, STATE)
                         whole = {**(NO_STATE if saved is None else saved.value or NO_STATE), **delta}
                         scope.saved_states.save(NAME, {STATE: whole}, expected_version=scope.version)
                 return
             except ConcurrencyError as error:
-                if error.stream == chat.stream_id or not deltas:
+                if error.stream == decided_on or attempt == ATTEMPTS_MAX - 1:
                     raise
-        raise ConcurrencyError(chat.stream_id, expected=chat.version, actual=chat.version)
 
-    def _scope(self, chat_id: str, until: ExitStack) -> ChatContext:
+    def _taken(self, chat_id: str, until: ExitStack) -> OpenChat:
         found = until.enter_context(self._chats.taken(chat_id, create=True))
         assert found is not None, "it is created if there is none"
-        return found.chat
+        return found
 
     def _page(self, app: str, user: str | None, limit: int | None, cursor: str | None) -> SessionPage:
         rows = self._store.saved_states(NAME, prefix=saved_prefix(app, user))
@@ -303,21 +303,20 @@ class RefoldSessionService(BaseSessionService):
         return Session(id=key.session, app_name=key.app, user_id=key.user, state=state, last_update_time=value["at"])
 
     def _deleted(self, key: Key) -> None:
-        with self._as_actor(), self._chats.taken(key.chat_id) as found:
-            if found is not None:
-                found.chat.rebase(lambda _: self._emptied(found, key))
+        with acting_as(self._actor):
+            self._chats.change(key.chat_id, lambda found: _empty(found, key), create=False)
 
-    def _emptied(self, found: OpenChat, key: Key) -> None:
-        if saved_in(found, key) is None:
-            return
-        chat = found.chat
-        with self._store.transaction():
-            # What the kit left out comes back first: else a new session of this id would have it.
-            back = [item.id for item in _left_by_kit(chat)]
-            if back:
-                chat.restore(back, reason=DELETED)
-            take_all_out(chat, DELETED)
-            chat.saved_states.save(NAME, {key.saved_name: None}, expected_version=chat.version)
+
+def _empty(found: OpenChat, key: Key) -> None:
+    if saved_in(found, key) is None:
+        return
+    chat = found.chat
+    # What the kit left out comes back first: else a new session of this id would have it.
+    back = [item.id for item in _left_by_kit(chat)]
+    if back:
+        chat.restore(back, reason=DELETED)
+    take_all_out(chat, DELETED)
+    chat.saved_states.save(NAME, {key.saved_name: None}, expected_version=chat.version)
 
 
 def _marker(version: int) -> str:

@@ -12,8 +12,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ....domain.chat.context import ChatContext
 from ....domain.concurrency.threads import in_thread
-from ....domain.log.envelope import acting, current_meta
-from ..open_chats import require_store
+from ..open_chats import acting_as, require_store
 from .messages import CONVERSATION, message_of, plain_of
 from .values import Values
 
@@ -74,12 +73,12 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
             InvalidInputError: a message holds a value that cannot be saved.
         """
         plain = [plain_of(message, self._values) for message in messages]
-        with acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor):
+        with acting_as(self._actor):
             self._chat.rebase(lambda chat: CONVERSATION.add(chat, plain, expected_version=chat.version))
 
     def clear(self) -> None:
         """Take all messages out of the view."""
-        with acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor):
+        with acting_as(self._actor):
             self._chat.rebase(lambda chat: chat.clear())
 
     async def aget_messages(self) -> list[BaseMessage]:

@@ -24,8 +24,7 @@ from ....domain.chat.view import ChatView
 from ....domain.concurrency.threads import in_thread
 from ....domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ....domain.ids import decoded_id, encoded_id, split_stream_id
-from ....domain.log.envelope import acting, current_meta
-from ..open_chats import Entry, OpenChat, OpenChats, entries_of, require_store, take_all_out
+from ..open_chats import Entry, OpenChat, OpenChats, acting_as, entries_of, require_store, take_all_out
 from .form import CONVERSATION, NAME, as_json, from_json, without_id
 
 if TYPE_CHECKING:
@@ -120,9 +119,6 @@ class _Chats:
         # The chat in which an entry was seen last; a missing one is looked for in all chats with a record.
         self._chat_of: dict[str, str] = {}
 
-    def _as_actor(self) -> AbstractContextManager[None]:
-        return acting(actor=current_meta(default_actor=self._actor, idempotency_key=None).actor)
-
     def _taken(self, conversation_id: str) -> AbstractContextManager[OpenChat | None]:
         return self._chats.taken(encoded_id(conversation_id, "the conversation's id"))
 
@@ -195,7 +191,7 @@ class _Chats:
         """Yield the chat of a conversation that is at a revision, None if there is none, in a transaction."""
         try:
             # The chat is taken before the transaction begins, and put back after it is committed.
-            with self._taken(conversation_id) as found, self._as_actor(), self._store.transaction():
+            with self._taken(conversation_id) as found, acting_as(self._actor), self._store.transaction():
                 known = None if found is None else self._record_of(found)
                 if (None if known is None else known.revision) != revision:
                     raise ConversationConflict(conversation_id)

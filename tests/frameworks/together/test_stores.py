@@ -1,12 +1,21 @@
-"""What the adapters say to what is no store."""
+"""What the adapters say to what is no store, and what they leave in one that refuses what they record."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+from agent_framework import Message
+from llama_index.core.base.llms.types import ChatMessage
 
-from refold.domain.errors import InvalidInputError
+import refold
+from refold.adk import RefoldSessionService
+from refold.agent_framework import RefoldHistoryProvider
+from refold.claude import RefoldSessions
+from refold.domain.errors import InvalidInputError, NotAllowedError
+from refold.llama_index import RefoldChatStore
 
 ADAPTERS = {
     "adk": ("RefoldSessionService", ()),
@@ -29,3 +38,23 @@ def test_a_path_is_no_store(module: str) -> None:
 
     with pytest.raises(InvalidInputError, match=r"the store is 'agents.db': give an open one"):
         adapter("agents.db", *more)
+
+
+LINE: Any = {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": "hello"}}
+FIRST_CALLS: dict[str, Callable[[refold.Store], Awaitable[Any]]] = {
+    "adk": lambda store: RefoldSessionService(store).create_session(app_name="a", user_id="mia", state={"user:n": 1}),
+    "agent_framework": lambda store: RefoldHistoryProvider(store).save_messages("s", [Message("user", ["hello"])]),
+    "claude": lambda store: RefoldSessions(store).append({"project_key": "p", "session_id": "s"}, [LINE]),
+    "llama_index": lambda store: RefoldChatStore(store).add_message("s", ChatMessage("hello")),
+    "llama_index, all": lambda store: RefoldChatStore(store).set_messages("s", [ChatMessage("hello")]),
+}
+
+
+@pytest.mark.parametrize("first_call", FIRST_CALLS.values(), ids=FIRST_CALLS)
+async def test_what_only_the_log_refuses_makes_no_chat(first_call: Callable[[refold.Store], Awaitable[Any]]) -> None:
+    """As where somebody may open a chat, and may record nothing in it."""
+    with refold.open(":memory:", allow=lambda actor, action, context: action != "append") as store:
+        with pytest.raises(NotAllowedError):
+            await first_call(store)
+
+        assert store.contexts() == []

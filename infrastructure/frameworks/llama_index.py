@@ -126,7 +126,7 @@ class RefoldChatStore(AsyncDBChatStore):
         return await self._take(key, ACTIVE, DELETED, slice(max(n, 0)))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Archive the first `n` active messages, and return them."""
+        """Archive the first `n` active messages, without the pinned ones among them, and return them."""
         return await self._take(key, ACTIVE, ARCHIVED, slice(max(n, 0)))
 
     async def get_keys(self) -> list[str]:
@@ -141,7 +141,8 @@ class RefoldChatStore(AsyncDBChatStore):
 
     async def _take(self, key: str, status: MessageStatus | None, reason: str, part: slice) -> list[ChatMessage]:
         def take(chat: ChatContext) -> list[Kept]:
-            taken = _kept(chat, status)[part]
+            stay = set(chat.pinned_ids()) if reason == ARCHIVED else set()
+            taken = [kept for kept in _kept(chat, status)[part] if stay.isdisjoint(kept.item_ids)]
             _leave(chat, taken, reason)
             return taken
 

@@ -209,3 +209,17 @@ def test_another_writer_is_noticed() -> None:
         with pytest.raises(ConcurrencyError):
             notes.add(chat, [noted()], expected_version=late)
         assert len(chat.items) == 2
+
+
+def test_what_is_pinned_leaves_when_the_framework_deletes_it() -> None:
+    """A pin keeps an item from policies: what a framework shows is exactly what it has."""
+    with refold.open(":memory:") as store:
+        notes, chat = Conversation(Notes()), store.chat("c")
+        notes.add(chat, [{"id": name, "by": "user", "text": name} for name in "ab"])
+        chat.pin(["a"])
+
+        notes.show(chat, [{"id": "b", "by": "user", "text": "b"}])
+
+        assert ([item.id for item in chat.items], chat.pinned_ids()) == (["b"], [])
+        chat.restore()
+        assert chat.pinned_ids() == ["a"]

@@ -113,7 +113,10 @@ class ReplaceInstructions(msgspec.Struct, frozen=True):
 
 
 class EvictItems(msgspec.Struct, frozen=True):
-    """Take items out of the view; with `partners` a call together with its output, and an output with its call."""
+    """
+    Take items out of the view; with `partners` a call together with its output, an output with its call, and none that
+    is pinned. Without it exactly these leave, as a framework deletes them.
+    """
 
     stream: str
     ids: tuple[str, ...]

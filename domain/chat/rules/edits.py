@@ -211,13 +211,13 @@ def evict_items(command: EvictItems, state: ChatState) -> list[ChatEvent]:
 
     Raises:
         NotFoundError: the context never held one of them.
-        InvalidInputError: one of them, or the call or output that goes with it, is pinned.
+        InvalidInputError: one of them, or the call or output that goes with it, is pinned, and `partners` is set.
     """
     items = state.items
     wanted = [ordinal for ordinal in _known(command.stream, command.ids, items) if items.shows(ordinal)]
     leaving = with_partners(items, wanted) if command.partners else sorted(set(wanted))
     for ordinal in leaving:
-        if items.is_pinned(ordinal):
+        if command.partners and items.is_pinned(ordinal):
             item_id = items.arena.items[ordinal].id
             raise InvalidInputError(f"item {item_id!r} of {command.stream} is pinned: leave it out, or unpin it first")
     return [evicted(items, leaving, how="evict", reason=command.reason)] if leaving else []

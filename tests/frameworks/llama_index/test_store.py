@@ -107,6 +107,22 @@ async def test_a_memory_archives_what_it_flushes(store: Store) -> None:
     assert (await memory.aget_all())[-1].content == "Answer 5, and some more words about it."
 
 
+async def test_a_pinned_message_is_not_archived(store: Store) -> None:
+    """A memory that is over its limit goes on, and leaves it where it is."""
+    ours = RefoldChatStore(store)
+    memory = Memory.from_defaults(session_id="s1", chat_store=ours, token_limit=30, chat_history_token_ratio=0.5)
+    await memory.aput(ChatMessage("The order in question is number 7.", role="user"))
+    chat = store.chat("s1", create=False)
+    chat.pin([chat.items[0].id])
+    for number in range(6):
+        await memory.aput(ChatMessage(f"Answer {number}, and some more words about it.", role="assistant"))
+        await memory.aput(ChatMessage(f"Question {number}, and some more words about it.", role="user"))
+
+    assert (await ours.get_messages("s1"))[0].content == "The order in question is number 7."
+    assert await ours.count_messages("s1", ARCHIVED) > 6
+    assert len(await ours.archive_oldest_messages("s1", 1)) == 0
+
+
 async def test_messages_are_items_and_others_may_change_them(store: Store) -> None:
     """What another program restores, evicts or adds is so for LlamaIndex, too."""
     ours = RefoldChatStore(store)

@@ -6,6 +6,7 @@ import pytest
 from claude_agent_sdk import SessionKey
 from google.adk.events import Event
 from google.genai import types
+from llama_index.core.base.llms.types import ChatMessage
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.messages import ModelRequest, UserPromptPart
 
@@ -13,6 +14,8 @@ import refold
 from refold.adk import RefoldSessionService
 from refold.claude import RefoldSessions
 from refold.langgraph import RefoldSaver
+from refold.llama_index import RefoldChatStore
+from refold.openai_agents import RefoldSession
 from refold.pydantic_ai import RefoldConversations
 
 from ..langgraph.graphs import chatting, said, thread
@@ -45,6 +48,20 @@ async def of_pydantic_ai(store: refold.Store) -> tuple[str, Any]:
     return "c", conversations.delete("c")
 
 
+async def of_llama_index(store: refold.Store) -> tuple[str, Any]:
+    """Return the id of a chat of a key, and what deletes it."""
+    chats = RefoldChatStore(store)
+    await chats.add_message("k", ChatMessage("hello"))
+    return "k", chats.delete_messages("k")
+
+
+async def of_openai_agents(store: refold.Store) -> tuple[str, Any]:
+    """Return the id of a chat of a session, and what takes its only entry out."""
+    session = RefoldSession(store, "s")
+    await session.add_items([{"role": "user", "content": "hello"}])
+    return "s", session.pop_item()
+
+
 async def of_langgraph(store: refold.Store) -> tuple[str, Any]:
     """Return the id of a chat of a thread, and what deletes it."""
     saver = RefoldSaver(store)
@@ -52,7 +69,7 @@ async def of_langgraph(store: refold.Store) -> tuple[str, Any]:
     return "t", saver.adelete_thread("t")
 
 
-@pytest.mark.parametrize("made", [of_adk, of_claude, of_pydantic_ai, of_langgraph])
+@pytest.mark.parametrize("made", [of_adk, of_claude, of_pydantic_ai, of_langgraph, of_llama_index, of_openai_agents])
 async def test_what_is_pinned_is_deleted_too(store: refold.Store, made: Any) -> None:
     """As by `clear`; a pin keeps an item from being left out, and not a whole session from its user."""
     chat_id, deleting = await made(store)

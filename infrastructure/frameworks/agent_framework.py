@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from agent_framework import HistoryProvider
 from agent_framework import Message as AgentMessage
+from agent_framework._sessions import filter_new_messages
 
 from ...domain.chat.events import ChatItemEvent
 from ...domain.concurrency.threads import in_thread
@@ -16,7 +17,7 @@ from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of
 from ...domain.formats.receive import Receiver
 from .conversation import Conversation, Message
-from .open_chats import OpenChats, acting_as, require_store
+from .open_chats import Entry, OpenChat, OpenChats, acting_as, require_store
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -68,8 +69,7 @@ class RefoldHistoryProvider(HistoryProvider):
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[AgentMessage]:
         """Return the messages in the view of a session's chat; none if there is no chat."""
-        plain = await in_thread(self._plain, _given(session_id))
-        return [AgentMessage.from_dict(message) for message in plain]
+        return await in_thread(self._messages, _given(session_id))
 
     async def save_messages(
         self,
@@ -80,23 +80,32 @@ class RefoldHistoryProvider(HistoryProvider):
         **kwargs: Any,
     ) -> None:
         """
-        Put messages at the end of a session's chat, all or none.
+        Put messages at the end of a session's chat, all or none; those at its end are not put there again.
 
         Raises:
             InvalidInputError: the session has no id, or a message cannot be kept as JSON.
         """
-        await in_thread(self._save, _given(session_id), [message.to_dict() for message in messages])
+        await in_thread(self._save, _given(session_id), list(messages))
 
     # Each of the following runs in a thread.
 
-    def _plain(self, session_id: str) -> list[Message]:
+    def _messages(self, session_id: str) -> list[AgentMessage]:
         with self._chats.taken(session_id) as found:
-            return [] if found is None else [msgspec.json.decode(entry.encoded) for entry in found.entries()]
+            return [] if found is None else _of_framework(found.entries())
 
-    def _save(self, session_id: str, messages: Sequence[Message]) -> None:
+    def _save(self, session_id: str, messages: list[AgentMessage]) -> None:
+        def add(found: OpenChat) -> None:
+            # An agent may be given its whole history again. One message more says whether the history is longer.
+            new = filter_new_messages(_of_framework(found.last(len(messages) + 1)), messages)
+            CONVERSATION.add_named(found.chat, [message.to_dict() for message in new])
+
         if messages:
             with acting_as(self._actor):
-                self._chats.change(session_id, lambda found: CONVERSATION.add_named(found.chat, messages))
+                self._chats.change(session_id, add)
+
+
+def _of_framework(entries: Sequence[Entry]) -> list[AgentMessage]:
+    return [AgentMessage.from_dict(msgspec.json.decode(entry.encoded)) for entry in entries]
 
 
 def _given(session_id: str | None) -> str:

@@ -60,6 +60,25 @@ def test_it_answers_as_the_framework_does(batches: list[list[Message]]) -> None:
     asyncio.run(compared())
 
 
+@given(st.lists(st.sampled_from(MESSAGES), max_size=4), st.lists(st.integers(0, 4), max_size=4), st.booleans())
+def test_a_history_that_is_given_again(history: list[Message], starts: list[int], has_ids: bool) -> None:
+    """What an agent is given a second time is not kept a second time, by the framework's own rule."""
+
+    async def compared() -> None:
+        state, whole = dict[str, Any](), list[Message]()
+        with refold.open(":memory:") as store:
+            ours, theirs = RefoldHistoryProvider(store), InMemoryHistoryProvider()
+            for number, start in enumerate(starts):
+                fresh = [with_id(one, 10 * number + place) if has_ids else one for place, one in enumerate(history)]
+                for provider in (ours, theirs):
+                    await provider.save_messages("s1", [*whole[start:], *fresh], state=state)
+                whole += fresh
+            found = [await provider.get_messages("s1", state=state) for provider in (ours, theirs)]
+            assert [one.to_dict() for one in found[0]] == [one.to_dict() for one in found[1]]
+
+    asyncio.run(compared())
+
+
 class Scripted(FunctionInvocationLayer[Any], BaseChatClient[Any]):  # type: ignore[misc]
     """A client that calls the tool once, then answers; it remembers what it was sent."""
 

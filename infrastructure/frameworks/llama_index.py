@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from ..store import Store
 
 NAME = "llama_index"
-ROLES = {"system": "system", "developer": "developer", "assistant": "assistant", "chatbot": "assistant"}
+ROLES = {
+    "system": "system",
+    "developer": "developer",
+    "assistant": "assistant",
+    "chatbot": "assistant",
+    "model": "assistant",
+}
 OUTPUTS = ("tool", "function")
 # The reasons with which messages leave the view.
 ARCHIVED, DELETED = "archived", "deleted"

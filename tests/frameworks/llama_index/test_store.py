@@ -41,6 +41,7 @@ MESSAGES = [
     ChatMessage("in Lyon", role="tool", additional_kwargs={"tool_call_id": "c1", "name": "track"}),
     ChatMessage("It is in Lyon.", role="chatbot"),
     ChatMessage(role="system", blocks=[]),
+    ChatMessage("It is in Lyon.", role="model"),
 ]
 SOME = st.lists(st.sampled_from(MESSAGES), min_size=1, max_size=3)
 STATUS = st.sampled_from([ACTIVE, ARCHIVED])
@@ -140,6 +141,15 @@ async def test_messages_are_items_and_others_may_change_them(store: Store) -> No
     assert [one.content for one in active] == ["Where is my order?", "Wait.", "in Lyon", "And now?"]
     assert await ours.count_messages("s1", None) == 4
     assert {entry.actor for entry in store.audit("s1")} >= {"llama_index"}
+
+
+@pytest.mark.parametrize("role", ["assistant", "chatbot", "model"])
+async def test_a_model_has_several_names(role: str) -> None:
+    """Other frameworks are told that the assistant said it."""
+    with refold.open(":memory:") as store:
+        await RefoldChatStore(store).add_message("s1", ChatMessage("In Lyon.", role=role))
+
+        assert [message["role"] for message in store.chat("s1").to_openai_messages()] == ["assistant"]
 
 
 async def test_one_message_is_deleted_by_its_place() -> None:

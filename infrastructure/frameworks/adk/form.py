@@ -16,6 +16,7 @@ import msgspec
 
 from ....domain.canonical import canonical_json
 from ....domain.chat.events import ChatItemEvent, FunctionCalled, MessageAdded
+from ....domain.chat.usage import NO_USAGE, metrics_of, usage_in
 from ....domain.formats.openai.receive import Fields
 from ....domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
 from ....domain.formats.receive import Receiver
@@ -23,12 +24,6 @@ from ..conversation import Conversation, Message
 
 NAME = "adk"
 USER, MODEL = "user", "model"
-# The model's name of what Refold counts, and Refold's.
-COUNTED = {
-    "prompt_token_count": "input_tokens",
-    "candidates_token_count": "output_tokens",
-    "cached_content_token_count": "cached_tokens",
-}
 # The fields that every event has.
 NO_ACTIONS: dict[str, Any] = {
     "artifact_delta": {}, "requested_auth_configs": {}, "requested_tool_confirmations": {}, "state_delta": {},
@@ -143,13 +138,11 @@ def _count(message: Message, into: Receiver) -> None:
     carriers: Iterator[tuple[int, ChatItemEvent]] = (
         (index, item) for index, item in enumerate(into.items) if isinstance(item, MessageAdded | FunctionCalled)
     )
-    counted = (
-        {ours: usage[name] for name, ours in COUNTED.items() if usage.get(name)} if isinstance(usage, dict) else {}
-    )
+    counted = usage_in(usage) if isinstance(usage, dict) else NO_USAGE
     found = next(carriers, None)
-    if not counted or found is None:
+    if counted == NO_USAGE or found is None:
         return
     index, item = found
-    used = canonical_json({**counted, "model": message.get("model_version")}, what="the usage of an event")
+    used = canonical_json(metrics_of(usage=counted, model=message.get("model_version")), what="the usage of an event")
     field = "metadata" if isinstance(item, FunctionCalled) else "metrics"
     into.items[index] = msgspec.structs.replace(item, **{field: used})

@@ -191,7 +191,8 @@ async def test_a_session_is_a_chat(store: refold.Store) -> None:
     asked = Event(author="clerk", content=types.Content(role="model", parts=[call]), timestamp=1_001.0)
     told = Event(author="clerk", content=types.Content(role="user", parts=[answer]), usage_metadata=USAGE)
     about = {"model_version": "g-1", "actions": EventActions(state_delta={"city": "Lyon"})}
-    last = said("In Lyon.", "clerk", usage_metadata=USAGE, **about)
+    used = USAGE.model_copy(update={"thoughts_token_count": 4})
+    last = said("In Lyon.", "clerk", usage_metadata=used, **about)
     await filled(service, said("Where is my order?", timestamp=1_000.0), asked, told, last)
 
     chat = store.chat(service.chat_id(**KEY))
@@ -202,7 +203,7 @@ async def test_a_session_is_a_chat(store: refold.Store) -> None:
     assert [item.output for item in chat.items if isinstance(item, FunctionCallOutput)] == ["Lyon"]
     assert {event.meta.actor for event in chat.history()} == {"adk"}
     assert [(row.model, row.counted_in, row.counted_out) for row in store.usage(by=("model",)) if row.model] == [
-        ("g-1", 5, 7)
+        ("g-1", 5, 11)
     ]
     assert [hit.context for hit in store.search("where order")] == [chat.id]
 

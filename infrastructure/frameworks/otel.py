@@ -8,24 +8,28 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from ...domain.chat.events import FunctionCalled, FunctionReturned, MessageAdded
+from ...domain.chat.events import UNFINISHED, FunctionCalled, FunctionReturned, MessageAdded, MessageFinished, Piece
+from ...domain.chat.pieces import written
 from ...domain.chat.usage import usage_of
 from ...domain.formats.documents import OtelForm
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent, correlate_by
 from ...domain.redaction import redacted
+from ...domain.spans import Ref
 
 TRACEPARENT = "traceparent"
-# Calls that wait for their output; more are forgotten, the oldest first.
+# Calls that wait for their output, and answers for their end; more are forgotten, the oldest first.
 CALLS_AWAITED_MAX = 10_000
 NANOS = 1_000_000_000
+K = TypeVar("K")
+V = TypeVar("V")
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -58,6 +62,8 @@ class Spans:
         self._tracer = get_tracer("refold", tracer_provider=tracer_provider)
         self._content, self._form = content, OtelForm()
         self._waiting: OrderedDict[tuple[str, str], RecordedEvent] = OrderedDict()
+        # Answers that are being written, with their pieces as far as these are shown.
+        self._begun_answers: OrderedDict[Ref, tuple[MessageAdded, list[tuple[int, Piece]]]] = OrderedDict()
 
     def follow(self, events: Iterable[RecordedEvent]) -> None:
         """Write spans for events, such as those of `store.subscribe(after=store.now())`, until there are no more."""
@@ -68,13 +74,25 @@ class Spans:
         """Write the span that ends with an event, if one does; events come in the order of the log."""
         event = recorded.event
         if isinstance(event, FunctionCalled):
-            self._waiting[recorded.stream, event.call_id] = recorded
-            while len(self._waiting) > CALLS_AWAITED_MAX:
-                self._waiting.popitem(last=False)
+            _await(self._waiting, (recorded.stream, event.call_id), recorded)
         elif isinstance(event, FunctionReturned):
             self._write_tool(recorded, event, self._waiting.pop((recorded.stream, event.call_id), recorded))
         elif isinstance(event, MessageAdded) and event.role == "assistant":
-            self._write_answer(recorded, event)
+            if event.incomplete == UNFINISHED:
+                _await(self._begun_answers, Ref(recorded.version, recorded.stream), (event, []))
+            else:
+                self._write_answer(recorded, event)
+        elif isinstance(event, Piece):
+            self._write_piece(recorded, event)
+
+    def _write_piece(self, recorded: RecordedEvent, piece: Piece) -> None:
+        ref = piece.item.within(recorded.stream)
+        answer, pieces = self._begun_answers.get(ref, (None, []))
+        if self._content or isinstance(piece, MessageFinished):
+            pieces.append((recorded.version, piece))
+        if answer is not None and isinstance(piece, MessageFinished):
+            del self._begun_answers[ref]
+            self._write_answer(recorded, written(answer, pieces))
 
     def _write_answer(self, recorded: RecordedEvent, answer: MessageAdded) -> None:
         usage = usage_of(answer)
@@ -119,6 +137,12 @@ class Spans:
             "refold.actor": recorded.meta.actor,
         })  # fmt: skip
         return span
+
+
+def _await(waiting: OrderedDict[K, V], key: K, one: V) -> None:
+    waiting[key] = one
+    while len(waiting) > CALLS_AWAITED_MAX:
+        waiting.popitem(last=False)
 
 
 def _set(span: Span, attributes: dict[str, Any]) -> None:

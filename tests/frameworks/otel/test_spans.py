@@ -91,6 +91,31 @@ def test_texts_where_asked_for(store: Store, provider: TracerProvider, exporter:
     assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "In Lyon."}]}]
 
 
+@pytest.mark.parametrize("content", [False, True])
+def test_an_answer_that_is_written_piece_by_piece(
+    content: bool, store: Store, provider: TracerProvider, exporter: InMemorySpanExporter
+) -> None:
+    """It has one span when it is finished, with all that was said and used."""
+    chat = store.chat("trip")
+    with chat.stream("assistant") as out:
+        for part in ("In ", "Lyon."):
+            out.write(part)
+            out.flush()
+        out.use(model="m-1", input_tokens=9, output_tokens=2)
+    spans, (*begun, finished) = Spans(provider, content=content), chat.history()
+    spans.follow(begun)
+    assert exporter.get_finished_spans() == ()
+    spans.follow([finished])
+
+    [answer] = exporter.get_finished_spans()
+    told = dict(answer.attributes or {})
+    assert (answer.name, told["gen_ai.usage.input_tokens"]) == ("chat m-1", 9)
+    assert told["refold.event"] == finished.reference
+    assert answer.start_time == round(chat.items[0].created_at * 1_000_000) * 1_000
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": "In Lyon."}]}]
+    assert json.loads(str(told.get("gen_ai.output.messages", "[]"))) == (said if content else [])
+
+
 def test_texts_are_redacted(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
     """By the hook of the process, as all that leaves it; the messages stay JSON."""
     talk(store.chat("trip"))

@@ -16,9 +16,10 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from ....domain.concurrency.threads import in_thread
-from ....domain.errors import ConcurrencyError, RefoldError
+from ....domain.errors import ConcurrencyError, InvalidInputError, RefoldError
 from ....domain.log.envelope import acting
-from ....domain.log.gate import leaving
+from ....domain.log.gate import behind_gate, leaving
+from ....domain.positions import Moment, Position
 from ....projections.catalogue import CatalogueRow
 from ...request_guard import LOCAL_HOSTS, RequestGuard
 from ...store import Store
@@ -177,9 +178,24 @@ def _sendable(text: str) -> str:
 
 
 def _resources(store: Store, cursor: str | None) -> types.ListResourcesResult:
-    page = _asked(store, lambda: store.find_contexts(limit=LISTED, cursor=cursor))
-    listed = [_resource(row, leaving(row.key, store.log)) for row in page.contexts]
-    return types.ListResourcesResult(resources=listed, next_cursor=page.cursor)
+    def ask() -> types.ListResourcesResult:
+        page = store.find_contexts(limit=LISTED, cursor=None if cursor is None else _stream_at(store, cursor))
+        listed = [_resource(row, leaving(row.key, store.log)) for row in page.contexts]
+        last = page.contexts[-1] if page.cursor else None
+        # The place where the last context begins in the log: its name may have to be hidden.
+        begun = None if last is None else str(Position(last.lane, last.first_number))
+        return types.ListResourcesResult(resources=listed, next_cursor=begun)
+
+    return _asked(store, ask)
+
+
+def _stream_at(store: Store, cursor: str) -> str:
+    here = Moment.parse(cursor)
+    before = Moment(tuple((lane, max(number - 1, 0)) for lane, number in here.heads))
+    found = behind_gate(store.log).read_all(after=before, until=here, limit=1).events
+    if not found:
+        raise InvalidInputError(f"{cursor!r} is no cursor of this store: begin again without one")
+    return found[0].stream
 
 
 def _resource(row: CatalogueRow, name: str) -> types.Resource:

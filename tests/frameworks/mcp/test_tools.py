@@ -15,7 +15,7 @@ from mcp import Client, MCPError
 import refold
 from refold.infrastructure.cli import main
 from refold.infrastructure.frameworks.mcp.answers import ANSWER_MAX, MESSAGES_MAX, MESSAGES_TEXT_MAX
-from refold.infrastructure.frameworks.mcp.server import uri_of
+from refold.infrastructure.frameworks.mcp.server import LISTED, uri_of
 from refold.infrastructure.frameworks.mcp.tools import TOOLS
 from refold.mcp import mcp_server
 from refold.pool import ContextItem
@@ -393,7 +393,17 @@ async def test_resources_are_redacted(place: str, tmp_path: Path, request: pytes
             with pytest.raises(MCPError) as refused:
                 await client.read_resource(f"{uri_of('of-mia')}@nothing")
 
-    assert "mia" not in repr(listed)
+        for number in range(LISTED):
+            store.chat(f"mia-{number}")
+        async with asking(store) as client:
+            first = await client.list_resources()
+            second = await client.list_resources(cursor=first.next_cursor)
+            for wrong in ("x", "0", "1.2.3", "999999999"):
+                with pytest.raises(MCPError, match=r"no position|not a position|is no cursor"):
+                    await client.list_resources(cursor=wrong)
+
+    assert "mia" not in repr([listed, first, second])
+    assert (len(first.resources), len(second.resources), second.next_cursor) == (LISTED, 1, None)
     assert "[hidden]-asks" in str(refused.value)
     assert "mia" not in str(refused.value)
 

@@ -33,6 +33,7 @@ SCHEME = "ctx://"
 JSON = "application/json"
 LISTED = 100
 BODY_MAX = 4_194_304
+FAULT = "InternalError"
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 ABOUT = (
     "Contexts of LLM agents, with their past: chats, queues, pools, windows, memories and runs. A context is named"
@@ -125,20 +126,25 @@ def _described(name: str, tool: Tool) -> types.Tool:
 def _called(store: Store, tool: Tool, arguments: Mapping[str, Any], actor: str) -> types.CallToolResult:
     try:
         with acting(actor=actor):
-            answer = tool.call(store, arguments)
-    except RefoldError as error:
-        return _failed(type(error).__name__, leaving(_remedied(error), store.log))
+            answer = leaving(tool.call(store, arguments), store.log)
     except Exception as error:
-        return _failed("InternalError", _fault(error))
-    answer = leaving(answer, store.log)
+        kind, text = _told(store, error)
+        content = [types.TextContent(text=text)]
+        return types.CallToolResult(content=content, structured_content={"error": kind, "message": text}, is_error=True)
     text = json.dumps(answer, ensure_ascii=False)
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
 
 
-def _fault(error: Exception) -> str:
-    """Return what is said of a fault of Refold's own: nothing but its type is known to be safe to show."""
-    log.exception("a request failed")
-    return f"the server failed with {type(error).__name__}: its log has the reason"
+def _told(store: Store, error: Exception) -> tuple[str, str]:
+    """Return the type of an error, and what is said of it; of a fault nothing but its type is safe to show."""
+    if isinstance(error, RefoldError):
+        try:
+            return type(error).__name__, _sendable(leaving(_remedied(error), store.log))
+        except Exception as fault:
+            # The hook that is to hide texts failed.
+            error = fault
+    log.error("a request failed", exc_info=error)
+    return FAULT, f"the server failed with {type(error).__name__}: its log has the reason"
 
 
 def _asked(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None = None) -> T:
@@ -150,10 +156,9 @@ def _asked(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None =
     """
     try:
         return ask()
-    except RefoldError as error:
-        raise MCPError(types.INVALID_PARAMS, _sendable(leaving(str(error), store.log)), about) from error
     except Exception as error:
-        raise MCPError(types.INTERNAL_ERROR, _fault(error)) from error
+        kind, text = _told(store, error)
+        raise MCPError(types.INTERNAL_ERROR if kind == FAULT else types.INVALID_PARAMS, text, about) from error
 
 
 def _remedied(error: RefoldError) -> str:
@@ -164,12 +169,6 @@ def _remedied(error: RefoldError) -> str:
         f"{error.stream} is at version {error.actual}, and this was decided on version {error.expected}: look at it "
         "with context_view, and if the change is still right, call again with that version as expected_version"
     )
-
-
-def _failed(kind: str, text: str) -> types.CallToolResult:
-    text = _sendable(text)
-    shape = {"error": kind, "message": text}
-    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=shape, is_error=True)
 
 
 def _sendable(text: str) -> str:
@@ -231,6 +230,6 @@ def _read(store: Store, uri: str) -> types.ReadResourceResult:
     except UnicodeDecodeError as error:
         raise MCPError(types.INVALID_PARAMS, f"{uri!r} is not UTF-8 after its % signs are read") from error
     view, given = offered(write=False)["context_view"], {"context": address, "limit": PAGE_ITEMS_MAX}
-    answer = _asked(store, lambda: view.call(store, given), {"uri": uri})
-    text = json.dumps(leaving(answer, store.log), ensure_ascii=False)
+    answer = _asked(store, lambda: leaving(view.call(store, given), store.log), {"uri": uri})
+    text = json.dumps(answer, ensure_ascii=False)
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])

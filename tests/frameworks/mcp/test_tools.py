@@ -409,6 +409,32 @@ async def test_resources_are_redacted(place: str, tmp_path: Path, request: pytes
 
 
 @pytest.mark.parametrize("mode", MODES)
+async def test_a_hook_that_fails_shows_nothing(mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the text that it was to hide, nor its own error, which may have that text in it."""
+
+    def hide(text: str) -> str:
+        raise ValueError(f"cannot hide {text}")
+
+    with refold.open(":memory:", redact=hide) as store:
+        store.chat("of-mia").add_message("user", "my secret")
+        async with asking(store, mode) as client:
+            results = [
+                await client.call_tool("context_view", {"context": "of-mia"}),
+                await client.call_tool("context_view", {"context": "nobody-mia"}),
+            ]
+            told = []
+            for ask in (client.list_resources, lambda: client.read_resource("ctx://of-mia")):
+                with pytest.raises(MCPError) as refused:
+                    await ask()
+                told.append(str(refused.value))
+
+    assert [result.structured_content["error"] for result in results] == ["InternalError"] * 2
+    assert not [text for text in (*told, repr(results)) if "secret" in text or "mia" in text]
+    assert all("ValueError" in text for text in told)
+    assert "cannot hide" in caplog.text
+
+
+@pytest.mark.parametrize("mode", MODES)
 async def test_a_fault_of_the_server_is_told_without_its_reason(
     store: refold.Store, mode: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

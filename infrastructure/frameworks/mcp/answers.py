@@ -2,7 +2,7 @@
 The answers of the tools, as plain data in the shapes of `--json` of the command line.
 
 Long ones come page by page: an answer with a cursor has more, and a cursor names the version it belongs to, so that all
-pages are of one version whatever is written meanwhile.
+pages are of one version whatever is written meanwhile; only a search has no version.
 """
 
 from __future__ import annotations

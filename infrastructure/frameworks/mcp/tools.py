@@ -113,7 +113,7 @@ TOOLS: Mapping[str, Tool] = {
     "context_search": Tool(
         search_answer,
         'Find the items in which all words stand, the best first; what left the view is found as well. "In quotes"'
-        " finds words side by side, begin* the beginning of a word.",
+        " finds words side by side, begin* the beginning of a word. A page is of the moment of its call.",
         {"query": _text("the words"), "kind": _text("only contexts of this kind"),
          "context": _text("only this context, with its past"), "limit": PAGE["limit"], "cursor": PAGE["cursor"]},
         ("query",),

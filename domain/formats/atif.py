@@ -19,6 +19,7 @@ from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Messa
 from ..chat.pairing import pair_calls
 from ..chat.usage import metrics_of, usage_of
 from ..errors import InvalidInputError
+from .documents import DocumentForm
 from .openai.receive import Fields
 from .parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of, time_text
 from .receive import Receiver, as_text
@@ -35,7 +36,7 @@ ANYONE = {"name": "refold", "version": "unknown"}
 Step = dict[str, Any]
 
 
-class AtifForm:
+class AtifForm(DocumentForm):
     """A step, without its number, which follows from its place."""
 
     name = "atif"

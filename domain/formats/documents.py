@@ -43,8 +43,8 @@ SPEAKER_OF = {"user": "human", "assistant": "gpt", "system": "system", "develope
 CALLING, ANSWERING = "function_call", ("observation", "tool")
 
 
-class DocumentForm(Protocol):
-    """A form of documents, each with the messages of one conversation."""
+class Documents(Protocol):
+    """Documents of a form, each with the messages of one conversation."""
 
     @property
     def name(self) -> str:
@@ -52,7 +52,11 @@ class DocumentForm(Protocol):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of a document that become messages, first the one of a list; other fields stay beside them."""
+        """The fields of a document that become messages, first the one of a list."""
+
+    def beside(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what stays beside the messages of a document."""
+        return {name: value for name, value in document.items() if name not in self.fields}
 
     def is_document(self, entry: Mapping[str, Any]) -> bool:
         """Return whether a value is a document of this form."""
@@ -68,6 +72,13 @@ class DocumentForm(Protocol):
             InvalidInputError: it is none of this form.
         """
 
+    def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the document with these messages; `attributes` are what lay beside them at its import."""
+
+
+class DocumentForm(Documents, Protocol):
+    """A form of documents, and of their messages."""
+
     def read(self, message: Message, into: Receiver) -> None:
         """Add the items of a message."""
 
@@ -77,11 +88,8 @@ class DocumentForm(Protocol):
     def grouped(self, items: Sequence[ChatItemEvent]) -> list[list[int]]:
         """Return the indexes of the items of each message that others recorded."""
 
-    def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the document with these messages; `attributes` are the other fields that it had at its import."""
 
-
-class OtelForm:
+class OtelForm(DocumentForm):
     """A message of the GenAI conventions: a role, and parts with types."""
 
     name = "otel"
@@ -121,7 +129,7 @@ class OtelForm:
         return {CONVERSATION: context_id, **attributes, SENT: list(messages)}
 
 
-class ShareGptForm:
+class ShareGptForm(DocumentForm):
     """A turn of ShareGPT: who said it, and a text. It has no ids of calls: an output answers the oldest open call."""
 
     name = "sharegpt"
@@ -184,7 +192,7 @@ class ShareGptForm:
         return {"id": context_id, **attributes, self.fields[0]: list(messages)}
 
 
-class GeminiForm:
+class GeminiForm(DocumentForm):
     """A content: a role, and parts that are known by their fields."""
 
     name = "gemini"
@@ -211,12 +219,12 @@ class GeminiForm:
         return [*([{**system, "role": "system"}] if system else []), *document[self.fields[0]]]
 
     def beside(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how the instruction was given, if not as parts alone: its other fields; an empty text for a text."""
-        name, given = self._instruction(document)
+        """Return what stays; of an instruction that is not its parts alone other fields, an empty text for a text."""
+        others, (name, given) = super().beside(document), self._instruction(document)
         if given is None:
-            return {}
+            return others
         left = {field: value for field, value in given.items() if field != "parts"} if isinstance(given, dict) else ""
-        return {} if (name, left) == (self.fields[1], {}) else {name: left}
+        return others if (name, left) == (self.fields[1], {}) else {**others, name: left}
 
     def _instruction(self, document: Mapping[str, Any]) -> tuple[str, Any]:
         names = self.fields[1:]

@@ -23,7 +23,7 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ...domain.formats.atif import AtifForm
-from ...domain.formats.documents import DocumentForm, GeminiForm, OtelForm, ShareGptForm
+from ...domain.formats.documents import DocumentForm, Documents, GeminiForm, OtelForm, ShareGptForm
 from ...domain.formats.messages import dialect_of, named_outputs
 from ...domain.formats.openai.receive import Fields
 from ...domain.formats.openai.source_shape import rest_of
@@ -59,7 +59,7 @@ class Written(NamedTuple):
     item_ids: tuple[str, ...]
 
 
-class ResponsesForm:
+class ResponsesForm(Documents):
     """The items of the Responses API: each is a message of its own."""
 
     name = "responses"
@@ -91,7 +91,7 @@ class ResponsesForm:
         return {"id": context_id, **attributes, "input": list(messages)}
 
 
-def document_form(name: str) -> DocumentForm | ResponsesForm:
+def document_form(name: str) -> Documents:
     """Return a form for one conversation."""
     return ResponsesForm() if name == "responses" else NEW_FORM[name]()
 
@@ -121,7 +121,7 @@ def groups_of(name: str, messages: Sequence[Any], context_id: str = "") -> list[
     if name == "responses":
         groups = [[item] for item in items_from_session(messages, system_clock=REAL_SYSTEM)]
     else:
-        conversation = Conversation(document_form(name))  # type: ignore[arg-type]  # no ResponsesForm
+        conversation = Conversation(NEW_FORM[name]())
         groups = conversation.items_of(messages)
     named = iter(named_outputs([item for group in groups for item in group], _NOTHING_BEFORE))
     groups = [[next(named) for _ in group] for group in groups]

@@ -21,7 +21,6 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from ...domain.errors import InvalidInputError
-from ...domain.formats.documents import GeminiForm
 from ...domain.formats.messages import dialect_of
 from ...domain.formats.receive import kind_of
 from ...domain.log.admission import JSON_DEPTH_MAX
@@ -278,10 +277,7 @@ def _documents(entries: Sequence[Any], name: TranscriptForm) -> list[Conversatio
     for number, document in enumerate(documents or [{form.fields[0]: list(entries)}], 1):
         if not isinstance(document, dict) or (documents and not form.is_document(document)):
             raise InvalidInputError(f"run {number}: found {kind_of(document)}, expected a document of {name}")
-        beside = {field: value for field, value in document.items() if field not in form.fields}
-        if isinstance(form, GeminiForm):
-            beside |= form.beside(document)
-        made.append((form.messages_in(document), beside))
+        made.append((form.messages_in(document), form.beside(document)))
     own = [_own_key(next((beside[field] for field in KEYS if beside.get(field)), None)) for _, beside in made]
     is_complete = None not in own and len(set(own)) == len(own)
     return [

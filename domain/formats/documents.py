@@ -138,6 +138,7 @@ class ShareGptForm(DocumentForm):
     def __init__(self) -> None:
         self._open: list[tuple[str, str]] = []
         self._calls = 0
+        self._is_calling = False
 
     def is_document(self, entry: Mapping[str, Any]) -> bool:
         """Return whether a value has turns."""
@@ -158,12 +159,16 @@ class ShareGptForm(DocumentForm):
         """Add the item of a turn."""
         fields = Fields("a turn", message)
         who, text = fields.text("from"), fields.text("value")
-        call = _sharegpt_call(text) if who == CALLING else None
-        if call is not None:
-            self._calls += 1
-            call_id = f"call_{self._calls}"
-            self._open.append((call_id, call[0]))
-            read_parts("assistant", [Call(*call, call_id)], into, "a turn")
+        calls = _sharegpt_calls(text) if who == CALLING else []
+        if who not in ANSWERING and not (calls and self._is_calling):
+            # Calls that were not answered before wait no longer.
+            self._open = []
+        self._is_calling = bool(calls)
+        if calls:
+            named = [Call(*call, f"call_{number}") for number, call in enumerate(calls, self._calls + 1)]
+            self._calls += len(calls)
+            self._open += [(str(call.call_id), call.name) for call in named]
+            read_parts("assistant", named, into, "a turn")
         elif who in ANSWERING:
             call_id, name = self._open.pop(0) if self._open else ("", "")
             read_parts("user", [Result(name, text, call_id)], into, "a turn")
@@ -176,8 +181,9 @@ class ShareGptForm(DocumentForm):
         """Return the turn of an item."""
         first = items[0]
         if isinstance(first, FunctionCalled):
-            called = {"name": first.name, "arguments": plain_arguments(first.arguments)}
-            return {"from": CALLING, "value": json.dumps(called, ensure_ascii=False)}
+            calls = (item for item in items if isinstance(item, FunctionCalled))
+            called = [{"name": call.name, "arguments": plain_arguments(call.arguments)} for call in calls]
+            return {"from": CALLING, "value": json.dumps(called if called[1:] else called[0], ensure_ascii=False)}
         if isinstance(first, FunctionReturned):
             return {"from": ANSWERING[0], "value": first.output}
         texts = [part if isinstance(part, str) else "[An image is left out]" for part in _told(items)]
@@ -302,13 +308,18 @@ def _as_otel(part: str | Picture | Call | Result) -> dict[str, Any]:
     )
 
 
-def _sharegpt_call(text: str) -> tuple[str, Any] | None:
+def _sharegpt_calls(text: str) -> list[tuple[str, Any]]:
+    """Return the names and arguments of the calls in a text, which has one or a list; none if it has anything else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    is_call = isinstance(found, dict) and isinstance(found.get("name"), str) and found.keys() <= {"name", "arguments"}
-    return (found["name"], found.get("arguments") or {}) if is_call else None
+        return []
+    listed = found if isinstance(found, list) else [found]
+    return [(one["name"], one.get("arguments") or {}) for one in listed] if all(map(_is_call, listed)) else []
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and value.keys() <= {"name", "arguments"}
 
 
 def _told(items: Sequence[ChatItemEvent]) -> list[str | Picture]:

@@ -303,6 +303,30 @@ def test_a_document_as_runs(form: TranscriptForm, tmp_path: Path) -> None:
         assert len(report.contexts) == 1
 
 
+def test_turns_without_ids_of_calls(tmp_path: Path) -> None:
+    """An output answers the oldest call of the turns directly before it, where a turn may have several calls."""
+    turns = [
+        {"from": "human", "value": "Where are my orders?"},
+        {"from": "function_call", "value": '[{"name": "a", "arguments": {}}, {"name": "b", "arguments": {"n": 1}}]'},
+        {"from": "observation", "value": "A"},
+        {"from": "observation", "value": "B"},
+        {"from": "function_call", "value": '{"name": "c", "arguments": {}}'},
+        {"from": "human", "value": "Stop."},
+        {"from": "function_call", "value": '{"name": "d", "arguments": {}}'},
+        {"from": "function_call", "value": '{"name": "e", "arguments": {}}'},
+        {"from": "observation", "value": "D"},
+        {"from": "function_call", "value": '{"name": "f", "arguments": {}}'},
+        {"from": "observation", "value": "F"},
+        {"from": "function_call", "value": "[]"},
+    ]
+    with refold.open(":memory:") as store:
+        chat = imported(store, tmp_path, "sharegpt", {"conversations": turns})
+        outputs = [item for item in chat.items if isinstance(item, refold.FunctionCallOutput)]
+
+        assert [(one.name, one.output) for one in outputs] == [("a", "A"), ("b", "B"), ("d", "D"), ("f", "F")]
+        assert transcript_of(chat, "sharegpt").document["conversations"] == turns
+
+
 def test_what_an_import_knows() -> None:
     """Calls have their outputs by name, steps their time and tokens, and any provider can be sent the chat."""
     with refold.open(":memory:") as store:

@@ -151,9 +151,9 @@ class ShareGptForm(DocumentForm):
 
     def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
         """Return the turns, behind the system text if there is one."""
-        system = document.get("system")
-        front = [{"from": "system", "value": system}] if isinstance(system, str) and system else []
-        return [*front, *document[self.fields[0]]]
+        fields = Fields("a document", document)
+        front = [{"from": "system", "value": fields.text("system")}] if document.get("system") else []
+        return [*front, *fields.several(self.fields[0])]
 
     def read(self, message: Message, into: Receiver) -> None:
         """Add the item of a turn."""

@@ -394,6 +394,10 @@ def test_a_time_beyond_all_years(at: str, tmp_path: Path) -> None:
         ({"contents": ["Where?"]}, r"messages\[0\]: found text, expected an object"),
         ({"contents": [{"role": "user", "parts": 7}]}, "parts: found a number, expected a list"),
         ({"contents": [], "system_instruction": ["Be kind."]}, "system_instruction: found a list, expected text or"),
+        (
+            {"conversations": [{"from": "human", "value": "x"}], "system": ["Be kind."]},
+            "system: found a list, expected text",
+        ),
         ({"conversations": [{"from": "human", "value": "x"}, 7]}, r"messages\[1\]: found a number"),
         ({"gen_ai.input.messages": "[{]"}, "gen_ai.input.messages is a text that is no JSON"),
         ({"gen_ai.input.messages": '{"role": "user"}'}, "gen_ai.input.messages: found an object, expected a list"),

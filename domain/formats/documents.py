@@ -37,7 +37,9 @@ from .send import arguments_of
 Message = dict[str, Any]
 SENT, ANSWERED = "gen_ai.input.messages", "gen_ai.output.messages"
 INSTRUCTIONS, CONVERSATION = "gen_ai.system_instructions", "gen_ai.conversation.id"
-OTEL_ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user"}
+OTEL_ROLES = {
+    "system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "user",
+}  # fmt: skip
 SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 SPEAKER_OF = {"user": "human", "assistant": "gpt", "system": "system", "developer": "system"}
 CALLING, ANSWERING = "function_call", ("observation", "tool")

@@ -436,6 +436,17 @@ def test_a_chat_without_a_message_is_refused(tmp_path: Path) -> None:
     assert path.read_text() == "earlier"
 
 
+def test_a_developer_in_a_span(tmp_path: Path) -> None:
+    """The conventions leave the roles open, and OpenAI has this one."""
+    told = {"role": "developer", "parts": [{"type": "text", "content": "Be brief."}]}
+    document = {"gen_ai.conversation.id": "s1", "gen_ai.input.messages": [told]}
+    with refold.open(":memory:") as store:
+        chat = imported(store, tmp_path, "otel", document)
+
+        assert [message.role for message in chat.messages()] == ["developer"]
+        assert transcript_of(chat, "otel").document == document
+
+
 def test_a_developer_stays_one(tmp_path: Path) -> None:
     """ATIF has no such role: it stands beside the step."""
     with refold.open(":memory:") as store, refold.open(":memory:") as other:

@@ -11,12 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..canonical import parse_json
 from ..chat.events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded
 from ..clock import REAL_SYSTEM
 from ..errors import InvalidInputError
 from .google.receive import GoogleReader
-from .google.send import SIGNATURE, parts_of_message, signature_of_call
+from .google.send import SIGNATURE, is_file, parts_beside, parts_of_message, signature_of_call
 from .openai.receive import Fields
 from .openai.source_shape import grouped
 from .parts import (
@@ -337,6 +336,4 @@ def _gemini_parts(item: ChatItemEvent) -> list[dict[str, Any]]:
         said = {"error" if item.is_error else "output": item.output}
         return [{"function_response": {"id": item.call_id, "name": item.name, "response": said}}]
     assert isinstance(item, MessageAdded), "the groups of a conversation hold nothing else"
-    kept = (parse_json(item.extra) or {}).get("google") if item.extra else None
-    apart = kept.get("parts", []) if isinstance(kept, dict) else []
-    return [*apart, *parts_of_message(item)]
+    return [*(part for part in parts_beside(item) if not is_file(part)), *parts_of_message(item)]

@@ -2,8 +2,8 @@
 From Google contents back to items.
 
 A content becomes the outputs in it, then one message of its texts and images, then its calls. Thoughts and other parts
-for which items have no field are stored in `extra["google"]` of that message. A signature is stored where it was: in
-the call's `metadata["thought_signature"]`, or for a message in `extra["google"]`.
+for which items have no field are stored in `extra["google"]` of that message; files are sent again from there. A
+signature is stored where it was: in the call's `metadata["thought_signature"]`, or for a message in `extra["google"]`.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ class GoogleReader:
             return str(part["text"])
         inline, file = _get(part, "inline_data"), _get(part, "file_data")
         if isinstance(inline, Mapping):
-            kind, data = (
-                _get(inline, "mime_type"),
-                signature_of(field_of(inline, "data", str, at_field(where, "inline_data"))),
-            )
-            return self._receiver.image(f"data:{kind};base64,{data}") if kind and data else None
-        address = _get(file, "file_uri") if isinstance(file, Mapping) else None
+            data = signature_of(field_of(inline, "data", str, at_field(where, "inline_data")))
+            kind = _get(inline, "mime_type")
+            return self._receiver.image(f"data:{kind};base64,{data}") if _is_image(kind) and data else None
+        if not isinstance(file, Mapping) or not _is_image(_get(file, "mime_type")):
+            return None
+        address = _get(file, "file_uri")
         return self._receiver.image(address) if isinstance(address, str) else None
 
     def _called(self, part: Part, where: str) -> tuple[str, str]:
@@ -148,6 +148,11 @@ class GoogleReader:
                 del self._waiting[place]
                 return waiting_id
         return call_id
+
+
+def _is_image(media_type: Any) -> bool:
+    # A video, a text or a sound is no image for other providers either.
+    return isinstance(media_type, str) and media_type.lower().startswith("image/")
 
 
 def _output_of(response: Any, where: str) -> tuple[str, bool]:

@@ -147,16 +147,35 @@ def function_name(name: str) -> str:
 
 
 def parts_of_message(message: MessageAdded) -> list[dict[str, Any]]:
-    """Return the parts in their order, without empty texts, which the provider refuses."""
+    """Return the files and the parts in their order, without empty texts, which the provider refuses."""
     content = message.content
     whole = (content,) if isinstance(content, str) else content
     parts = [{"text": part} if isinstance(part, str) else _image_of(part) for part in whole if part != ""]
-    if parts and message.extra and b'"google"' in message.extra:
-        kept = parse_json(message.extra).get("google")
-        signature = kept.get(SIGNATURE) if isinstance(kept, dict) else None
-        if checked := signature_of(signature):
-            parts[-1][SIGNATURE] = checked
+    parts = [*filter(is_file, parts_beside(message)), *parts]
+    if parts and (checked := signature_of(_beside(message).get(SIGNATURE))):
+        parts[-1] = {**parts[-1], SIGNATURE: checked}
     return parts
+
+
+def parts_beside(message: MessageAdded) -> list[dict[str, Any]]:
+    """Return the parts that are kept beside a message."""
+    parts = _beside(message).get("parts")
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
+
+def is_file(part: Mapping[str, Any]) -> bool:
+    """Return whether a part is a file with its type, inline or at an address."""
+    inline, file = part.get("inline_data", part.get("inlineData")), part.get("file_data", part.get("fileData"))
+    if part.get("thought"):
+        return False
+    if isinstance(inline, Mapping):
+        return bool(inline.get("mime_type", inline.get("mimeType"))) and signature_of(inline.get("data")) is not None
+    return isinstance(file, Mapping) and bool(file.get("file_uri", file.get("fileUri")))
+
+
+def _beside(message: MessageAdded) -> dict[str, Any]:
+    kept = parse_json(message.extra).get("google") if b'"google"' in message.extra else None
+    return kept if isinstance(kept, dict) else {}
 
 
 def _image_of(image: Image) -> dict[str, Any]:

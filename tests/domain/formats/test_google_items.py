@@ -10,6 +10,7 @@ from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionRet
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.google.receive import items_from_google
 from refold.domain.formats.google.send import google_contents, to_google_types
+from refold.domain.formats.openai.send import openai_messages
 from refold.domain.log.envelope import encode_payload
 from tests.domain.fakes import CountingSystem
 
@@ -54,6 +55,39 @@ def test_pictures_and_signatures_are_kept() -> None:
     assert parse_json(made.metadata) == {"thought_signature": "c2ln"}
     assert isinstance(answer, FunctionReturned)
     assert (answer.call_id, answer.output, answer.is_error) == ("c1", "found", True)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"file_data": {"file_uri": "https://e.x/a.mp4", "mime_type": "video/mp4"}},
+        {"fileData": {"fileUri": "https://www.youtube.com/watch?v=1"}},
+        {"inline_data": {"mime_type": "application/pdf", "data": "YWJj"}},
+    ],
+)
+def test_other_files_are_no_images(file: dict[str, Any]) -> None:
+    """They are sent to Google again as they came, and to nobody else."""
+    (message, alone) = read({"role": "user", "parts": [{"text": "look"}, file]}, {"role": "user", "parts": [file]})
+
+    assert isinstance(message, MessageAdded)
+    assert message.content == ("look",)
+    assert google_contents([message])[0] == [{"role": "user", "parts": [file, {"text": "look"}]}]
+    assert google_contents([alone])[0] == [{"role": "user", "parts": [file]}]
+    assert openai_messages([message]) == [{"role": "user", "content": [{"type": "text", "text": "look"}]}]
+
+
+def test_a_file_that_nobody_could_read_is_not_sent() -> None:
+    """As one without its type, or whose content is no base64, and a thought."""
+    wrong: list[dict[str, Any]] = [
+        {"inline_data": {"data": "YWJj"}},
+        {"inline_data": {"mime_type": "audio/wav", "data": "!"}},
+        {"file_data": {"mime_type": "audio/wav"}},
+        {"file_data": 7},
+        {"inline_data": {"mime_type": "image/png", "data": "YWJj"}, "thought": True},
+    ]
+    (message,) = read({"role": "user", "parts": [{"text": "look"}, *wrong]})
+
+    assert google_contents([message])[0] == [{"role": "user", "parts": [{"text": "look"}]}]
 
 
 def test_calls_without_ids() -> None:

@@ -19,17 +19,19 @@ from .events import ChatItemEvent, FunctionCalled, MessageAdded
 
 # Each tuple lists the names that different providers give to the same field.
 MODEL = ("model", "model_name", "model_id", "model_version")
-READ = ("input_tokens", "prompt_tokens", "prompt_token_count")
-WRITTEN = ("output_tokens", "completion_tokens", "candidates_token_count")
-CACHED = ("cached_tokens", "cache_read_input_tokens", "cached_content_token_count", "cache_read")
+READ = ("input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount")
+WRITTEN = ("output_tokens", "completion_tokens", "candidates_token_count", "candidatesTokenCount")
+CACHED = (
+    "cached_tokens", "cache_read_input_tokens", "cached_content_token_count", "cachedContentTokenCount", "cache_read",
+)  # fmt: skip
 COST = ("cost", "total_cost", "cost_usd", "costUSD")
 COUNTS = ("usage", "token_usage", "usage_metadata")
 DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_details")
 # Anthropic counts the tokens that it read from the cache, or wrote to it, beside `input_tokens`; others include them.
 BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 # Google counts the tokens of thoughts beside those of the answer.
-BESIDE_OUTPUT = "thoughts_token_count"
-KNOWN = frozenset((*MODEL, *READ, *WRITTEN, *CACHED, *COST, *DETAILS, *BESIDE_INPUT, BESIDE_OUTPUT))
+BESIDE_OUTPUT = ("thoughts_token_count", "thoughtsTokenCount")
+KNOWN = frozenset((*MODEL, *READ, *WRITTEN, *CACHED, *COST, *DETAILS, *BESIDE_INPUT, *BESIDE_OUTPUT))
 # A larger value cannot be a number of tokens, or of billionths of a dollar, and is not counted.
 COUNT_MAX = 1 << 40
 NANOS = 1_000_000_000
@@ -65,7 +67,7 @@ def usage_in(about: Mapping[str, Any]) -> Usage:
     details = [_mapping(place.get(name)) for place in places for name in DETAILS]
     return Usage(
         input_tokens=read,
-        output_tokens=written + _count(places, (BESIDE_OUTPUT,)),
+        output_tokens=written + _count(places, BESIDE_OUTPUT),
         cached_tokens=_count([*places, *details], CACHED),
         model=next((name for name in _values([*reversed(places)], MODEL) if isinstance(name, str) and name), None),
         cost=next((cost for cost in map(_cost, _values(places, COST)) if cost is not None), None),

@@ -40,8 +40,10 @@ SOURCED_BLOCKS = ("image", "document")
 # The dialects that a message with a role and a text can belong to.
 NEUTRAL: tuple[Dialect, ...] = ("openai", "responses", "anthropic")
 LANGCHAIN_TYPES = ("human", "ai", "system", "tool", "HumanMessage", "AIMessage", "SystemMessage", "ToolMessage")
-# The fields of a request, each with the field for the system text; and of an answer, each with that of its message.
-REQUESTS = {"messages": "system", "contents": "system_instruction", "input": "instructions"}
+# The fields of a request, each with those for the system text; and of an answer, each with that of its message.
+REQUESTS = {
+    "messages": ("system",), "contents": ("system_instruction", "systemInstruction"), "input": ("instructions",),
+}  # fmt: skip
 ANSWERS = {"choices": "message", "candidates": "content"}
 
 
@@ -105,8 +107,8 @@ def messages_given(messages: Any, system: Any = None) -> Given:
         if field is None:
             messages = [messages]
         else:
-            beside = whole.get(REQUESTS[field])
-            system = beside if system is None else system
+            given = (whole[name] for name in REQUESTS[field] if whole.get(name) is not None)
+            system = next(given, None) if system is None else system
             messages = whole[field]
             messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
@@ -122,9 +124,9 @@ def _used(answer: Any) -> dict[str, Any] | None:
         return None
     if answer.get("type") in LANGCHAIN_TYPES and isinstance(answer.get("data"), dict):
         answer = answer["data"]
-    usage = answer.get("usage") or answer.get("usage_metadata")
+    usage = answer.get("usage") or answer.get("usage_metadata") or answer.get("usageMetadata")
     response = answer.get("response_metadata")
-    model = answer.get("model") or answer.get("model_version")
+    model = answer.get("model") or answer.get("model_version") or answer.get("modelVersion")
     model = model or (response.get("model_name") if isinstance(response, dict) else None)
     if not isinstance(usage, dict):
         return None

@@ -263,6 +263,7 @@ def chat_message() -> ChatMessage:
         {"system": "Be brief.", "messages": [{"role": "user", "content": "Hi."}]},
         {"instructions": "Be brief.", "input": "Hi."},
         {"system_instruction": "Be brief.", "contents": [{"role": "user", "parts": [{"text": "Hi."}]}]},
+        {"systemInstruction": "Be brief.", "contents": [{"role": "user", "parts": [{"text": "Hi."}]}]},
         {"messages": [SystemMessage("Be brief."), HumanMessage("Hi.")]},
     ],
 )
@@ -273,6 +274,17 @@ def test_a_request_is_taken_whole(request_form: dict[str, Any]) -> None:
 
     assert chat.to_openai_messages()[0] == {"role": "system", "content": "Be brief."}
     assert [message.role.value for message in chat.messages()] == ["system", "user"]
+
+
+def test_an_answer_of_google_in_the_spelling_of_its_rest_api() -> None:
+    """It has its usage and its model, as one in the spelling of the package."""
+    content = {"role": "model", "parts": [{"text": "In Lyon."}]}
+    counts = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "cachedContentTokenCount": 4}
+    chat = ChatContext()
+    chat.add_messages({"candidates": [{"content": content}], "usageMetadata": counts, "modelVersion": "gemini-x"})
+
+    used = usage_of(chat.recorded_items()[0])
+    assert (used.model, used.input_tokens, used.output_tokens, used.cached_tokens) == ("gemini-x", 9, 7, 4)
 
 
 def said(role: str, *content: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..store import Store
 
 NAME = "agent_framework"
-ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user"}
+ROLES = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "user"}
 NOTHING_BESIDE: dict[str, Any] = {"additional_properties": {}}
 
 

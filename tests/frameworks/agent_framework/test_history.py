@@ -34,6 +34,7 @@ MESSAGES = [
     Message("tool", [Content.from_function_result("c2", result={"no": 1}, exception="ValueError")]),
     Message("assistant", ["It is in Lyon."], additional_properties={"seen": True}),
     Message("system", []),
+    Message("developer", ["Be brief."]),
 ]
 
 

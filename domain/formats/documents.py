@@ -39,7 +39,10 @@ INSTRUCTIONS, CONVERSATION = "gen_ai.system_instructions", "gen_ai.conversation.
 OTEL_ROLES = {
     "system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "user",
 }  # fmt: skip
-SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
+SPEAKERS = {
+    "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system",
+    "function_call": "assistant", "observation": "user", "tool": "user",
+}  # fmt: skip
 SPEAKER_OF = {"user": "human", "assistant": "gpt", "system": "system", "developer": "system"}
 CALLING, ANSWERING = "function_call", ("observation", "tool")
 
@@ -131,7 +134,12 @@ class OtelForm(DocumentForm):
 
 
 class ShareGptForm(DocumentForm):
-    """A turn of ShareGPT: who said it, and a text. It has no ids of calls: an output answers the oldest open call."""
+    """
+    A turn of ShareGPT: who said it, and a text. It has no ids of calls: an output answers the oldest open call.
+
+    An output without one, as where calls are written into the text of an answer, is a user's text: no provider is sent
+    an output that answers nothing.
+    """
 
     name = "sharegpt"
     fields = ("conversations", "system")
@@ -170,13 +178,13 @@ class ShareGptForm(DocumentForm):
             self._calls += len(calls)
             self._open += [(str(call.call_id), call.name) for call in named]
             read_parts("assistant", named, into, "a turn")
-        elif who in ANSWERING:
-            call_id, name = self._open.pop(0) if self._open else ("", "")
+        elif who in ANSWERING and self._open:
+            call_id, name = self._open.pop(0)
             read_parts("user", [Result(name, text, call_id)], into, "a turn")
-        elif who in SPEAKERS or who == CALLING:
-            read_parts(SPEAKERS.get(who, "assistant"), [text], into, "a turn")
+        elif who in SPEAKERS:
+            read_parts(SPEAKERS[who], [text], into, "a turn")
         else:
-            raise fields.unexpected_value("from", who, "one of " + ", ".join([*SPEAKERS, CALLING, *ANSWERING]))
+            raise fields.unexpected_value("from", who, "one of " + ", ".join(SPEAKERS))
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
         """Return the turn of an item."""

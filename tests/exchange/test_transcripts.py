@@ -327,6 +327,21 @@ def test_turns_without_ids_of_calls(tmp_path: Path) -> None:
         assert transcript_of(chat, "sharegpt").document["conversations"] == turns
 
 
+def test_calls_in_the_text_of_an_answer(tmp_path: Path) -> None:
+    """As some data sets have them: what the tool said is sent to a model, too."""
+    turns = [
+        {"from": "human", "value": "Where is my order?"},
+        {"from": "gpt", "value": '<tool_call>{"name": "track"}</tool_call>'},
+        {"from": "tool", "value": "<tool_response>Lyon</tool_response>"},
+        {"from": "gpt", "value": "In Lyon."},
+    ]
+    with refold.open(":memory:") as store:
+        chat = imported(store, tmp_path, "sharegpt", {"conversations": turns})
+
+        assert [message["content"] for message in chat.to_openai_messages()] == [turn["value"] for turn in turns]
+        assert transcript_of(chat, "sharegpt").document["conversations"] == turns
+
+
 def test_what_an_import_knows() -> None:
     """Calls have their outputs by name, steps their time and tokens, and any provider can be sent the chat."""
     with refold.open(":memory:") as store:

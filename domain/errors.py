@@ -31,6 +31,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   └── KeyDestroyedError        the key was destroyed on purpose: its subject was erased
     ├── ProjectionError              an event that a projection cannot fold: mend the projection, and rebuild it
     └── DamagedError                 stored bytes are not what was written: repair or restore
+        ├── DamagedFileError         those of a backup or an archive, not of the store: take another copy of the file
         └── TamperedError            the store is another one than its witness saw: somebody changed it
 """
 
@@ -378,6 +379,15 @@ class DamagedError(RefoldError):
     def __init__(self, what: str, reason: str, *, remedy: str = "restore it from a copy, nothing was changed") -> None:
         self.what, self.reason, self.remedy = what, reason, remedy
         super().__init__(f"{what} {self._verdict}: {reason}; {remedy}")
+
+
+class DamagedFileError(DamagedError):
+    """The file of a backup or an archive, which `what` names, is not as it was written; the store may be whole."""
+
+    def __init__(
+        self, what: str, reason: str, *, remedy: str = "take another copy of the file, nothing was changed"
+    ) -> None:
+        super().__init__(what, reason, remedy=remedy)
 
 
 class TamperedError(DamagedError):

@@ -1064,7 +1064,7 @@ class Store:
 
         Raises:
             InvalidInputError: the file cannot be written, is no backup, or is one of another store.
-            DamagedError: the file was changed or cut off, or this store is damaged.
+            DamagedError: the file was changed or cut off (a DamagedFileError), or this store is damaged.
             LogWentBackError: this store lacks events that are in the backup.
             StorageBusyError: another process is writing the file.
         """
@@ -1232,7 +1232,7 @@ class Store:
         Raises:
             NotFoundError: there is no such context, or it is not archived.
             InvalidInputError: they are in several files, the file cannot be read, or a transaction is open.
-            DamagedError: the file is not as it was written.
+            DamagedFileError: the file is not as it was written.
         """
         self.flush()
         return self._archivist.unarchive(contexts, file)

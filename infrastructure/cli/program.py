@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import shell_complete
 
-from ...domain.errors import ConcurrencyError, DamagedError, RefoldError
+from ...domain.errors import ConcurrencyError, DamagedError, DamagedFileError, RefoldError
 from .args import DATABASE_HELP, KEYS_HELP, optional_text
 from .render import one_line
 
@@ -285,6 +285,6 @@ def _usage_message(error: click.ClickException) -> str:
 def _message(error: RefoldError) -> str:
     if isinstance(error, ConcurrencyError):
         return f"another program wrote to {error.stream} at the same time: run the command again"
-    if isinstance(error, DamagedError) and "--check" not in error.remedy:
+    if isinstance(error, DamagedError) and not isinstance(error, DamagedFileError):
         return f"{error}; `refold verify` tells all that is wrong"
     return str(error)

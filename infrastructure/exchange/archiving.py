@@ -35,7 +35,7 @@ from ...domain.erasure.events import (
 from ...domain.erasure.skeleton import Mask
 from ...domain.errors import (
     ConcurrencyError,
-    DamagedError,
+    DamagedFileError,
     HeldError,
     InvalidInputError,
     NotFoundError,
@@ -187,7 +187,7 @@ class Archivist:
         Raises:
             NotFoundError: there is no such context, or it is not archived.
             InvalidInputError: the contexts are in several files, the file cannot be read, or a transaction is open.
-            DamagedError: the file is not as it was written.
+            DamagedFileError: the file is not as it was written.
             StorageBusyError: others erased, archived or held all the time.
         """
         require_no_transaction(self._log, "nothing is archived")
@@ -343,7 +343,7 @@ def _checked_lines(path: Path, archive: Archive) -> Iterable[EventLine]:
 
     Raises:
         InvalidInputError: it cannot be read.
-        DamagedError: it is not as it was written.
+        DamagedFileError: it is not as it was written.
     """
     try:
         with path.open("rb") as file:
@@ -352,5 +352,5 @@ def _checked_lines(path: Path, archive: Archive) -> Iterable[EventLine]:
         fault = f"{path} cannot be read: {error.strerror or error}"
         raise InvalidInputError(f"{fault}: say where the archive is now, with file=") from error
     if not is_same:
-        raise DamagedError(str(path), "it is not as the archive was written: bring back a copy of it")
+        raise DamagedFileError(str(path), "it is not as the archive was written")
     return (line for _, _, line in lines_in(path))

@@ -19,7 +19,6 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import Seals, seal_of
 from ...domain.errors import (
-    DamagedError,
     InvalidInputError,
     LogWentBackError,
     StorageBusyError,
@@ -45,6 +44,7 @@ from .backup_file import (
     Record,
     Stream,
     chunk_of,
+    damaged_backup,
     reading_backup,
     size_of,
     writing_backup,
@@ -213,7 +213,7 @@ def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: 
 
     Raises:
         InvalidInputError: the file cannot be written, is no backup, or is one of another store.
-        DamagedError: the file was changed or cut off, or the log is damaged.
+        DamagedError: the file was changed or cut off (a DamagedFileError), or the log is damaged.
         LogWentBackError: the log lacks events that are in the file.
         StorageBusyError: another process is writing the file.
     """
@@ -299,7 +299,7 @@ def check_backup(path: str | Path, *, keys: Keys | None = None) -> BackupReport:
 
     Raises:
         InvalidInputError: there is no such file, it is no backup, or its first run was not finished.
-        DamagedError: it was changed or cut off.
+        DamagedFileError: it was changed or cut off.
         StorageBusyError: another process is writing it.
     """
     with reading_backup(Path(path)) as file:
@@ -312,10 +312,10 @@ def check_backup(path: str | Path, *, keys: Keys | None = None) -> BackupReport:
                 digest = chain.digest(before, one.stream, one.version, position, one.recorded_at, one.meta, one.event)
                 is_other = is_checked and one.digest != digest and not erasures.has(before, one)
                 if is_other or position.number != ends.get(position.slice, 0) + 1:
-                    raise DamagedError(f"event {one.reference} of {path}", "it does not match its digest")
+                    raise damaged_backup(file.path, f"event {one.reference} does not match its digest")
                 digests[one.stream], ends[position.slice] = one.digest, position.number
         if Moment.of(ends) != file.moment:
-            raise DamagedError(str(path), "it has other events than its record says")
+            raise damaged_backup(file.path, "it has other events than its record says")
         return report
 
 

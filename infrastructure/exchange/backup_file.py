@@ -23,7 +23,7 @@ from typing import IO, NamedTuple, TypeVar
 import msgspec
 
 from ...domain.concurrency.known_types import known
-from ...domain.errors import DamagedError, InvalidInputError, StorageBusyError
+from ...domain.errors import DamagedFileError, InvalidInputError, StorageBusyError
 from ...domain.log.envelope import NO_META, Meta, RecordedEvent
 from ...domain.positions import Moment, Position
 from ..files import require_regular, sync_folder
@@ -168,7 +168,7 @@ class BackupFile:
             return
         length = self._read_head()
         if size < length:
-            raise _damaged(self.path, f"it was cut off: {length - size:,} of its bytes are missing")
+            raise damaged_backup(self.path, f"it was cut off: {length - size:,} of its bytes are missing")
         while True:
             frame = self._next_frame(size, is_needed=self._end < length)
             if frame is None:
@@ -183,7 +183,7 @@ class BackupFile:
             raise InvalidInputError(f"{self.path} is no backup of Refold's: name another file")
         length, checksum = head[len(MAGIC) : -HASH_BYTES], head[-HASH_BYTES:]
         if checksum != _hash(MAGIC, length):
-            raise _damaged(self.path, "its first bytes do not match their hash")
+            raise damaged_backup(self.path, "its first bytes do not match their hash")
         return int.from_bytes(length, "big")
 
     def _next_frame(self, size: int, *, is_needed: bool) -> tuple[bytes, Frame, bytes] | None:
@@ -196,7 +196,7 @@ class BackupFile:
         if body and expected == _hash(kind, length.to_bytes(LENGTH_BYTES, "big"), body):
             return kind, Frame(self._end, _FRAME + length, expected), body
         if is_needed:
-            raise _damaged(self.path, "the bytes there do not match their hash", at=self._end)
+            raise damaged_backup(self.path, "the bytes there do not match their hash", at=self._end)
         return None
 
     def _take(self, kind: bytes, frame: Frame, body: bytes) -> None:
@@ -207,7 +207,7 @@ class BackupFile:
             return
         record = self._opened(_decode_record, body, frame)
         if record.root != self._root.digest() or record.chunks != len(self.chunks) + len(self.left):
-            raise _damaged(self.path, "its record is of other events", at=frame.offset)
+            raise damaged_backup(self.path, "its record is of other events", at=frame.offset)
         self.chunks += self.left
         self.left = []
         self.records.append(record)
@@ -216,19 +216,19 @@ class BackupFile:
         try:
             return decode(body)
         except (msgspec.DecodeError, ValueError) as error:
-            raise _damaged(self.path, f"it cannot be read ({error})", at=frame.offset) from error
+            raise damaged_backup(self.path, f"it cannot be read ({error})", at=frame.offset) from error
 
     def open(self, frame: Frame) -> Chunk:
         """
         Return a chunk.
 
         Raises:
-            DamagedError: it was changed.
+            DamagedFileError: it was changed.
         """
         self._file.seek(frame.offset + _FRAME)
         body = self._file.read(frame.size - _FRAME)
         if _hash(CHUNK, len(body).to_bytes(LENGTH_BYTES, "big"), body) != frame.hash:
-            raise _damaged(self.path, "the bytes there do not match their hash", at=frame.offset)
+            raise damaged_backup(self.path, "the bytes there do not match their hash", at=frame.offset)
         expanded = _COMPRESSION.expand(body, f"{self.path}, byte {frame.offset:,}")
         return self._opened(_chunk_in, expanded, frame)
 
@@ -319,7 +319,7 @@ def size_of(recorded: RecordedEvent) -> int:
 
 
 def _no_dictionary(number: int) -> bytes:
-    raise DamagedError(f"dictionary {number}", "there are none in a backup")
+    raise DamagedFileError(f"dictionary {number}", "there are none in a backup", remedy=REMEDY)
 
 
 _COMPRESSION = Compression(_no_dictionary)
@@ -341,9 +341,10 @@ def is_backup(path: Path) -> bool:
         return False
 
 
-def _damaged(path: Path, reason: str, *, at: int | None = None) -> DamagedError:
+def damaged_backup(path: Path, reason: str, *, at: int | None = None) -> DamagedFileError:
+    """Return the error for a backup that is not as it was written, there or at the byte `at`."""
     what = str(path) if at is None else f"{path}, byte {at:,}"
-    return DamagedError(what, reason, remedy=REMEDY)
+    return DamagedFileError(what, reason, remedy=REMEDY)
 
 
 @contextmanager
@@ -353,7 +354,7 @@ def reading_backup(path: Path) -> Iterator[BackupFile]:
 
     Raises:
         InvalidInputError: there is no such file, or it is no backup.
-        DamagedError: it was changed, or cut off.
+        DamagedFileError: it was changed, or cut off.
         StorageBusyError: another process is writing it.
     """
     try:
@@ -376,7 +377,7 @@ def writing_backup(path: Path) -> Iterator[BackupFile]:
 
     Raises:
         InvalidInputError: it cannot be written, or is no backup.
-        DamagedError: it was changed, or cut off.
+        DamagedFileError: it was changed, or cut off.
         StorageBusyError: another process is writing it.
     """
     if not path.parent.is_dir():

@@ -32,7 +32,7 @@ from ..queries.cuts import Cut, LogEnd, cut_at
 from ..times import exact
 from ..trust.tables import ADD_KEY, Statement
 from .backup import chain_of
-from .backup_file import BackupFile, Stream, reading_backup
+from .backup_file import BackupFile, Stream, damaged_backup, reading_backup
 from .copying import BYTES, CopyClock, Incoming, Tally
 from .event_files import Progress, is_same_file, pages_up_to
 
@@ -186,11 +186,14 @@ class _Restore:
 
     def _require_equal(self, log: Any) -> None:
         found = Tally()
-        for page in pages_up_to(log, limit=4_096, until=self.moment):
-            for one in page:
-                found.add(one.position.slice, one, bytes(one.event))
+        try:
+            for page in pages_up_to(log, limit=4_096, until=self.moment):
+                for one in page:
+                    found.add(one.position.slice, one, bytes(one.event))
+        except DamagedError as error:
+            raise damaged_backup(self._file.path, f"{error.what}: {error.reason}") from error
         if self.tally.differs(found) is not None or found.root() != self.tally.root():
-            raise DamagedError(str(self._file.path), "the events that were restored are not those of the backup")
+            raise damaged_backup(self._file.path, "the events that were restored are not those of the backup")
 
 
 def restore(
@@ -213,7 +216,7 @@ def restore(
         InvalidInputError: the file is no backup, the moment is malformed, the location has events, is that of the
             backup, or is of another kind than the store that was backed up.
         NotFoundError: no moment has this name, the backup ends before this position, or has nothing up to this moment.
-        DamagedError: the backup was changed or cut off; nothing was restored.
+        DamagedFileError: the backup was changed or cut off; nothing was restored.
         KeyUnavailableError: the store was made with keys, and these are not they.
         StorageBusyError: programs use the store that is to be replaced, or the backup is being written.
     """

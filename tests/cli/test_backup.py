@@ -32,6 +32,21 @@ def test_backup_and_restore(database: Path, tmp_path: Path) -> None:
         assert one.contexts() == other.contexts()
 
 
+def test_a_damaged_file_is_none_of_the_stores(database: Path, tmp_path: Path) -> None:
+    """Another copy of the file is what helps, and no check of the store."""
+    backup, archive = tmp_path / "kept.backup", tmp_path / "cold.jsonl"
+    refold("backup", backup, db=database)
+    refold("archive", archive, "air-1", "--why", "cold", db=database)
+    for path in (backup, archive):
+        data = path.read_bytes()
+        path.write_bytes(data[:-40] + bytes(40))
+
+    for arguments in (("backup", backup, "--check"), ("restore", backup, "--overwrite"), ("unarchive", "air-1")):
+        fault = refold(*arguments, db=database).fault
+        assert "take another copy of the " in fault
+        assert "refold verify" not in fault
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -16,6 +16,7 @@ from refold.domain.errors import (
     CheckpointSupersededError,
     ConcurrencyError,
     DamagedError,
+    DamagedFileError,
     DuplicateItemError,
     HeldError,
     IdempotencyError,
@@ -141,6 +142,7 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
         ),
         (WrongKeyError("k1"), {"key": "k1"}, "the key 'k1' does not open with it"),
         (KeyDestroyedError("k1"), {"key": "k1"}, "the key 'k1' was destroyed"),
+        (DamagedFileError("a.backup", "it was cut off"), {"what": "a.backup"}, "take another copy of the file"),
         (TamperedError("event chat:a@1", "it is missing"), {"what": "event chat:a@1"}, "is not what its witness saw"),
         (
             CheckpointSupersededError("chat:a", None, "k2"),

@@ -13,7 +13,7 @@ import pytest
 
 import refold
 from refold.domain.errors import (
-    DamagedError,
+    DamagedFileError,
     InvalidInputError,
     LogWentBackError,
     NotFoundError,
@@ -258,9 +258,9 @@ def test_every_changed_byte_is_noticed(tmp_path: Path, small: None) -> None:
 
     for place in [*range(100), *range(100, len(whole), 997), *range(len(whole) - 100, len(whole))]:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises((DamagedError, InvalidInputError), match=r"hash|no backup|match|record"):
+        with pytest.raises((DamagedFileError, InvalidInputError), match=r"hash|no backup|match|record"):
             restore(path, tmp_path / "b.db")
-        with pytest.raises((DamagedError, InvalidInputError)):
+        with pytest.raises((DamagedFileError, InvalidInputError)):
             back_up_from(source, path)
 
     assert not (tmp_path / "b.db").exists()
@@ -278,7 +278,7 @@ def test_chunks_in_another_order_are_noticed(tmp_path: Path, small: None) -> Non
     start, middle, end = ends
     path.write_bytes(whole[:start] + whole[middle:end] + whole[start:middle] + whole[end:])
 
-    with pytest.raises(DamagedError, match="its record is of other events"):
+    with pytest.raises(DamagedFileError, match="its record is of other events"):
         check_backup(path)
 
 
@@ -291,7 +291,7 @@ def test_a_file_that_was_cut_is_noticed(tmp_path: Path, small: None) -> None:
 
     for length in (whole - 1, first + 20, first, first - 1, 60):
         os.truncate(path, length)
-        with pytest.raises(DamagedError, match="cut off"):
+        with pytest.raises(DamagedFileError, match="cut off"):
             check_backup(path)
 
 
@@ -310,9 +310,9 @@ def test_an_event_that_was_changed_with_its_hashes_is_noticed(tmp_path: Path) ->
             )
         new.finish(lambda root, chunks: msgspec.structs.replace(old.record, root=root, chunks=chunks))
 
-    with pytest.raises(DamagedError, match=r"chat:later@4 of .* does not match its digest"):
+    with pytest.raises(DamagedFileError, match="event chat:later@4 does not match its digest"):
         check_backup(forged)
-    with pytest.raises(DamagedError, match="does not match its digest"):
+    with pytest.raises(DamagedFileError, match=r"forged.backup is damaged: event .* does not match its digest"):
         restore(forged, tmp_path / "b.db")
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith("b.db")] == []
 

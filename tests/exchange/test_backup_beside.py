@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError, StorageError
+from refold.domain.errors import DamagedFileError, StorageError
 from refold.infrastructure.exchange import backup_file
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import BackupFile, reading_backup, writing_backup
@@ -219,7 +219,7 @@ def test_a_record_that_says_more_than_there_is_is_noticed(tmp_path: Path) -> Non
         longer = msgspec.structs.replace(old.record, moment=str(old.record.events + 1))
         new.finish(lambda root, chunks: msgspec.structs.replace(longer, root=root, chunks=chunks))
 
-    with pytest.raises(DamagedError, match="it has other events than its record says"):
+    with pytest.raises(DamagedFileError, match="it has other events than its record says"):
         check_backup(forged)
 
 
@@ -241,7 +241,7 @@ def test_what_has_its_hash_and_cannot_be_read(kind: bytes, body: bytes, said: st
         file._append(kind, body)
     before = path.read_bytes()
 
-    with pytest.raises(DamagedError, match=said):
+    with pytest.raises(DamagedFileError, match=said):
         back_up_from(source, path)
 
     assert path.read_bytes() == before
@@ -262,7 +262,7 @@ def test_what_a_disk_keeps_otherwise_is_noticed(tmp_path: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patched:
         patched.setattr(BackupFile, "add", add_badly)
-        with pytest.raises(DamagedError, match="the bytes there do not match their hash"):
+        with pytest.raises(DamagedFileError, match="the bytes there do not match their hash"):
             back_up_from(source, path)
 
     assert check_backup(path).events == events
@@ -278,7 +278,7 @@ def test_a_restored_store_is_compared(tmp_path: Path, monkeypatch: pytest.Monkey
         add(incoming, msgspec.structs.replace(one, recorded_at=one.recorded_at + 1), *rest, **options)
 
     monkeypatch.setattr(Incoming, "add", add_later)
-    with pytest.raises(DamagedError, match="the events that were restored are not those of the backup"):
+    with pytest.raises(DamagedFileError, match="the events that were restored are not those of the backup"):
         restore(path, tmp_path / "b.db")
 
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith("b.db")] == []

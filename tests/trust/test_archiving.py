@@ -17,7 +17,7 @@ from refold.domain.erasure.events import STREAM, StoreErased, StoreUnarchived
 from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import (
     ConcurrencyError,
-    DamagedError,
+    DamagedFileError,
     HeldError,
     InvalidInputError,
     NotFoundError,
@@ -256,7 +256,7 @@ def test_a_file_that_is_gone_or_changed(store: refold.Store, tmp_path: Path) -> 
         if bad == good:
             continue
         moved.write_bytes(bad)
-        with pytest.raises(DamagedError, match="it is not as the archive was written"):
+        with pytest.raises(DamagedFileError, match="it is not as the archive was written"):
             store.unarchive("a", file=moved)
     moved.write_bytes(good)
     assert texts_of(chat) == {ARCHIVED}

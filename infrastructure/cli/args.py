@@ -72,7 +72,14 @@ def optional_text(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def _location(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    return optional_text(ctx, param, value) or ctx.find_root().params.get("db") or DEFAULT_DATABASE
+    given = optional_text(ctx, param, value)
+    # `refold approvals` has the option, too, and commands behind it.
+    return given or _before(ctx, "location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
+
+
+def _before(ctx: click.Context, name: str) -> Any:
+    """Return what an option of the same name had that stands before the command; None without one."""
+    return None if ctx.parent is None else ctx.parent.params.get(name)
 
 
 class Argument(click.Argument):
@@ -101,11 +108,11 @@ reason = click.option("--reason", metavar="TEXT", callback=optional_text, help="
 
 
 def _note_lines(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    ctx.meta[JSON_LINES] = value
+    ctx.meta[JSON_LINES] = value or ctx.meta.get(JSON_LINES, False)
 
 
 def _has_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    return value or bool(ctx.meta[JSON_LINES])
+    return value or bool(ctx.meta[JSON_LINES]) or bool(_before(ctx, "as_json"))
 
 
 def as_json(command: F) -> F:

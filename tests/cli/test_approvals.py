@@ -66,6 +66,17 @@ def test_decisions(asking: Path) -> None:
     assert "bob    call_rejected       @7 approval (because: too late): rejected by bob" in audited
 
 
+def test_options_before_the_decision(asking: Path) -> None:
+    """The database and the form may be named in front of the decision, as for the list."""
+    decided = refold("approvals", "--db", asking, "--json", "approve", "support-42", "c1", "--by", "mia")
+    second = ("reject", "support-42", "c2", "--by", "mia", "--db", asking)
+    lines = refold("approvals", "--db", "none.db", "--jsonl", *second)
+
+    assert decided.json["approval"]["state"] == "approved"
+    assert len(lines.out.splitlines()) == 1
+    assert lines.json["approval"]["state"] == "rejected"
+
+
 def test_decisions_that_are_refused(asking: Path) -> None:
     """In one line: another decision, no such call, arguments that are no object; and nobody's name is wrong usage."""
     refold("approvals", "approve", "support-42", "c1", "--by", "mia", db=asking)

@@ -9,7 +9,7 @@ import click
 
 from ...domain.context.address import Reference
 from ...domain.context.description import counted, source_of
-from ...domain.errors import NotFoundError
+from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import decoded_id, split_stream_id
 from ...domain.memory.events import MemoryForgotten, MemoryRemembered, MemoryRestored
 from ...domain.memory.memory import MemoryScope
@@ -68,12 +68,17 @@ def scope_to_be(store: Store, name: str) -> MemoryScope:
     Return a scope by its name; it may be new.
 
     Raises:
-        InvalidInputError: the name cannot be that of a scope.
+        InvalidInputError: the name cannot be that of a scope, or is the whole name of another context.
     """
     try:
         return scope_named(store, name)
     except NotFoundError:
-        return store.memory().scope(decoded_id(name.removeprefix("memory:")))
+        pass
+    except InvalidInputError:
+        # A chat of the same id does not matter, unless its kind is in front.
+        if store.log.head(name):
+            raise
+    return store.memory().scope(decoded_id(name.removeprefix("memory:")))
 
 
 everything = click.option(

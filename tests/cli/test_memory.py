@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import refold as package
 from tests.cli.running import refold
 from tests.cli.talks import versions
 
@@ -49,6 +50,16 @@ def test_records_are_filtered(stocked: Path) -> None:
     assert list(remembered(stocked, "mia", "--kind", "episodic", "--tag", "drink")) == ["te%"]
     assert list(remembered(stocked, "mia", "--tag", "odd", "--prefix", "tea")) == []
     assert list(remembered(stocked, "mia", "--prefix", "t", "--tail", "1")) == ["te%"]
+
+
+def test_a_scope_with_the_name_of_another_context(stocked: Path) -> None:
+    """A new scope may have it; a name with its kind in front means that context."""
+    with package.open(stocked) as store:
+        store.chat("bob").add_message("user", "hello")
+
+    assert refold("memory", "add", "chat:bob", "tea", "black", db=stocked).fault.startswith("chat:bob is no memory")
+    assert refold("memory", "add", "bob", "tea", "black", db=stocked).out == "memory:bob @1: tea remembered\n"
+    assert remembered(stocked, "bob") == {"tea": "black"}
 
 
 def test_a_value_is_remembered(stocked: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +22,13 @@ from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.clock import REAL_SYSTEM
 from ...domain.context.address import Reference, parse_reference
 from ...domain.context.description import counted
-from ...domain.errors import InvalidInputError, NotFoundError, StorageError, StorageUnavailableError
+from ...domain.errors import (
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import acting
@@ -183,6 +189,17 @@ def keeping(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
         _add(store, own)
         yield store
         _tell_missed(store)
+
+
+@contextmanager
+def keeping_if_possible(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
+    """Open an existing database as `keeping` does; one that cannot be written is opened for reading only."""
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(keeping(location, own))
+        except StorageReadOnlyError:
+            store = stack.enter_context(reading(location, own))
+        yield store
 
 
 class _Folding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -15,7 +16,18 @@ from ..exchange.archiving import Archived
 from ..exchange.event_files import writing_file
 from ..trust.erasing import Erasure
 from ..trust.receipts import Signer
-from .args import actor, argument, as_json, changing, database, keeping, optional_text, required_text
+from .args import (
+    actor,
+    argument,
+    as_json,
+    changing,
+    database,
+    keeping,
+    optional_text,
+    reading,
+    required_text,
+    summed_up,
+)
 from .changes import note, texts
 from .render import one_line, print_json, print_json_list, print_table
 
@@ -60,12 +72,16 @@ def erase(
     With --json: the erasure as `store.erase()` returns it.
     """
     signer = None if key is None else _signer(key)
-    with changing(location, actor) as store, ExitStack() as stack:
-        # Before anything is erased: there is one receipt of an erasure, and no other way to it.
-        file = stack.enter_context(writing_file(receipt, store.log)) if receipt is not None and for_good else None
-        found = store.erase(user=user, context=context, item=item, why=why, dry_run=not for_good, signer=signer)
-        if file is not None:
-            file.write(msgspec.json.format(msgspec.json.encode(found.receipt)) + b"\n")
+    wanted: dict[str, Any] = {"user": user, "context": context, "item": item}
+    if not for_good:
+        found = summed_up(location, lambda store: store.erase(**wanted, why=why))
+    else:
+        with changing(location, actor) as store, ExitStack() as stack:
+            # Before anything is erased: there is one receipt of an erasure, and no other way to it.
+            file = None if receipt is None else stack.enter_context(writing_file(receipt, store.log))
+            found = store.erase(**wanted, why=why, dry_run=False, signer=signer)
+            if file is not None:
+                file.write(msgspec.json.format(msgspec.json.encode(found.receipt)) + b"\n")
     if as_json:
         print_json(msgspec.to_builtins(found))
     else:
@@ -122,10 +138,10 @@ def hold(context: str | None, why: str | None, is_release: bool, actor: str, loc
     """
     if context is None and (why is not None or is_release):
         raise click.UsageError("--why and --release go with CTX", click.get_current_context())
-    with changing(location, actor) as store:
-        if context is not None:
-            if why is None:
-                raise click.UsageError("say why: --why TEXT")
+    if context is not None and why is None:
+        raise click.UsageError("say why: --why TEXT", click.get_current_context())
+    with reading(location) if context is None else changing(location, actor) as store:
+        if context is not None and why is not None:
             (store.release if is_release else store.hold)(context, why=why)
         held = store.holds()
     if as_json:
@@ -166,7 +182,7 @@ def archive(
     With --json: what was archived as `store.archive()` returns it; without FILE an array of {context, file}.
     """
     if file is None:
-        with changing(location, actor) as store:
+        with reading(location) as store:
             found = store.archives()
         if as_json:
             print_json_list({"context": context, "file": where} for context, where in found.items())
@@ -226,8 +242,11 @@ def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
 
     `refold run` erases them once an hour. With --json: {is_dry_run, contexts, erasure}, contexts by policy.
     """
-    with keeping(location) as store, acting(actor=actor):
-        found = store.apply_retention(dry_run=not for_good)
+    if for_good:
+        with keeping(location) as store, acting(actor=actor):
+            found = store.apply_retention(dry_run=False)
+    else:
+        found = summed_up(location, lambda store: store.apply_retention())
     if as_json:
         print_json(msgspec.to_builtins(found))
         return

@@ -10,7 +10,7 @@ import click
 from ...domain.context.description import counted
 from ..databases import ring_of
 from ..trust.keys import KeyFile
-from .args import argument, as_json, database, group, keeping, shown
+from .args import argument, as_json, database, group, keeping, reading, shown
 from .render import json_text
 
 
@@ -47,7 +47,7 @@ def listed(location: str, as_json: bool) -> None:
 
     With --json: {masters: {name: count}, destroyed}.
     """
-    with keeping(location) as store:
+    with reading(location) as store:
         found = Counter(row.master for row in ring_of(store.log).rows())
     destroyed = found.pop("", 0)
     if as_json:

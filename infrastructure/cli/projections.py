@@ -20,7 +20,7 @@ from ..projecting.status import ProjectionStatus
 from ..store import Store
 from ..views.answers import plain_row, report_shape, status_shape
 from .app import Own, app
-from .args import as_json, database, keeping
+from .args import as_json, database, keeping, keeping_if_possible
 from .progress import asked_to_stop, known_names, names, progress_form, projection_progress
 from .render import aligned, cut, duration, is_cut_short, json_text, one_line, paint, print_json_list, terminal_width
 
@@ -54,7 +54,7 @@ def projections(own: Own, location: str, as_json: bool) -> None:
     [{event, error}]}; rebuilt counts the events that a rebuild which was stopped has behind it, stopped_at is the event
     that cannot be folded.
     """
-    with keeping(location, own) as store:
+    with keeping_if_possible(location, own) as store:
         found = store.projections()
     if as_json:
         print_json_list(map(status_shape, found))
@@ -287,8 +287,9 @@ def rebuild(
         with keeping(location, own) as store:
             _discard(store, known_names(store, names))
         return 0
+    opened = keeping_if_possible if only_check else keeping
     with (
-        keeping(location, own) as store,
+        opened(location, own) as store,
         rebuilding_workers(store, 1 if only_check else workers, dask) as (executor, partitions),
         asked_to_stop() as stop,
     ):

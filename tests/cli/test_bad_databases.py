@@ -1,8 +1,10 @@
 """Databases that are missing, foreign, damaged, locked, read-only or full: one line each, and no harm."""
 
+import base64
 import json
 import os
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -24,6 +26,14 @@ READING = [
     ["changes", "pos:1"],
     ["replay", "air-0.0", "--policy", "all"],
     ["stats"],
+]
+LISTING = [
+    ["projections"],
+    ["rebuild", "catalogue", "--check"],
+    ["hold"],
+    ["archive"],
+    ["retain"],
+    ["erase", "--context", "air-1", "--why", "x"],
 ]
 CHANGING = [
     ["fork", "air-1", "new"],
@@ -163,14 +173,33 @@ def as_nobody(database: Path, shut: Path, arguments: list[str]) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("arguments", READING)
+@pytest.mark.parametrize("arguments", [*READING, *LISTING])
 def test_reading_needs_no_right_to_write(database: Path, shut: Path, arguments: list[str]) -> None:
     """File and folder may be read-only."""
     ended = as_nobody(database, shut, [*arguments, "--json"])
 
     assert (ended.code, ended.err) == (0, "")
-    assert ended.json
+    assert ended.json or arguments[0] in ("hold", "archive")
     assert sorted(path.name for path in shut.iterdir()) == ["air.json", "kept.db"]
+
+
+def test_projections_are_those_that_are_stored(database: Path, shut: Path) -> None:
+    """Although a store that is only read makes rows of its own."""
+    refold("contexts", db=database)
+    shutil.copy(database, shut / "kept.db")
+
+    listed = {one["name"]: one for one in as_nobody(database, shut, ["projections", "--json"]).json}
+    assert (listed["catalogue"]["rows"], listed["catalogue"]["behind"], listed["search"]["rows"]) == (3, 0, 0)
+
+
+def test_keys_are_listed_without_it(tmp_path: Path, shut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many data keys a master key wraps is read, too."""
+    monkeypatch.setenv("REFOLD_MASTER_KEYS", f"m1:{base64.b64encode(bytes(32)).decode()}")
+    keyed = tmp_path / "keyed.db"
+    package.open(keyed, keys=package.KeyEnvironment()).close()
+    shutil.copy(keyed, shut / "kept.db")
+
+    assert as_nobody(keyed, shut, ["keys", "list", "--json"]).json == {"masters": {"m1": 1}, "destroyed": 0}
 
 
 def test_writing_needs_it(database: Path, shut: Path) -> None:

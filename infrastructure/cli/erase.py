@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,9 @@ def erase(
 
     With --json: the erasure as `store.erase()` returns it.
     """
+    if (user is None) == (context is None) or (item is not None and context is None):
+        fault = "give one of --user NAME and --context CTX, the latter with --item ID for a single item"
+        raise click.UsageError(fault, click.get_current_context())
     signer = None if key is None else _signer(key)
     wanted: dict[str, Any] = {"user": user, "context": context, "item": item}
     if not for_good:
@@ -181,6 +185,9 @@ def archive(
 
     With --json: what was archived as `store.archive()` returns it; without FILE an array of {context, file}.
     """
+    fault = _misuse_of_archive(file, contexts, idle, why, dry_run)
+    if fault:
+        raise click.UsageError(fault, click.get_current_context())
     if file is None:
         with reading(location) as store:
             found = store.archives()
@@ -191,11 +198,19 @@ def archive(
         else:
             note("nothing is archived")
         return
-    if why is None:
-        raise click.UsageError("say why: --why TEXT")
     with keeping(location) as store, acting(actor=actor):
-        done = store.archive(file, *contexts, why=why, idle=idle, dry_run=dry_run)
+        done = store.archive(file, *contexts, why=why or "", idle=idle, dry_run=dry_run)
     _print_archived(done, as_json)
+
+
+def _misuse_of_archive(
+    file: Path | None, contexts: Sequence[str], idle: str | None, why: str | None, dry_run: bool
+) -> str | None:
+    if file is None:
+        return "--idle, --why and --dry-run go with a FILE" if idle or why or dry_run else None
+    if why is None:
+        return "say why: --why TEXT"
+    return "name the contexts, or take --idle TIME in their place" if bool(contexts) == bool(idle) else None
 
 
 @click.command("unarchive")

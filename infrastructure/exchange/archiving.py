@@ -350,7 +350,7 @@ def _checked_lines(path: Path, archive: Archive) -> Iterable[EventLine]:
             is_same = _hash_of(file) == archive.hash
     except OSError as error:
         fault = f"{path} cannot be read: {error.strerror or error}"
-        raise InvalidInputError(f"{fault}: say where the archive is now, with file=") from error
+        raise InvalidInputError(f"{fault}: say where the archive is now, with file= or --from") from error
     if not is_same:
         raise DamagedFileError(str(path), "it is not as the archive was written")
     return (line for _, _, line in lines_in(path))

@@ -146,6 +146,28 @@ def test_what_is_wrong_is_refused(location: str) -> None:
             store.stop_retaining("a", why="x")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("erase", "--why", "x"), "give one of --user NAME and --context CTX"),
+        (("erase", "--why", "x", "--user", "mia", "--context", "a"), "give one of --user NAME and --context CTX"),
+        (("erase", "--why", "x", "--user", "mia", "--item", "@2"), "with --item ID for a single item"),
+        (("archive", "--idle", "1 day"), "--idle, --why and --dry-run go with a FILE"),
+        (("archive", "cold", "--why", "x"), "name the contexts, or take --idle TIME in their place"),
+        (("archive", "cold", "a", "--idle", "1 day", "--why", "x"), "name the contexts, or take --idle TIME"),
+    ],
+)
+def test_what_is_used_wrongly(arguments: tuple[str, ...], fault: str, tmp_path: Path) -> None:
+    """It is told in the words of the options, and no list stands for what was to be done."""
+    path = tmp_path / "agents.db"
+    with refold.open(path) as store:
+        store.chat("a", user="mia").add_message("user", "hello")
+
+    ended = run(*arguments, "--db", path)
+
+    assert (ended.code, ended.out, fault in ended.err) == (2, "", True)
+
+
 def test_the_commands(tmp_path: Path) -> None:
     """They list first, and erase for good."""
     path = tmp_path / "agents.db"

@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -189,9 +190,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     used: list[Redactor] = []
     try:
-        return _code_of(sys.argv[1:] if arguments is None else list(arguments), used)
+        with warnings.catch_warnings():
+            warnings.showwarning = _note_warning  # type: ignore[assignment]
+            return _code_of(sys.argv[1:] if arguments is None else list(arguments), used)
     finally:
         _end_redaction(used)
+
+
+def _note_warning(message: Warning | str, *about: object) -> None:
+    """Print a warning, as of a witness that cannot be reached, without its place in the source."""
+    click.echo(f"note: {one_line(str(message))}", err=True)
 
 
 def _code_of(arguments: list[str], used: list[Redactor]) -> int:

@@ -222,9 +222,10 @@ def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str
     whole, part = words
     parts = {"added": report.added, "extended": report.extended, "unchanged": report.unchanged}
     counts = ", ".join(f"{count:,} {outcome}" for outcome, count in parts.items() if count)
-    written = f"; {counted(report.messages, 'message')} as {counted(report.items, part)}" if report.items else ""
-    told = f": {counts}{written}" if counts else ""
-    return f"{shown(location)}: {counted(len(report.contexts), whole)}{told}"
+    written = [one.id for one in report.contexts if one.outcome != "unchanged"]
+    told = f"; {counted(report.messages, 'message')} as {counted(report.items, part)} in {_listed(written)}"
+    counts = f": {counts}" if counts else ""
+    return f"{shown(location)}: {counted(len(report.contexts), whole)}{counts}{told if written else ''}"
 
 
 Progress = Callable[[int, int], None]
@@ -396,6 +397,6 @@ def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> Non
     click.echo(f"{shown(source)} to {shown(target)}: {events}; they are equal{moved}")
 
 
-def _listed(streams: tuple[str, ...]) -> str:
+def _listed(streams: Sequence[str]) -> str:
     more = len(streams) - NAMED_MAX
     return joined([*map(one_line, streams[:NAMED_MAX]), *([f"and {more:,} more"] if more > 0 else [])])

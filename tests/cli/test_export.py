@@ -48,7 +48,7 @@ def test_transcripts_beside_exports(edited: Path, tmp_path: Path) -> None:
     ended = refold("import", "x.json", "all.jsonl")
 
     assert ended.out == (
-        "refold.db: 1 context: 1 added; 1 message as 1 item\n"
+        "refold.db: 1 context: 1 added; 1 message as 1 item in x-0\n"
         "refold.db: 2 contexts: 2 added; 24 events, from all.jsonl\n"
     )
 

@@ -13,7 +13,7 @@ def test_each_question_is_a_run(tmp_path: Path) -> None:
     path = written(tmp_path / "air.json", [run(0, *TALK, said("user", "And now?")), run(1, HELLO, reward=0)])
 
     assert refold("import", path, "--as-runs", "--user", "mia") == (
-        0, "refold.db: 3 runs: 3 added; 6 messages as 6 nodes\n", ""
+        0, "refold.db: 3 runs: 3 added; 6 messages as 6 nodes in mia/air-0/0/0, mia/air-0/1/0, mia/air-1/0/0\n", ""
     )  # fmt: skip
     assert refold("import", path, "--as-runs", "--user", "mia").out == "refold.db: 3 runs: 3 unchanged\n"
     with package.open("refold.db", read_only=True) as store:

@@ -24,7 +24,7 @@ def test_the_command_line_shows_what_came_in(tmp_path: Path) -> None:
     """As a request has it."""
     path = written(tmp_path / "x.json", REQUEST)
 
-    assert command("import", path).out == "refold.db: 1 context: 1 added; 4 messages as 5 items\n"
+    assert command("import", path).out == "refold.db: 1 context: 1 added; 4 messages as 5 items in x-1\n"
     assert command("show", "x-1", "--as", "anthropic").json == {"system": "Be brief.", "messages": SPOKEN}
     assert command("import", path).out == "refold.db: 1 context: 1 unchanged\n"
 
@@ -34,7 +34,9 @@ def test_requests_become_runs(tmp_path: Path) -> None:
     tool = {"name": "Read", "description": "Reads.", "input_schema": {"type": "object"}}
     path = written(tmp_path / "x.json", {**REQUEST, "tools": [tool]})
 
-    assert command("import", path, "--as-runs").out == "refold.db: 1 run: 1 added; 4 messages as 4 nodes\n"
+    assert command("import", path, "--as-runs").out == (
+        "refold.db: 1 run: 1 added; 4 messages as 4 nodes in import/x-1/0/0\n"
+    )
     assert command("import", path, "--as-runs").out == "refold.db: 1 run: 1 unchanged\n"
     with refold.open("refold.db", read_only=True) as store:
         node = store.run("import", "x-1", create=False).node("Tool(Read)")
@@ -51,7 +53,7 @@ def test_branches_become_sessions_of_runs(tmp_path: Path) -> None:
     path = session.save(tmp_path / f"{SESSION}.jsonl")
     ended = command("import", path, "--as-runs")
 
-    assert ended.out == "refold.db: 4 runs: 4 added; 8 messages as 8 nodes\n"
+    assert ended.out.startswith(f"refold.db: 4 runs: 4 added; 8 messages as 8 nodes in import/{SESSION}/0/0, ")
     assert ended.err == f"note: {path}: lines without a message were passed over: 1 system\n"
     with refold.open("refold.db", read_only=True) as store:
         assert {row.id for row in store.contexts()} == {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ from .render import (
 HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE", "FORKED FROM")
 NUMBERS = (2, 3, 4)
 USAGE_HEADINGS = ("ABOUT", "IN", "OUT", "CACHED", "COST")
+# In US dollars: less would look like nothing.
+COST_SHOWN_MIN = Decimal("0.0001")
 # A name in the table of usage stays readable beside long numbers.
 NAME_WIDTH_MIN = 5
 DAY_WIDTH = len("2026-11-21")
@@ -135,9 +138,9 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, location: s
     """
     Sum up tokens and costs.
 
-    IN, OUT and CACHED are tokens that providers counted; CACHED is a part of IN. COST is in US dollars. ABOUT is the
-    estimate of the tokens of all items, each counted once, which needs no provider. An item counts for the day on
-    which it happened.
+    IN, OUT and CACHED are tokens that providers counted; CACHED is a part of IN. COST is in US dollars, and `-`
+    where none was stated. ABOUT is the estimate of the tokens of all items, each counted once, which needs no provider.
+    An item counts for the day on which it happened.
 
     With --json: an array of {day, agent, model, context, messages, calls, tokens_in, tokens_out, counted_in,
     counted_out, counted_cached, cost}; a name that is not in --by is null, tokens_in and tokens_out are estimates of
@@ -170,7 +173,8 @@ def _print_usage(rows: Sequence[UsageRow], by: Sequence[str]) -> None:
 
 def _counts(row: UsageRow) -> tuple[str, ...]:
     counts = (row.tokens_in + row.tokens_out, row.counted_in, row.counted_out, row.counted_cached)
-    return (*(f"{count:,}" for count in counts), f"{row.cost:,.4f}")
+    cost = f"{row.cost:,.4f}" if row.cost >= COST_SHOWN_MIN else f"<{COST_SHOWN_MIN}" if row.cost else "-"
+    return (*(f"{count:,}" for count in counts), cost)
 
 
 def _named(name: str) -> str:

@@ -22,7 +22,7 @@ def test_table(spent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line for each name, numbers to the right, and a sum; no line is wider than a narrow terminal."""
     assert refold("usage", "--by", "model", db=spent).out.splitlines() == [
         "MODEL                          ABOUT     IN  OUT  CACHED    COST",
-        "a-model-with-a-very-long-name     10      0    7       0  0.0000",
+        "a-model-with-a-very-long-name     10      0    7       0       -",
         "m1                                 5  1,200    0   1,000  0.2500",
         "ALL                               15  1,200    7   1,000  0.2500",
     ]
@@ -33,6 +33,14 @@ def test_table(spent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert narrow[1].split()[:3][1:] == ["tria…", "a-mo…"]
     monkeypatch.setenv("COLUMNS", "70")
     assert refold("usage", db=spent).out.splitlines()[1].split()[:3][1:] == ["triage", "a-model-w…"]
+
+
+def test_a_very_small_cost_is_no_missing_one(tmp_path: Path) -> None:
+    """It is not shown as zero."""
+    with package.open(tmp_path / "x.db") as store:
+        store.chat("a").add_message("assistant", "It is.", model="m1", input_tokens=1, cost=0.00002)
+
+    assert refold("usage", "--by", "model", db=tmp_path / "x.db").out.split()[-1] == "<0.0001"
 
 
 def test_json(spent: Path) -> None:

@@ -19,7 +19,7 @@ from .progress import progress_bar
     type=click.Choice(list(SIZES)),
     default="small",
     show_default=True,
-    help="How much to make: small is 45 contexts of 9 days; large has also 1,100 tickets, a check that runs for weeks, "
+    help="How much to make: small is 43 contexts of 9 days; large has also 1,100 tickets, a check that runs for weeks, "
     "and a run of 10,000 nodes, 30,000 events in all.",
 )
 @database
@@ -29,7 +29,7 @@ def command(size: str, location: str) -> None:
 
     A support desk, a team of researchers, a coding agent, an analyst and a reader of leases: with forks, merges,
     approvals, failures, summaries, graphs and costs. The histories end now; apart from their times they are the same
-    each time. `large` has some ten thousand events, and a graph of 10,000 nodes.
+    each time. `large` has some thirty thousand events, and a graph of 10,000 nodes.
     """
     with progress_bar("making histories") as progress:
         made = fill_store(location, size=size, until=REAL_SYSTEM.now(), progress=progress, keys=given_keys())

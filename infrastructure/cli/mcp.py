@@ -20,7 +20,10 @@ MISSING = 'the server needs one more package: pip install "refold[mcp]"'
 @click.command("mcp")
 @click.option("--http", is_flag=True, help="Serve over HTTP, at /mcp, instead of stdin and stdout.")
 @click.option(
-    "--port", metavar="P", type=click.IntRange(0, 65_535), help="With --http.  [default: 8422, or a free one]"
+    "--port",
+    metavar="P",
+    type=click.IntRange(0, 65_535),
+    help="With --http: the port to listen at.  [default: 8422, or a free one]",
 )
 @click.option("--host", metavar="H", default=LOOPBACK, show_default=True, help="With --http: the address to listen at.")
 @click.option("--write", is_flag=True, help="Offer the tools that append, fork, merge, evict and restore.")

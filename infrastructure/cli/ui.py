@@ -20,7 +20,9 @@ MISSING = 'the page needs two more packages: pip install "refold[ui]"'
 
 
 @click.command("ui")
-@click.option("--port", metavar="P", type=click.IntRange(0, 65_535), help="[default: 8421, or a free one]")
+@click.option(
+    "--port", metavar="P", type=click.IntRange(0, 65_535), help="The port to listen at.  [default: 8421, or a free one]"
+)
 @click.option("--host", metavar="H", default=LOOPBACK, show_default=True, help="The address to listen at.")
 @click.option("--write", is_flag=True, help="Let the page fork, merge, decide on calls and rebuild.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")

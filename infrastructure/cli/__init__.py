@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = ["main"]
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `refold` with these arguments, by default those of the process, and return its exit code."""
-    from .program import run
-
+    try:
+        # It takes a while until all is imported, and Ctrl-C ends the program then as it does later.
+        from .program import run
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return run(arguments)

@@ -4,6 +4,7 @@ import io
 import shlex
 import signal
 import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -105,3 +106,19 @@ def test_ctrl_c_is_quiet(database: Path) -> None:
     _, err = process.communicate(timeout=30)
 
     assert (process.returncode, err) == (130, "")
+
+
+class _Pressed:
+    """Somebody who presses Ctrl-C while the commands are imported."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.endswith("cli.program"):
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_quiet_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a part of a second until the program is imported."""
+    monkeypatch.delitem(sys.modules, program.__name__)
+    monkeypatch.setattr(sys, "meta_path", [_Pressed(), *sys.meta_path])
+
+    assert refold("contexts") == (130, "", "")

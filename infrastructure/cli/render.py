@@ -256,7 +256,11 @@ def _program() -> list[str] | None:
     import shlex
 
     wanted = os.environ.get("PAGER", "less")
-    words = shlex.split(wanted)
+    try:
+        words = shlex.split(wanted)
+    except ValueError:
+        # A quotation mark is missing: it is no program.
+        return None
     return None if wanted.strip() in NONE or shutil.which(words[0]) is None else words
 
 

@@ -93,7 +93,7 @@ def test_commands_that_print_much_are_paged(long: Path, pager: Path, arguments: 
 
 def test_a_pager_that_is_missing_or_not_wanted(long: Path, pager: Path) -> None:
     """Then all is printed, as it is where stdout is no terminal."""
-    for none in ("", "cat", "/no/such/pager"):
+    for none in ("", "cat", "/no/such/pager", 'less "-R'):
         code, shown, said = at_a_terminal("log", "long", "--db", long, pager=none)
         assert (code, said) == (0, "")
         assert "long 39" in shown

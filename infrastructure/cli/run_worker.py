@@ -182,4 +182,6 @@ def _warnings_said() -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    click.echo(f"{clock(int(REAL_SYSTEM.now() * 1_000_000))}  {one_line(text)}", err=True)
+    # It goes on where nobody can read it: its log may be on a full disk, or its reader gone.
+    with suppress(OSError):
+        click.echo(f"{clock(int(REAL_SYSTEM.now() * 1_000_000))}  {one_line(text)}", err=True)

@@ -17,7 +17,7 @@ import refold as package
 from refold.domain.errors import StorageBusyError
 from refold.infrastructure.cli import run_worker as run_module
 from refold.infrastructure.cli.run_worker import WorkerLog
-from tests.cli.running import refold, started
+from tests.cli.running import PROGRAM, environment, refold, started
 
 PATIENCE_SECONDS = 30.0
 
@@ -66,6 +66,18 @@ def test_projections_are_kept_until_it_is_stopped(database: Path, number: signal
     with package.open(database, create=False) as store:
         assert {one.name: one.behind for one in store.projections()}["rollup"] == 15
         assert {one.worker for one in store.projections()} == {None}
+
+
+def test_it_goes_on_where_nobody_can_read_what_it_says(database: Path) -> None:
+    """Its log may be on a full disk; rows are kept all the same, and it ends as always."""
+    command = [*PROGRAM, "--db", str(database), "run", "catalogue"]
+    with open("/dev/full", "w") as full, subprocess.Popen(command, env=environment(), stderr=full) as process:
+        try:
+            wait_until_kept(database, "catalogue")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_SECONDS) == 0
+        finally:
+            process.kill()
 
 
 def test_another_takes_over(database: Path) -> None:

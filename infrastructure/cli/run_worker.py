@@ -157,7 +157,7 @@ def _retain(store: Store, stop: threading.Event) -> None:
 def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:
     while not stop.wait(SAID_EVERY_SECONDS):
         # The worker gets the same error, and tries again.
-        with suppress(StorageError):
+        with suppress(RefoldError):
             said = worker_log.news()
             if said:
                 _say(said)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import refold as package
-from refold.domain.errors import StorageBusyError
+from refold.domain.errors import DamagedError, StorageBusyError
 from refold.infrastructure.cli import run_worker as run_module
 from refold.infrastructure.cli.run_worker import WorkerLog
 from tests.cli.running import PROGRAM, environment, refold, started
@@ -170,6 +170,23 @@ def test_what_is_done_beside_it_is_said(capsys: pytest.CaptureFixture[str], monk
 
     run_module._seal(sealing, stop)
     assert capsys.readouterr().err.endswith("  old events could not be packed, which is tried again: it is busy\n")
+
+
+def test_news_go_on_behind_an_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker meets the same one, and says it; it may be mended while the worker runs."""
+    monkeypatch.setattr(run_module, "SAID_EVERY_SECONDS", 0)
+    stop, faults = threading.Event(), [DamagedError("the table", "it is gone"), StorageBusyError("it is busy")]
+
+    def news() -> str:
+        if faults:
+            raise faults.pop()
+        stop.set()
+        return "all: 3 events"
+
+    worker_log: Any = SimpleNamespace(news=news)
+    run_module._print_news(worker_log, stop)
+
+    assert [line.partition("  ")[2] for line in capsys.readouterr().err.splitlines()] == ["all: 3 events"]
 
 
 @pytest.mark.parametrize(("seal", "can_seal"), [(True, True), (True, False), (False, True)])

@@ -53,6 +53,7 @@ DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB,
 COMMANDED = ("queue", "pool", "memory")
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
+IN_SLICE = re.compile(r"pos:[0-9]+\.[0-9]+")
 FOLDING_EVERY_SECONDS = 3.0
 
 
@@ -262,6 +263,14 @@ def address(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     except InvalidInputError as error:
         raise click.BadParameter(str(error)) from error
     return value
+
+
+def note_slices(*moments: str | None) -> None:
+    """Print a note on stderr about moments of a whole store that are positions of events on PostgreSQL."""
+    for moment in moments:
+        if moment is not None and IN_SLICE.fullmatch(moment):
+            left_out = "what lies in other slices is left out; a time or a name is a moment of all"
+            click.echo(f"note: {moment} is a position in one slice of the log: {left_out}", err=True)
 
 
 def position(ctx: click.Context, param: click.Parameter, value: str | None) -> Moment | None:

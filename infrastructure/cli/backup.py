@@ -15,7 +15,7 @@ from ..databases import location_of
 from ..exchange.backup import BackupReport, back_up_from, check_backup
 from ..exchange.restore import restore as restore_from
 from ..times import exact
-from .args import address, argument, as_json, database, given_keys, optional_text, shown
+from .args import address, argument, as_json, database, given_keys, note_slices, optional_text, shown
 from .progress import progress_bar
 from .render import one_line, print_json, size_of, told
 
@@ -95,6 +95,7 @@ def restore_store(path: Path, *, at: str | None, into: str, overwrite: bool, as_
     """Make a store of a backup, and print the result."""
     with progress_bar("restoring") as progress:
         report = restore_from(path, into, at=at, overwrite=overwrite, keys=given_keys(), progress=progress)
+    note_slices(at)
     if as_json:
         print_json(_shape(report))
         return

@@ -23,7 +23,7 @@ from ..space import space_of
 from ..times import day_named, exact
 from ..views.answers import usage_shape
 from ..views.shapes import context_shape
-from .args import address, as_json, database, reading, shown, summed_up
+from .args import address, as_json, database, note_slices, reading, shown, summed_up
 from .readable import rows_of
 from .render import (
     aligned,
@@ -69,6 +69,7 @@ def contexts(moment: str | None, location: str, as_json: bool) -> None:
         _print_contexts(
             summed_up(location, lambda store: store.at(moment).contexts()), as_json, "there were no contexts yet"
         )
+        note_slices(moment)
         return
     [rows], readable = rows_of(location, [CATALOGUE])
     _print_contexts(rows, as_json, "no contexts yet: `refold import FILE` brings some in")

@@ -16,7 +16,19 @@ from ..queries.at import ContextDifference
 from ..store import Store
 from ..times import exact
 from ..views.shapes import context_shape
-from .args import actor, address, argument, as_json, changing, checked_text, database, optional_text, reading, summed_up
+from .args import (
+    actor,
+    address,
+    argument,
+    as_json,
+    changing,
+    checked_text,
+    database,
+    note_slices,
+    optional_text,
+    reading,
+    summed_up,
+)
 from .changes import note
 from .render import one_line, paged, print_json, print_json_list, print_table, told
 
@@ -70,6 +82,7 @@ def moments(name: str | None, position: str | None, actor: str, location: str, a
         print_json(_shape(found))
     else:
         click.echo(f"{one_line(name)} is pos:{found.event.moment}")
+    note_slices(position)
 
 
 def _named(store: Store) -> dict[str, RecordedEvent]:
@@ -127,6 +140,7 @@ def changes(before: str, after: str | None, location: str, as_json: bool) -> Non
         _print_table(found)
     else:
         note("no context is different")
+    note_slices(before, after)
 
 
 def _change_shape(difference: ContextDifference) -> dict[str, Any]:

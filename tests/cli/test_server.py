@@ -30,6 +30,23 @@ def test_every_command_works_on_a_server(pg_url: str, transcript: Path) -> None:
     assert (stats["events"], stats["text_bytes"], stats["disk_bytes"]) == (14, 68, None)
 
 
+def test_a_position_of_one_slice_is_noted(pg_url: str, transcript: Path) -> None:
+    """Where the whole store is asked for, as of a position that the log prints: other slices are left out."""
+    refold("import", transcript, "--db", pg_url)
+    position = refold("log", "air-1", "--json", "--db", pg_url).json[-1]["position"]
+    said = f"note: pos:{position} is a position in one slice of the log: what lies in other slices is left out"
+
+    listed = refold("contexts", "--at", f"pos:{position}", "--json", "--db", pg_url)
+    assert [row["id"] for row in listed.json] == ["air-1"]
+    for ended in (
+        listed,
+        refold("changes", f"pos:{position}", "--db", pg_url),
+        refold("moments", "then", position, "--db", pg_url),
+    ):
+        assert (ended.code, ended.err.startswith(said)) == (0, True)
+    assert refold("contexts", "--at", "2126-11-21", "--db", pg_url).err == ""
+
+
 def test_every_kind_works_on_a_server(pg_url: str) -> None:
     """Shown, changed, compared, told of and looked for."""
     stock(pg_url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, get_args
 
 import click
@@ -120,7 +121,7 @@ def command(
     with reading(location) as store:
         view = seen(store, reference, moment)
         if file := store.archives().get(view.stream):
-            note(f"its texts are in {file}: `refold unarchive {view.stream}` brings them back")
+            note(f"its texts are in {file}: `refold unarchive {quote(view.stream)}` brings them back")
         if form in PROVIDERS and not isinstance(view, SeenChat):
             fault = f"--as {form} goes with chats, and this is {view.stream}: take --as text or json"
             raise click.UsageError(fault, click.get_current_context())

@@ -18,7 +18,7 @@ from ...projections.lineage import LINEAGE
 from ...projections.version_names import VERSION_NAMES
 from ..log.codec import CODEC, tag_of
 from ..store import Store
-from ..views.lineage import Family, Point, drawn, families, point_shape, said_of
+from ..views.fork_graph import Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
 from .args import argument, as_json, checked_text, database, position, reading, stream_of
 from .args import reference as parse_reference

@@ -31,10 +31,10 @@ from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import Moment
 from ..databases import Database, location_of, missing_keys, open_database, stored_log, tables_of
 from ..files import replacing
-from ..lineage import known_lineage, lineage_of
 from ..opening import root_of
 from ..projecting.read_only import kept_by
 from ..projecting.store import ProjectionStore
+from ..store_id import known_lineage, lineage_of
 from ..trust.tables import ADD_KEY, STORE, KeyRow, MemoryTables, Statement, keys_in
 from .backup_file import (
     CHUNK_BYTES_MAX,

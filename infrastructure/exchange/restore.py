@@ -24,11 +24,11 @@ from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position
 from ..databases import Database, location_of, open_database, tables_of
-from ..lineage import NOTE, lineage_of
 from ..log.codec import CODEC
 from ..log.evidence import place
 from ..projecting.store import ProjectionStore
 from ..queries.cuts import Cut, LogEnd, cut_at
+from ..store_id import NOTE, lineage_of
 from ..times import exact
 from ..trust.tables import ADD_KEY, Statement
 from .backup import chain_of

@@ -43,7 +43,7 @@ from ..views.answers import (
     waiting_shape,
 )
 from ..views.contexts import Seen, SeenRun, view_of
-from ..views.lineage import drawn, families, point_shape, said_of
+from ..views.fork_graph import drawn, families, point_shape, said_of
 from ..views.shapes import Shape, context_shape
 from .damage import first_damage
 from .layout import laid_out

@@ -30,12 +30,12 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, Receipt
 from ...domain.positions import Moment
 from ...projections.catalogue import CATALOGUE, CatalogueRow
-from ..lineage import known_lineage, lineage_of
 from ..log.background import BackgroundWork
 from ..log.evidence import SegmentRow, require_ends
 from ..log.row_faults import REBUILD
 from ..projecting.read_only import kept_by
 from ..projecting.store import ProjectionStore
+from ..store_id import known_lineage, lineage_of
 from .known_events import READ_EVENTS, KnownEvents
 from .slices import SliceEvidence
 from .witness import (

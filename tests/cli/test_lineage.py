@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold as package
-from refold.infrastructure.views.lineage import Family, Point, drawn, families
+from refold.infrastructure.views.fork_graph import Family, Point, drawn, families
 from refold.projections.catalogue import CatalogueRow
 from refold.projections.lineage import LineageRow
 from tests.cli.running import refold

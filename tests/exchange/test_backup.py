@@ -25,9 +25,9 @@ from refold.infrastructure.exchange import backup_file
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import writing_backup
 from refold.infrastructure.exchange.restore import restore
-from refold.infrastructure.lineage import lineage_of
 from refold.infrastructure.log.postgres import aside
 from refold.infrastructure.log.sqlite import aside as sqlite_aside
+from refold.infrastructure.store_id import lineage_of
 from refold.infrastructure.times import time_of
 
 from .backed_up import events_of, fill_store, filled, rows_of, say

@@ -10,8 +10,8 @@ import refold
 from refold.domain.errors import StorageReadOnlyError
 from refold.infrastructure.databases import open_database
 from refold.infrastructure.exchange.copying import copy_store
-from refold.infrastructure.lineage import known_lineage, lineage_of
 from refold.infrastructure.projecting.store import ProjectionStore
+from refold.infrastructure.store_id import known_lineage, lineage_of
 
 from .places import place_of
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 import refold
-from refold.infrastructure.views.lineage import drawn, families, said_of
+from refold.infrastructure.views.fork_graph import drawn, families, said_of
 from refold.projections.version_names import VersionNameRow
 
 

@@ -16,7 +16,7 @@ from ..domain.window.events import WindowOpened
 from ..domain.window.rules import WINDOWS
 from ..domain.window.rules import Begin as BeginWindow
 from ..domain.window.window import MAX_TOKENS, AdmissionPolicy, ContextWindow, require_max_tokens, require_policy
-from .opening import IDENTITY, Opening
+from .context_streams import IDENTITY, Opening
 
 QUEUE_LIMIT = 10
 C = TypeVar("C", bound=Container[Any])

@@ -1,4 +1,4 @@
-"""The composition root: opens a store from a path or a URL. Contexts in a store are opened by `opening.py`."""
+"""The composition root: opens a store from a path or a URL. Contexts in a store are opened by `context_streams.py`."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ from ..domain.log.ports import LiveLog
 from ..domain.moments import MomentNames
 from ..domain.positions import BEGINNING, Moment, Position
 from ..domain.trajectory.identity import run_id_of
+from .context_streams import Opening, context_named, missing_streams, open_journal
 from .exits import flush_all, flush_at_exit, warn_of_unclosed
-from .opening import Opening, context_named, missing_streams, open_journal
 from .projecting.runner import ProjectionRunner
 from .queries.cuts import LogEnd, cut_at
 from .subscription import Cursor, Subscription, wanted

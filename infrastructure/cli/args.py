@@ -33,8 +33,8 @@ from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import acting
 from ...domain.positions import Moment
+from ..context_streams import streams_named
 from ..open import open_store
-from ..opening import streams_named
 from ..store import Store
 from .render import JSON_LINES, one_line
 

@@ -20,8 +20,8 @@ from ...domain.context.address import Reference
 from ...domain.errors import RefoldError
 from ...domain.ids import ITEM, split_stream_id
 from ...domain.kinds import KINDS
+from ..context_streams import streams_named
 from ..open import open_store
-from ..opening import streams_named
 from ..store import Store
 from .args import DEFAULT_DATABASE, address, argument, existing, given_keys, reference
 

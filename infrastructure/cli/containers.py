@@ -30,7 +30,7 @@ from ...domain.pool.rules import Add, Command, Evict, Remove, Restore
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
-from ..opening import streams_named
+from ..context_streams import streams_named
 from ..queries.origins import first_events
 from ..store import Store
 from ..views.changes import PLACE

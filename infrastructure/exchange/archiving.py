@@ -45,9 +45,9 @@ from ...domain.errors import (
 from ...domain.log.envelope import NO_DIGEST, Chain, Event, Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog, PartitionedLog, Remnant
 from ...projections.catalogue import CATALOGUE
+from ..context_streams import context_named
 from ..databases import stored_log
 from ..log.codec import CODEC
-from ..opening import context_named
 from ..projecting.runner import ProjectionRunner
 from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, require_reason, saying
 from ..trust.retention import Time, days_of

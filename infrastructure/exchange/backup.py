@@ -29,9 +29,9 @@ from ...domain.log.envelope import NO_DIGEST, UNKEYED, Chain, RecordedEvent, enc
 from ...domain.log.memory_log import MemoryLog
 from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import Moment
+from ..context_streams import root_of
 from ..databases import Database, location_of, missing_keys, open_database, stored_log, tables_of
 from ..files import replacing
-from ..opening import root_of
 from ..projecting.read_only import kept_by
 from ..projecting.store import ProjectionStore
 from ..store_id import known_lineage, lineage_of

@@ -20,7 +20,7 @@ from ...domain.errors import NotFoundError
 from ...domain.ids import OF_STORE
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
-from ..opening import named_versions, root_of
+from ..context_streams import named_versions, root_of
 from .event_files import FORM_VERSION, End, EventLine, Header, Progress, line_of, pages_up_to, writing_file
 
 PAGE_EVENTS = 2_048

@@ -19,8 +19,8 @@ from ...domain.kinds import KINDS
 from ...domain.log.admission import admitted
 from ...domain.log.envelope import encode_payload, require_payload_size
 from ...domain.log.ports import LiveLog, NewEvents
+from ..context_streams import named_versions, root_of
 from ..log.codec import tag_of
-from ..opening import named_versions, root_of
 from .event_files import EventLine, Progress, ReadLine, event_lines
 from .rehearsal import rehearse
 

@@ -25,8 +25,8 @@ from ...domain.trajectory.run import Run
 from ...domain.trajectory.trajectory import Trajectory
 from ...projections.catalogue import CatalogueRow
 from ...projections.version_names import VERSION_NAMES, VersionNameRow
+from ..context_streams import stream_named
 from ..log.codec import tag_of
-from ..opening import stream_named
 from ..projecting.runner import ProjectionRunner
 from ..queries.origins import event_at
 from ..queries.pages import row_page

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import acting
-from ..opening import context_named
+from ..context_streams import context_named
 from ..store import Store
 from .merges import ACTOR, CONFLICT, INSTRUCTIONS, merge
 from .wish import Wish

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...domain.chat.replay import policy_of
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
-from ..opening import stream_named
+from ..context_streams import stream_named
 from ..store import Store
 from ..views.answers import difference_shape
 from ..views.contexts import Seen, SeenChat, SeenRun, view_at

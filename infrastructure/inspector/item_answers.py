@@ -28,8 +28,8 @@ from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref, refs_of
 from ...domain.window.events import WindowItemEvent
+from ..context_streams import stream_named
 from ..log.codec import tag_of
-from ..opening import stream_named
 from ..queries.origins import Item, first_events, id_of, pieces_of
 from ..store import Store
 from ..times import exact

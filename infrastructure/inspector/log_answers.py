@@ -18,8 +18,8 @@ from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.positions import BEGINNING, Moment, Position
 from ...projections.rollup import ROLLUP_EVENTS, RollupRow, counts_by_type
+from ..context_streams import stream_named
 from ..log.codec import tag_of
-from ..opening import stream_named
 from ..queries.origins import causes_of, event_at, first_events, reference_in
 from ..store import Store
 from ..times import exact

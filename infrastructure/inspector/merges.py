@@ -18,7 +18,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import acting
 from ...domain.spans import Ref, Segment, Span, refs_of
-from ..opening import context_named
+from ..context_streams import context_named
 from ..queries.origins import first_events
 from ..store import Store
 from ..views.contexts import SeenChat, view_at

@@ -16,7 +16,7 @@ from ...domain.context.address import parse_reference
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.kinds import KINDS
-from ..opening import stream_named, streams_named
+from ..context_streams import stream_named, streams_named
 from ..store import Store
 from .answers import (
     approvals_answer,

@@ -16,8 +16,8 @@ from ...domain.words import Term, parse_query, snippet_of
 from ...projections.contract import Found, SearchQuery
 from ...projections.lineage import LINEAGE
 from ...projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of
+from ..context_streams import first_event, streams_named
 from ..log.row_faults import NUMBER_MAX, REBUILD
-from ..opening import first_event, streams_named
 from ..projecting.runner import ProjectionRunner
 from .origins import first_events, pieces_of
 

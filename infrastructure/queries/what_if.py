@@ -20,7 +20,7 @@ from ...domain.log.overlay_log import OverlayLog
 from ...domain.log.ports import LiveLog
 from ...domain.pool.pool import ContextPool
 from ...domain.pool.queue import ContextQueue
-from ..opening import first_event, root_of
+from ..context_streams import first_event, root_of
 from .cuts import Cut
 
 

@@ -14,7 +14,7 @@ from ...domain.log.ports import Log
 from ...domain.pool.events import BranchedEvent
 from ...domain.positions import Position
 from ...projections.validity import VALIDITY
-from ..opening import first_event
+from ..context_streams import first_event
 from ..projecting.runner import ProjectionRunner
 from ..projecting.store import ProjectionStore
 from ..views.shapes import describe

@@ -48,9 +48,9 @@ from ...domain.trajectory.identity import run_id_of
 from ...projections.catalogue import CATALOGUE
 from ...projections.contract import Projection
 from ...projections.lineage import LINEAGE
+from ..context_streams import context_named
 from ..databases import stored_log
 from ..log.erasure_watch import ERASURE_WATCH
-from ..opening import context_named
 from ..projecting.folding import note_fault
 from ..projecting.partitions import forget_partitions
 from ..projecting.read_only import kept_by

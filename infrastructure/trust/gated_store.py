@@ -17,7 +17,7 @@ from ...domain.errors import NotFoundError
 from ...domain.kinds import KINDS
 from ...domain.log.gate import Action, Gate
 from ...domain.trajectory.identity import RunId
-from ..opening import context_named
+from ..context_streams import context_named
 from ..queries.search import searched_in
 from ..store import Store
 

@@ -19,7 +19,7 @@ from ...domain.errors import DamagedError, StorageError, reason_of
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment, Position
-from ..opening import named_versions
+from ..context_streams import named_versions
 
 T = TypeVar("T")
 HOLES_MAX = 100

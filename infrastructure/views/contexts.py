@@ -26,7 +26,7 @@ from ...domain.pool.events import BranchedEvent
 from ...domain.spans import Ref
 from ...domain.totals import Totals
 from ...domain.trajectory.identity import run_id_of
-from ..opening import stream_named
+from ..context_streams import stream_named
 from ..queries.origins import Item, event_at, first_events
 from ..store import Store
 from ..times import exact

@@ -23,8 +23,8 @@ from ....domain.context.address import Reference, parse_reference
 from ....domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError
 from ....domain.ids import split_stream_id, stream_id
 from ....domain.kinds import KINDS
+from ...context_streams import stream_named
 from ...inspector.wish import Wish
-from ...opening import stream_named
 from ...queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
 from ...queries.node_audit import is_node_name, node_changes
 from ...store import Store

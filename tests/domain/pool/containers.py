@@ -12,7 +12,7 @@ from refold.domain.pool.items import ContextItem
 from refold.domain.pool.pool import ContextPool
 from refold.domain.pool.queue import ContextQueue
 from refold.domain.pool.rules import POOLS, QUEUES, Begin
-from refold.infrastructure.opening import Opening, open_journal
+from refold.infrastructure.context_streams import Opening, open_journal
 
 Container = ContextQueue[Any] | ContextPool[Any]
 

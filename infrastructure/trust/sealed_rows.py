@@ -27,8 +27,6 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, StreamEnd, require_known
 from ...domain.positions import Moment
 from ...projections.contract import Found, Projection, SearchQuery
-from ..lineage import LINEAGE_ID
-from ..lineage import NOTE as LINEAGE
 from ..log.compression import PLAIN_MARK, Compression, no_dictionary
 from ..log.row_faults import NO_NOTE, REBUILD
 from ..projecting.store import (
@@ -45,6 +43,8 @@ from ..projecting.store import (
     rows_of,
     twice_made,
 )
+from ..store_id import LINEAGE_ID
+from ..store_id import NOTE as LINEAGE
 from .key_ring import KeyRing
 from .keys import NONCE_BYTES
 from .tables import ADD_PAGE, DROP_LATE_PAGE, DROP_PAGES, PAGES, Statement, Tables

@@ -10,7 +10,7 @@ import pytest
 
 import refold
 from refold.domain.errors import StorageReadOnlyError, StorageUnavailableError
-from refold.infrastructure.lineage import known_lineage
+from refold.infrastructure.store_id import known_lineage
 from refold.infrastructure.verifying import Report
 from refold.projections.catalogue import CATALOGUE
 from tests.support.pooler import pooler

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from signal import SIGINT
 
 __all__ = ["main"]
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -14,5 +14,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # It takes a while until all is imported, and Ctrl-C ends the program then as it does later.
         from .program import run
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return 128 + SIGINT
     return run(arguments)

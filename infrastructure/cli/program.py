@@ -19,7 +19,6 @@ import click
 from click.shell_completion import shell_complete
 
 from ...domain.errors import ConcurrencyError, DamagedError, DamagedFileError, RefoldError
-from . import INTERRUPTED
 from .args import DATABASE_HELP, KEYS_HELP, optional_text
 from .render import one_line
 
@@ -75,7 +74,7 @@ COMMANDS = {
     "mcp": ("mcp", "Serve the store to agents, by the Model Context Protocol."),
     "completion": ("completion:completion", "Print the script with which a shell completes words."),
 }
-FAILED, MISUSED = 1, 2
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 EXIT_CODES = {
     0: "success",
     FAILED: "failure: one line on stderr, beginning with `refold:`, gives the cause and a remedy. "

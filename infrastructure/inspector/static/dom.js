@@ -42,14 +42,17 @@ export function fill(element, ...children) {
  * on what was replaced meanwhile is none. The focus goes on to the link of the same address.
  */
 export function refill(element, ...children) {
-  const before = [...element.childNodes];
   const focused = element.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const made = flat(children).map((one) => typeof one === "object" ? one : document.createTextNode(one));
+  const wanted = new Set(made);
   made.forEach((one, at) => {
-    if (!before[at]) element.append(one);
-    else if (before[at] !== one && looksOf(before[at]) !== looksOf(one)) before[at].replaceWith(one);
+    const there = element.childNodes[at];
+    if (there === one) return;
+    // One that has its turn later is moved on, and not replaced.
+    if (!there || wanted.has(there)) element.insertBefore(one, there ?? null);
+    else if (looksOf(there) !== looksOf(one)) there.replaceWith(one);
   });
-  for (const one of before.slice(made.length)) if (!made.includes(one)) one.remove();
+  while (element.childNodes.length > made.length) element.lastChild.remove();
   if (focused && !element.contains(document.activeElement)) element.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   return element;
 }

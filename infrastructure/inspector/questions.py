@@ -228,7 +228,7 @@ TABS = {"log": "log", "left": "left", "replay": "replay", "tokens": "context"}
 # The kinds of which /pools is the list; the page has the same in pools.js.
 POOLS = "pool,queue"
 # The page's names of parameters that the questions call otherwise.
-RENAMED = {"ctx": "context"}
+RENAMED = {"ctx": "context", "call": "seen"}
 NODE = re.compile(r"(?P<name>.*\))(@\d+)?", re.DOTALL)
 Asked = tuple[str, dict[str, str]]
 

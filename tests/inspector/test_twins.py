@@ -24,7 +24,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "tokens": ("context", {"context": "a"}),
     "left": ("left", {"context": "a"}),
     "left a window": ("left", {"context": "window:w"}),
-    "replay": ("replay", {"context": "a", "policy": "items:3"}),
+    "replay": ("replay", {"context": "a", "policy": "items:3", "seen": "24"}),
     "found": ("view", {"context": "a"}),
     "beside": ("view", {"context": "a"}),
     "run diff": ("diff", {"before": "run:mia/s1/1/0@4", "after": "run:mia/s1/1/0"}),

@@ -182,8 +182,9 @@ async def _answer(settings: Settings, question: Question, request: Request) -> R
 async def _answered(settings: Settings, question: Question, wish: Wish) -> Response:
     try:
         answer = await run_in_threadpool(question.answer, settings.store, wish)
-        # An answer that only some may see is kept nowhere.
-        return _json(settings, answer, cached=question.is_lasting(wish) and gate_of(settings.store.log) is None)
+        # An answer that only some may see is kept nowhere, nor one without events that may still come.
+        is_whole = gate_of(settings.store.log) is None and len(answer) >= len(wish.refs)
+        return _json(settings, answer, cached=question.is_lasting(wish) and is_whole)
     except RefoldError as error:
         return _fault(settings, error)
 

@@ -389,17 +389,6 @@ def test_a_text_is_hidden_wherever_it_would_leave() -> None:
         assert "sk-secret" not in page.client.get("/api/view", params={"context": "sk-secret"}).text
 
 
-def test_the_token_of_the_page_is_not_hidden() -> None:
-    """A hook that takes it for a key would leave the page without one, and no change would be taken."""
-    with refold.open(":memory:") as store:
-        store.chat("a").add_message("user", "hello")
-        page = Asked(store, write=True, redact=lambda text: "***" if len(text) > 10 else text)
-        answer = page.change("fork", context="a", name="b")
-
-        assert (answer.status_code, store.chat("b", create=False).version) == (200, 1)
-        assert page.meta["store"] == ":memory:"
-
-
 def wishes_of_one(context: str) -> list[dict[str, str]]:
     """Return one wish that all questions about a small chat understand."""
     stream = f"chat:{context}"

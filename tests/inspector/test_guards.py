@@ -159,6 +159,17 @@ def test_actions_are_only_taken_from_the_page(path: str) -> None:
         assert (store.now(), page("jobs")) == (before, [])
 
 
+def test_the_token_of_the_page_is_not_hidden() -> None:
+    """A hook that takes it for a key would leave the page without one, and no change would be taken."""
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", "hello")
+        page = Asked(store, write=True, redact=lambda text: "***" if len(text) > 10 else text)
+        answer = page.change("fork", context="a", name="b")
+
+        assert (answer.status_code, store.chat("b", create=False).version) == (200, 1)
+        assert page.meta["store"] == ":memory:"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [

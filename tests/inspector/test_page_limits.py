@@ -1,29 +1,24 @@
-"""The page beside writers, with hostile texts, with millions of rows; and its own fold beside Python's."""
+"""The page with hostile texts, with millions of rows; and its own fold beside Python's."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shlex
-import threading
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import APIResponse, Browser, Page, Request, Route, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 import refold
 from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.inspector.questions import QUESTIONS
 from refold.infrastructure.inspector.wish import Wish
-from refold.infrastructure.projecting import runner
 
-from .browser import Served, Watched, Writer, apart, ready
+from .browser import Served, Watched, apart, ready
 
 NASTY = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
@@ -45,254 +40,6 @@ def test_scrubbing_asks_for_nothing_but_bodies(watched: Watched) -> None:
     page.wait_for_url("**/c/scrubbed@61")
     assert set(watched.asked) <= {"/api/items"}
     assert len(watched.asked) <= 60
-
-
-def test_live_follows_another_process_and_never_moves_a_reader(watched: Watched, served: Served, place: Path) -> None:
-    """On, the page goes with what is written; off, it says how much is new, and stays."""
-    before = served.store.chat("live").version
-    page = watched.open("/c/live")
-    writer = Writer(place)
-    try:
-        writer.say("live", "from elsewhere")
-        expect(page.locator(".item.added")).to_contain_text("from elsewhere")
-        page.keyboard.press("Home")
-        page.keyboard.press("ArrowRight")
-        for number in range(3):
-            writer.say("live", f"later {number}")
-        expect(page.locator(".banner:not(.bad)")).to_contain_text("3 new")
-        expect(page.locator(".about")).to_contain_text(f"2 of {before + 4}")
-        page.get_by_role("button", name="Return to the newest").click()
-        expect(page.locator(".item.added")).to_contain_text("later 2")
-        # They have been seen then.
-        page.keyboard.press("ArrowLeft")
-        expect(page.locator(".banner")).to_contain_text("before the newest")
-        expect(page.locator(".banner")).not_to_contain_text("new.")
-        assert "3 new" not in page.locator(".banner").inner_text()
-    finally:
-        writer.close()
-
-
-# Every screen has asked anew by then.
-REFRESHED_MILLISECONDS = 1_300
-
-
-@pytest.mark.parametrize(
-    ("path", "pressed", "shown"),
-    [
-        ("/c/live@10", ".banner button", ".banner[hidden]"),
-        ("/c/live", ".headline button:has-text('Fork')", "dialog"),
-        ("/c/live?msg={item}", "aside button:has-text('Audit')", "dialog"),
-        ("/c/live?q=live", "aside .found button >> nth=0", ".item[aria-current=true]"),
-        ("/log", ".line >> nth=4", ".drawer:not([hidden])"),
-        ("/", "tbody a:text-is('a')", "h1:text-is('a')"),
-    ],
-)
-def test_what_is_pressed_stays_while_others_write(
-    watched: Watched, served: Served, path: str, pressed: str, shown: str
-) -> None:
-    """What looks the same is not made anew with each event: a click on what goes away meanwhile would do nothing."""
-    page = watched.open(path.format(item=served.store.chat("live", create=False).at(10).items[2].id))
-    page.locator(pressed).hover()
-    page.mouse.down()
-    apart(served.store.chat("live").add_message, "user", "said while it is pressed")
-    page.wait_for_timeout(REFRESHED_MILLISECONDS)
-    page.mouse.up()
-    expect(page.locator(shown)).to_be_attached()
-
-
-def test_what_a_person_writes_stays_while_others_write(watched: Watched, served: Served) -> None:
-    """The reason of a decision; and a link of a list keeps the focus, also where its row changes."""
-    page = watched.open("/approvals")
-    reason = page.get_by_label("Why").first
-    reason.press_sequentially("too ")
-    apart(served.store.chat("live").add_message, "user", "meanwhile")
-    page.wait_for_timeout(REFRESHED_MILLISECONDS)
-    page.keyboard.type("much")
-    expect(reason).to_have_value("too much")
-    link = watched.open("/?kind=chat").get_by_role("link", name="live", exact=True)
-    link.focus()
-    version = served.store.chat("live").version
-    apart(served.store.chat("live").add_message, "user", "meanwhile")
-    expect(page.locator("tbody")).to_contain_text(f"@{version + 1}")
-    expect(link).to_be_focused()
-
-
-def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Served) -> None:
-    """The page says that it is alone, comes back by itself, and has what was written meanwhile."""
-    other = Served(served.store)
-    profile = Watched(browser, other)
-    profile.allowed = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET"]
-    page = profile.open("/c/restarted")
-    expect(page.locator(".state")).to_have_text("Live")
-    other.stop()
-    expect(page.locator(".state")).not_to_have_text("Live")
-    served.store.chat("restarted").add_message("user", "while it was away")
-    other.start()
-    expect(page.locator(".state")).to_have_text("Live")
-    expect(page.locator(".item.added")).to_contain_text("while it was away")
-    profile.close()
-    other.stop()
-
-
-def test_a_server_that_shows_another_store_is_told_from_the_one_before(browser: Browser) -> None:
-    """The page loads itself anew, so that no text of the store before stays among those of the other one."""
-    with refold.open(":memory:") as store, refold.open(":memory:") as other:
-        for name, filled in (("here", store), ("elsewhere", other)):
-            chat = filled.chat("a")
-            for number in range(8):
-                apart(chat.add_message, "user", f"said {name} {number}")
-        served = Served(store, name="one")
-        profile = Watched(browser, served)
-        profile.allowed = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET"]
-        page = profile.open("/c/a@5")
-        expect(page.locator(".item.added")).to_contain_text("said here 3")
-        served.stop()
-        served.store, served.settings = other, {"name": "two"}
-        served.start()
-        expect(page.locator(".store")).to_have_text("two")
-        page.keyboard.press("ArrowRight")
-        expect(page.locator(".item.added")).to_contain_text("said elsewhere 4")
-        assert "here" not in page.locator(".item .body").all_inner_texts()[0].split()
-        profile.close()
-        served.stop()
-
-
-def test_what_was_erased_is_on_no_page(watched: Watched, served: Served) -> None:
-    """An open page loads itself anew, and its browser gives it nothing of what it kept."""
-    chat = served.store.chat("forgotten")
-    for text in ("my number is 0123", "the end"):
-        chat.add_message("user", text)
-    page = watched.open("/c/forgotten@2")
-    expect(page.locator(".item .body")).to_have_text("my number is 0123")
-    with page.expect_event("load"):
-        apart(lambda: served.store.erase(context="chat:forgotten", why="asked", dry_run=False))
-    expect(ready(page).locator(".item .body")).to_have_count(1)
-    expect(page.locator(".item .waiting")).to_have_count(0)
-    assert "0123" not in page.locator("main").inner_text()
-
-
-def test_news_without_a_pause_are_shown(folding: Page) -> None:
-    """Calls that come all the time do not put off what they ask for; many of them are one."""
-    source = str(folding.locator("script[src]").get_attribute("src")).replace("page.js", "dom.js")
-    runs, calls = folding.evaluate(
-        """async address => {
-          const { merged } = await import(address);
-          let [runs, calls] = [0, 0];
-          const ask = merged(50, async () => { runs++; });
-          while (runs < 3 && calls < 1000) { calls++; ask(); await new Promise((done) => { setTimeout(done, 5); }); }
-          return [runs, calls];
-        }""",
-        source,
-    )
-    assert runs == 3
-    assert calls > runs
-
-
-def test_a_first_question_says_how_far_it_has_come(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that no projection has folded takes its time: the page shows how much of it is done, then the answer."""
-    monkeypatch.setattr(runner, "PAGE_EVENTS", 16)
-    opened, told = threading.Event(), list[tuple[int, int]]()
-    with refold.open(":memory:") as store:
-        apart(lambda: [store.chat("unasked").add_message("user", str(number)) for number in range(99)])
-
-        def hold(done: int, total: int) -> None:
-            told.append((done, total))
-            assert opened.wait(20)
-
-        store.on_folding(hold)
-        served = Served(store)
-        profile = Watched(browser, served)
-        # The page says that it loads after a while only: the first news is there before it.
-        profile.page.add_init_script(
-            "const soon = setTimeout; window.setTimeout = (work, wait) => soon(work, wait === 150 ? 1500 : wait);"
-        )
-        profile.page.goto(served.url)
-        main = profile.page.locator("main")
-        expect(main).to_contain_text("16 of 100 events")
-        expect(main.get_by_role("progressbar")).to_have_attribute("value", "16")
-        opened.set()
-        expect(ready(profile.page).locator("tbody")).to_contain_text("unasked")
-        assert told[0] == (16, 100)
-        profile.close()
-        served.stop()
-
-
-def test_after_a_gap_all_is_asked_anew(watched: Watched, served: Served) -> None:
-    """Where the server lost the thread, the page shows what no news named, and listens on."""
-    chat = served.store.chat("live")
-    answers = iter([("", 0), ('event: fault\ndata: {"message": "the log went back"}\n\n', 1)])
-
-    def answer(route: Route) -> None:
-        body, count = next(answers, (None, 0))
-        if body is None:
-            route.continue_()
-            return
-        for _ in range(count):
-            apart(chat.add_message, "user", "said in the gap")
-        route.fulfill(status=200, content_type="text/event-stream", body=f"retry: 300\n\n{body}")
-
-    watched.page.route("**/api/tail?*", answer)
-    page = watched.open("/c/live")
-    expect(page.locator(".item.added")).to_contain_text("said in the gap")
-    expect(page.locator(".state")).to_have_text("Live")
-    served.store.chat("live").add_message("user", "said after the gap")
-    expect(page.locator(".item.added")).to_contain_text("said after the gap")
-
-
-def test_who_may_not_read_the_log_is_told_so(browser: Browser) -> None:
-    """The page is not live, says why, and does not ask without a pause."""
-
-    def allow(actor: str | None, action: str, context: str | None) -> bool:
-        return action != "read" or context is not None
-
-    with refold.open(":memory:", allow=allow) as store:
-        apart(lambda: store.chat("a").add_message("user", "hello"))
-        served = Served(store)
-        profile = Watched(browser, served)
-        page = profile.open("/c/a")
-        expect(page.locator(".state")).to_have_text("Not live")
-        expect(page.locator(".state")).to_have_attribute("title", re.compile("may not read in the whole store"))
-        page.wait_for_timeout(1500)
-        assert profile.asked.count("/api/tail") <= 4
-        profile.close()
-        served.stop()
-
-
-def test_news_that_come_while_a_screen_loads_are_in_it(watched: Watched, served: Served) -> None:
-    """The answer to its question may be older than they are."""
-    page = watched.page
-    held: list[tuple[Route, APIResponse]] = []
-
-    def hold(route: Route) -> None:
-        if held:
-            route.continue_()
-        else:
-            held.append((route, route.fetch()))
-
-    page.route("**/api/context?*", hold)
-    page.goto(f"{served.url}/c/live")
-    while not held:
-        page.wait_for_timeout(10)
-    served.store.chat("live").add_message("user", "said while it loads")
-    expect(page.locator("#said")).to_contain_text("new event")
-    route, answer = held[0]
-    route.fulfill(response=answer)
-    expect(page.locator(".item.added")).to_contain_text("said while it loads")
-
-
-def test_nine_tabs_share_one_stream(watched: Watched, served: Served) -> None:
-    """A browser has six connections to a server: one tab listens for all; when it closes, another one does."""
-    pages = [watched.open("/c/tabs", page) for page in (watched.page, *(watched.context.new_page() for _ in range(8)))]
-    expect(pages[0].locator(".state")).to_have_text("Live")
-    assert watched.asked.count("/api/tail") == 1
-    served.store.chat("tabs").add_message("user", "to all")
-    for page in pages:
-        expect(page.locator(".item.added")).to_contain_text("to all")
-    pages[0].close()
-    expect(pages[8].locator(".state")).to_have_text("Live")
-    served.store.chat("tabs").add_message("user", "to the rest")
-    expect(pages[8].locator(".item.added")).to_contain_text("to the rest")
-    assert watched.asked.count("/api/tail") == 2
 
 
 async def _fill_hostile(store: refold.Store) -> None:

@@ -143,7 +143,7 @@ class Seen:
         """Add the next entry, given as its line."""
         try:
             self.add(_decoder.decode(line))
-        except (msgspec.MsgspecError, ValueError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             self.unreadable += 1
 
     def add(self, entry: Entry) -> None:

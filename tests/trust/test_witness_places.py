@@ -158,9 +158,11 @@ def test_a_line_that_is_no_entry(tmp_path: Path) -> None:
     lineage = json.loads(place.lines[0])["lineage"]
     place.lines.insert(1, BAD_ROOT.replace('"a"', f'"{lineage}"'))
     place.lines.insert(2, NO_ENTRIES[0])
+    place.lines.insert(3, '{"kind":"opened","lineage":' + "[" * 100_000 + "]" * 100_000 + "}")
+    place.lines.insert(4, '{"kind":"opened","more":' + "[" * 100_000 + "]" * 100_000 + "}")
 
     with refold.open(tmp_path / "a.db", witness=place) as store:
-        assert store.compare_with_witness() == [("the witness", "2 of its lines are no entries")]
+        assert store.compare_with_witness() == [("the witness", "4 of its lines are no entries")]
     with sqlite3.connect(tmp_path / "a.db") as connection:
         connection.execute("DELETE FROM event WHERE position = 2")
     with pytest.raises(TamperedError, match="the log ends before it"):

@@ -205,7 +205,7 @@ class BackupFile:
             self._root.update(frame.hash)
             self.left.append(frame)
             return
-        record = self._opened(_decode_record, body, frame)
+        record = self._opened(_record_in, body, frame)
         if record.root != self._root.digest() or record.chunks != len(self.chunks) + len(self.left):
             raise damaged_backup(self.path, "its record is of other events", at=frame.offset)
         self.chunks += self.left
@@ -309,7 +309,15 @@ def _chunk_in(body: bytes) -> Chunk:
     columns = (chunk.versions, chunk.slices, chunk.numbers, chunk.times, chunk.metas, chunk.payloads)
     if any(len(column) != len(chunk) for column in columns) or len(chunk.digests) != HASH_BYTES * len(chunk):
         raise ValueError("its columns are not of one length")
+    if any(not 0 <= place < len(chunk.streams) for place in chunk.places):
+        raise ValueError("an event is of no stream in it")
     return chunk
+
+
+def _record_in(body: bytes) -> Record:
+    record = _decode_record(body)
+    Moment.parse(record.moment)
+    return record
 
 
 def size_of(recorded: RecordedEvent) -> int:

@@ -19,20 +19,28 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...domain.erasure.events import STREAM as ERASURES
-from ...domain.errors import DamagedError, InvalidInputError, NotFoundError, StorageUnavailableError
+from ...domain.errors import (
+    ConcurrencyError,
+    DamagedError,
+    DamagedFileError,
+    InvalidInputError,
+    NotFoundError,
+    StorageUnavailableError,
+)
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position
 from ..databases import Database, location_of, open_database, tables_of
 from ..log.codec import CODEC
 from ..log.evidence import place
+from ..log.row_faults import opening
 from ..projecting.store import ProjectionStore
 from ..queries.cuts import Cut, LogEnd, cut_at
 from ..store_id import NOTE, lineage_of
 from ..times import exact
 from ..trust.tables import ADD_KEY, Statement
 from .backup import chain_of
-from .backup_file import BackupFile, Stream, damaged_backup, reading_backup
+from .backup_file import REMEDY, BackupFile, Stream, damaged_backup, reading_backup
 from .copying import BYTES, CopyClock, Incoming, Tally
 from .event_files import Progress, is_same_file, pages_up_to
 
@@ -141,6 +149,8 @@ class _Restore:
             self.tally.add(one.position.slice, one, one.event)
             ends[one.position.slice] = one.position.number
         self.moment = Moment.of(ends)
+        if self._heads is not None and ends != {lane: number for lane, number in self._heads.items() if number}:
+            raise self.damaged("it has other events than its record says")
         for stream, one in self._later_erasures():
             incoming.add(one, one.event, one.position.slice if log.has_slices else stream.slice)
         incoming.write()
@@ -191,9 +201,13 @@ class _Restore:
                 for one in page:
                     found.add(one.position.slice, one, bytes(one.event))
         except DamagedError as error:
-            raise damaged_backup(self._file.path, f"{error.what}: {error.reason}") from error
+            raise self.damaged(f"{error.what}: {error.reason}") from error
         if self.tally.differs(found) is not None or found.root() != self.tally.root():
-            raise damaged_backup(self._file.path, "the events that were restored are not those of the backup")
+            raise self.damaged("the events that were restored are not those of the backup")
+
+    def damaged(self, reason: str) -> DamagedFileError:
+        """Return the error for a backup that has something wrong in it."""
+        return damaged_backup(self._file.path, reason)
 
 
 def restore(
@@ -234,7 +248,12 @@ def restore(
             log, rows = open_database(aside, codec=BYTES, system=clock, is_raw=True, chain_key=chain_key)
             with closing(log):
                 where = log.database.where if record.has_slices else target  # type: ignore[attr-defined]
-                lineage = work.into((log, rows), clock, progress)
+                try:
+                    with opening(str(file.path), remedy=REMEDY):
+                        lineage = work.into((log, rows), clock, progress)
+                except ConcurrencyError as error:
+                    # Nobody else knows of the new store.
+                    raise work.damaged("its events are not in their order") from error
             _require_something(file, work.moment, at)
             put_in_place()
     return RestoreReport(

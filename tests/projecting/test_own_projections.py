@@ -323,7 +323,7 @@ def test_fields_that_may_be_none(store: refold.Store) -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("raw", "QUJD"), ("share", Decimal("1.5"))])
-def test_a_value_that_is_only_like_its_field(store: refold.Store, field: str, value: object) -> None:
+def test_a_value_that_is_only_like_its_field(store: refold.Store, field: str, value: Any) -> None:
     """A text for bytes, or a decimal number for a float: the event is set aside, whatever holds the rows."""
     wrong: Any = Counts()
     wrong.row, wrong.on_fault = Maybe, "set_aside"

@@ -111,6 +111,15 @@ class KeyRing:
         """
         return self._known(self._by_id, key_id, self._read)
 
+    def require_masters(self) -> None:
+        """
+        Require that the master keys are there. Without them no key can be unwrapped, which no event is to blame for.
+
+        Raises:
+            KeyUnavailableError: the store's own key cannot be unwrapped now.
+        """
+        self._secret(self._row(STORE))
+
     def subject_of(self, key_id: str) -> str:
         """
         Return the hash of the subject of a key; as it is stored, if the key is destroyed or cannot be unwrapped here.

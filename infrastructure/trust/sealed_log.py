@@ -469,6 +469,8 @@ class SealedLog:
         try:
             return Page([*self._recorded(page.events)], page.moment)
         except (DamagedError, KeyUnavailableError):
+            # Projections go on without marked events, and must not because a file of keys is away for a moment.
+            self.ring.require_masters()
             return Page([*map(self._marked, page.events)], page.moment)
 
     def snapshot(self, stream: str) -> bytes | None:

@@ -392,3 +392,19 @@ def test_rows_that_changed_under_the_old_version(path: str, store: refold.Store)
     with refold.open(path, keys=KEYS) as other:
         other.add_projection(changed)
         assert other.rows("counts") == [changed.row("chat:c", "said")]
+
+
+def test_master_keys_that_are_away_for_a_moment(tmp_path: Path) -> None:
+    """No event is set aside for that: the question is refused, and answered when they are there again."""
+    keys, away = tmp_path / "keys.json", tmp_path / "away.json"
+    with refold.open(tmp_path / "other.db", keys=refold.KeyFile(keys)) as other:
+        for user in ("mia", "tom"):
+            other.chat(user, user=user).add_message("user", "word")
+    with refold.open(tmp_path / "other.db", keys=refold.KeyFile(keys)) as other:
+        keys.rename(away)
+        with pytest.raises(refold.KeyMissingError, match=r"'m1' is not in .*keys\.json"):
+            other.search("word")
+        away.rename(keys)
+
+        assert sorted(hit.context for hit in other.search("word")) == ["mia", "tom"]
+        assert other.events_missed() == 0

@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from ...canonical import parse_json
-from ...chat.events import ChatItemEvent, Image, MessageAdded
+from ...chat.events import ChatItemEvent, FunctionReturned, Image, MessageAdded
 from ..send import (
     DUMMY_FIRST,
     DUMMY_LAST,
@@ -147,7 +149,7 @@ class _Thread:
             })  # fmt: skip
             results.append({
                 "type": "tool_result", "tool_use_id": call_id,
-                "content": NO_OUTPUT if answer is None else answer.output,
+                "content": NO_OUTPUT if answer is None else _output_of(answer),
                 "is_error": answer is None or answer.is_error,
             })  # fmt: skip
         self._add("assistant", uses)
@@ -182,6 +184,41 @@ def _sendable(name: str) -> str:
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
+
+
+class _OutputText(msgspec.Struct, tag="text"):
+    text: str
+
+
+class _Base64(msgspec.Struct, tag="base64"):
+    media_type: str
+    data: str
+
+
+class _OutputImage(msgspec.Struct, tag="image"):
+    source: _Base64
+
+
+def _output_of(answer: FunctionReturned) -> str | list[dict[str, Any]]:
+    """
+    Return an output as it is sent: one with images, which is kept as JSON, as the blocks that it was.
+
+    That of an error can only be text. An address is not taken from an output: whoever wrote it would have the provider
+    load something.
+    """
+    output = answer.output
+    if answer.is_error or not output.startswith("[{") or '"base64"' not in output:
+        return output
+    try:
+        listed = msgspec.json.decode(output, type=list[_OutputText | _OutputImage])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return output
+    images = [one.source for one in listed if isinstance(one, _OutputImage)]
+    are_sound = (
+        one.media_type in MEDIA_TYPES and inline_of(f"data:{one.media_type};base64,{one.data}") for one in images
+    )
+    blocks = [msgspec.to_builtins(one) for one in listed if isinstance(one, _OutputImage) or one.text.strip()]
+    return blocks if all(are_sound) else output
 
 
 def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:

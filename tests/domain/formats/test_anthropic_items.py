@@ -1,5 +1,6 @@
 """From Anthropic messages back to items."""
 
+import json
 from typing import Any
 
 import pytest
@@ -128,6 +129,41 @@ def test_outputs_are_text(content: Any, kept: str) -> None:
     (output,) = read({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c9", "content": content}]})
 
     assert (output.output, output.name) == (kept, "")  # type: ignore[union-attr]
+
+
+def seen(*content: Any, **fields: Any) -> Any:
+    """Return the content of an output as it is sent again."""
+    use = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [*content], **fields}
+    items = read({"role": "assistant", "content": [use]}, {"role": "user", "content": [result]})
+    return anthropic_messages(items)[0][-1]["content"][0]["content"]
+
+
+def test_an_image_in_an_output_is_sent_as_one() -> None:
+    """It is kept as JSON, which a model would read as text, at a price."""
+    media_type, data = PIXEL.removeprefix("data:").split(";base64,")
+    image = {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+    text = {"type": "text", "text": "the page"}
+
+    assert seen(text, {**image, "cache_control": {"type": "ephemeral"}}) == [text, image]
+    assert seen(image, {"type": "text", "text": " "}) == [image]
+    assert json.loads(seen(image, is_error=True)) == [image]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "url", "url": 'https://e.x/base64.png?a="base64"'},
+        {"type": "base64", "media_type": "image/tiff", "data": "YWJj"},
+        {"type": "base64", "media_type": "image/png", "data": "!"},
+        {"type": "base64", "media_type": "image/png"},
+    ],
+)
+def test_an_image_that_cannot_be_sent_stays_text(source: Any) -> None:
+    """An address in particular: the provider would load what the output of a tool names."""
+    image = {"type": "image", "source": source}
+
+    assert json.loads(seen(image)) == [image]
 
 
 @pytest.mark.parametrize(

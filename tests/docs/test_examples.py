@@ -17,7 +17,7 @@ NewReader = Callable[[str, str | None], Reader]
 LANGUAGES = {"console", "json", "pyi", "python", "text"}
 RUN = [path for path in documents() if any(block.language in ("python", "console") for block in blocks(path))]
 # They need the frameworks: scripts/test-frameworks follows them.
-FRAMEWORKS = [path for path in RUN if path.parent.name == "frameworks"]
+FRAMEWORKS = [path for path in RUN if path.parent == ROOT / "docs" / "how-to" / "frameworks"]
 FOLLOWED = [path for path in RUN if path not in FRAMEWORKS]
 
 

@@ -871,11 +871,9 @@ class Store:
         Return the status of each projection: how far behind it is, who works on it, what stopped it, and its set-aside
         events.
         """
-        from .projecting.read_only import kept_by
         from .projecting.status import status_of
 
-        rows = kept_by(self._projections)
-        return [status_of(self._whole_log, rows, one) for one in self._runner.projections.values()]
+        return [status_of(self._whole_log, self._projections, one) for one in self._runner.projections.values()]
 
     def events_missed(self) -> int:
         """

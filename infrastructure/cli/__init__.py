@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from signal import SIGINT
 
 __all__ = ["main"]
 
@@ -14,5 +13,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # It takes a while until all is imported, and Ctrl-C ends the program then as it does later.
         from .program import run
     except KeyboardInterrupt:
-        return 128 + SIGINT
+        # INTERRUPTED of `program`, which is not there yet.
+        return 130
     return run(arguments)

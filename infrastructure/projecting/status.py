@@ -9,6 +9,7 @@ from ...projections.contract import Projection
 from .folding import fault_of
 from .leases import members_of, workers_on
 from .partitions import events_in_partitions
+from .read_only import kept_by
 from .shadow import shadow_of
 from .store import ProjectionStore, SetAside
 
@@ -35,7 +36,8 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
-    """Return the present status of a projection."""
+    """Return the present status of a projection; of its stored rows, where the store is open for reading only."""
+    store = kept_by(store)
     checkpoint = store.checkpoint(projection)
     seen = dict(checkpoint.heads)
     behind = sum(number - seen.get(lane, 0) for lane, number in log.now().heads)

@@ -58,6 +58,17 @@ def test_a_command_in_a_hint_works(kept: Path, failing: tuple[str, ...]) -> None
         assert refold(*arguments, db=kept).code == 0, (fault, arguments)
 
 
+def test_a_command_that_brings_an_archived_context_back_works(tmp_path: Path) -> None:
+    """It is in a note."""
+    path = tmp_path / "odd.db"
+    with package.open(path) as store:
+        store.chat(ODD).add_message("user", "Where?")
+    refold("archive", tmp_path / "cold", ODD, "--why", "x", db=path)
+
+    _, hint, _ = refold("show", ODD, db=path).err.split("`")
+    assert refold(*shlex.split(hint)[1:], db=path).code == 0
+
+
 @pytest.mark.parametrize("wrong", ["@yesterday", "@2026-13-01", "@item:", "@_"])
 def test_an_address_in_a_hint_works(kept: Path, wrong: str) -> None:
     """Each form that the error names is understood."""

@@ -458,7 +458,6 @@ def test_the_commands(tmp_path: Path) -> None:
     path, file = tmp_path / "agents.db", tmp_path / "cold.jsonl"
     with refold.open(path) as store:
         store.chat("a").add_message("user", "a question")
-        store.chat("my chat").add_message("user", "a question")
 
     listed = run("archive", "--db", path, file, "a", "--why", "cold", "--dry-run")
     nothing = run("archive", "--db", path)
@@ -466,9 +465,6 @@ def test_the_commands(tmp_path: Path) -> None:
     unsaid = run("archive", "--db", path, file, "a")
     done = run("archive", "--db", path, file, "a", "--why", "cold", "--json")
     shown = run("show", "--db", path, "a")
-    run("archive", "--db", path, tmp_path / "odd", "my chat", "--why", "cold")
-    odd = run("show", "--db", path, "my chat")
-    run("unarchive", "--db", path, "my chat")
     where = run("archive", "--db", path)
     as_json = run("archive", "--db", path, "--json")
     moved = file.rename(tmp_path / "moved")
@@ -483,7 +479,6 @@ def test_the_commands(tmp_path: Path) -> None:
     assert json.loads(done.out)["events"] == 1
     assert ARCHIVED in shown.out
     assert f"its texts are in {file}: `refold unarchive chat:a` brings them back" in shown.err
-    assert "`refold unarchive 'chat:my chat'` brings them back" in odd.err
     assert f"chat:a   {file}" in where.out
     assert json.loads(as_json.out) == [{"context": "chat:a", "file": str(file)}]
     assert (missing.code, "say where the archive is now" in missing.err) == (1, True)

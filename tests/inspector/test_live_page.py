@@ -261,3 +261,21 @@ def test_nine_tabs_share_one_stream(watched: Watched, served: Served) -> None:
     served.store.chat("tabs").add_message("user", "to the rest")
     expect(pages[8].locator(".item.added")).to_contain_text("to the rest")
     assert watched.asked.count("/api/tail") == 2
+
+
+def test_what_stays_is_moved_up(watched: Watched) -> None:
+    """Where an earlier one went away; and one that looks like the one in its place leaves that one there."""
+    page = watched.open("/")
+    source = page.locator("script[type=module][src]").first.get_attribute("src")
+    assert source is not None
+    found = page.evaluate(
+        """async (address) => {
+          const { h, refill } = await import(address);
+          const [one, two, three, four] = ["1", "2", "3", "4"].map((text) => h("p", {}, text));
+          const place = refill(h("div"), one, two, three, four);
+          const moved = refill(place, two, three, four).textContent;
+          return [moved, refill(place, h("p", {}, "2"), four, one).textContent, place.firstChild === two];
+        }""",
+        source.replace("page.js", "dom.js"),
+    )
+    assert found == ["234", "241", True]

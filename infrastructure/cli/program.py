@@ -287,7 +287,8 @@ def _forget_stdout() -> None:
 def _usage_message(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     way_out = f" (see `{context.command_path} --help`)" if context is not None else ""
-    return error.format_message().rstrip(".") + way_out
+    message = error.format_message()
+    return (message if message.endswith("...") else message.rstrip(".")) + way_out
 
 
 def _message(error: RefoldError) -> str:

@@ -127,6 +127,7 @@ def test_commands_need_no_bar(database: Path) -> None:
             )
             for options in (["a"], ["--user", "u"], ["--as-runs"], ["--replace-surrogates"], ["--format", "openai"])
         ),
+        (["seal"], "a file packs its events by itself: give postgresql://... (see `refold seal --help`)"),
         (["contexts", "a"], "Got unexpected extra argument (a) (see `refold contexts --help`)"),
         (["show", "a", "--as", "pdf"], "Invalid value for '--as': 'pdf' is not one of"),
         (["show", "a", "--tail", "0"], "Invalid value for '--tail': 0 is not in the range"),

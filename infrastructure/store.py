@@ -912,8 +912,7 @@ class Store:
 
         With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in `partitions`,
         by default one for each core. They open the store at its location, and must be able to import your projections.
-        This process alone rebuilds a store in memory, or one whose log has a codec of its own, and a projection that is
-        searched or is not `stays_in_slice`.
+        This process alone rebuilds a store in memory or with its own codec, and what is searched or crosses slices.
 
         Raises:
             NotFoundError: there is no such projection.

@@ -18,6 +18,7 @@ import msgspec
 
 from ...canonical import parse_json
 from ...chat.events import ChatItemEvent, FunctionReturned, Image, MessageAdded
+from ...concurrency.known_types import known
 from ..send import (
     DUMMY_FIRST,
     DUMMY_LAST,
@@ -210,7 +211,7 @@ def _output_of(answer: FunctionReturned) -> str | list[dict[str, Any]]:
     if answer.is_error or not output.startswith("[{") or '"base64"' not in output:
         return output
     try:
-        listed = msgspec.json.decode(output, type=list[_OutputText | _OutputImage])
+        listed = msgspec.json.decode(output, type=known(list[_OutputText | _OutputImage]))
     except (msgspec.DecodeError, ValueError, RecursionError):
         return output
     images = [one.source for one in listed if isinstance(one, _OutputImage)]

@@ -18,8 +18,7 @@ from refold.domain.context.decider import Decider
 from refold.domain.context.snapshot import Snapshot
 from refold.domain.context.view import Place, View
 from refold.domain.errors import DuplicateItemError, InvalidInputError, LogWentBackError, StorageReadOnlyError
-from refold.domain.log.memory_log import MemoryLog
-from refold.domain.log.ports import LiveLog, StreamEnd
+from refold.domain.log.ports import LiveLog, PartitionedLog, StreamEnd
 from refold.domain.memory.rules import MEMORIES
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.rules import POOLS, QUEUES
@@ -36,7 +35,6 @@ from ..domain.chat_events import said
 from ..domain.memory.remembering import about
 from ..domain.pool.containers import item, queue_on
 from ..model.editing_life import TELLER
-from ..support.effort import IS_DEEP
 from ..support.waiting import soon
 from .grown_runs import ACTION, fill_runs
 from .windows import busy
@@ -188,12 +186,7 @@ class SnapshotsContract:
     """What holds for snapshots in any log. Needs the fixture `log`."""
 
     async def test_every_answer_is_that_of_the_events(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
-        """
-        Of every version, behind a snapshot of every version before it; of long ones, of some of these.
-
-        A database hands over the bytes that it was given: there, where tests may not take long, every third one does.
-        """
-        step = 1 if IS_DEEP or isinstance(log, MemoryLog) else 3
+        """Of every version, behind a snapshot of every version before it; of long ones, or on disk, of some."""
         streams = await fill(log)
         monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
 
@@ -201,7 +194,7 @@ class SnapshotsContract:
             last = log.head(stream)
             states = [view_of(log, stream).past(version) for version in range(last + 1)]
             is_long = last > LONG_STREAM
-            for kept in range(1, last + 1, 5 if is_long else step):
+            for kept in range(1, last + 1, 5 if is_long else 3 if isinstance(log, PartitionedLog) else 1):
                 keep(log, stream, kept)
                 assert is_used(log, stream)
                 assert view_of(log, stream).state == states[last]

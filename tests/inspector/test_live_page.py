@@ -121,6 +121,7 @@ def test_a_server_that_shows_another_store_is_told_from_the_one_before(browser: 
         served.store, served.settings = other, {"name": "two"}
         served.start()
         expect(page.locator(".store")).to_have_text("two")
+        expect(ready(page).locator(".item.added")).to_contain_text("said elsewhere 3")
         page.keyboard.press("ArrowRight")
         expect(page.locator(".item.added")).to_contain_text("said elsewhere 4")
         assert "here" not in page.locator(".item .body").all_inner_texts()[0].split()

@@ -47,13 +47,15 @@ settings.load_profile("deep" if IS_DEEP else "ci")
 erasure_watch.LOOK_SECONDS = None
 
 
-# Of these many take long. They come first, or one process would still be at one of them when the others have ended.
+# Of these many take long. They come first, or one process would still be at one of them when the others have ended; and
+# before them those of the benchmarks, which collect all garbage for each figure, while there is little.
+FIRST = ("tests/benchmarks/",)
 LONG = ("tests/interrupts/", "tests/crash/", "tests/model/", "tests/trust/test_killed.py", "tests/projecting/test_any_")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests that take long before all others."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    items.sort(key=lambda item: 0 if item.nodeid.startswith(FIRST) else 1 if item.nodeid.startswith(LONG) else 2)
 
 
 def pytest_collection() -> None:

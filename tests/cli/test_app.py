@@ -1,5 +1,6 @@
 """`--app`: commands about projections load those of the user's own program."""
 
+import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,8 @@ def test_faults(database: Path, tmp_path: Path, name: str) -> None:
     """Each is one line that names what was wrong, and where."""
     Path("broken.py").write_text("\n1 / 0\n")
     Path("mine", "needs.py").write_text("import absent\n")
+    # Python may have looked at the folder within the same tick of its clock.
+    importlib.invalidate_caches()
 
     assert FAULTS[name].format(folder=tmp_path) in refold("projections", "--app", name, db=database).fault
 

@@ -82,11 +82,8 @@ LOGGER = logging.getLogger("refold")
 class DestroysKeys(Protocol):
     """A log that encrypts what it stores, with keys of each user."""
 
-    def streams_of_user(self, user: str) -> set[str]:
-        """Return the streams that are encrypted with keys of a user."""
-
-    def lost_streams(self) -> set[str]:
-        """Return the streams of which nobody knows whose they are: their keys are gone, or were changed."""
+    def streams_of_user(self, user: str) -> tuple[set[str], set[str]]:
+        """Return the streams that are encrypted with keys of a user, and those of which nobody knows whose they are."""
 
     def newest_key(self, user: str) -> str:
         """Return the id of the newest key of a user."""
@@ -186,7 +183,7 @@ class Eraser:
         if wanted.user is not None and isinstance(self._log, DestroysKeys):
             self._log.retire_keys(wanted.user)
             selection.new_key = self._log.newest_key(wanted.user)
-            selection.renewed = self._log.streams_of_user(wanted.user)
+            selection.renewed, _ = self._log.streams_of_user(wanted.user)
         said = StoreErased(erasure=erasure, scope=scope, why=wanted.why, erased=())
         if wanted.user is not None:
             said = replace(said, subject=subject, salt=salt)
@@ -243,9 +240,10 @@ class Eraser:
         streams |= contexts_owned(self._log.read_events(STREAM), name)
         streams |= {stream for stream in self._log.streams("run:") if _is_run_of(stream, name)}
         if isinstance(self._log, DestroysKeys):
-            streams |= self._log.streams_of_user(name)
+            owned, lost = self._log.streams_of_user(name)
+            streams |= owned
             # Nobody can read those whose keys are gone. If there are no others, reading them says why.
-            streams = streams - self._log.lost_streams() or streams
+            streams = streams - lost or streams
         return streams
 
     def _sources(self, streams: Iterable[str]) -> list[str]:
@@ -273,7 +271,10 @@ class Eraser:
 
     def _lost(self, user: str | None) -> list[str]:
         """Say how many contexts may be those of a user, and nobody can tell."""
-        if user is None or not isinstance(self._log, DestroysKeys) or not (lost := self._log.lost_streams()):
+        if user is None or not isinstance(self._log, DestroysKeys):
+            return []
+        _, lost = self._log.streams_of_user(user)
+        if not lost:
             return []
         what = "whose keys are not in the table data_key, or were changed there: nobody knows whose they are"
         return [f"{counted(len(lost), 'context')} {what}"]
@@ -324,7 +325,7 @@ class Eraser:
                 if isinstance(self._log, DestroysKeys):
                     # Another erasure of the user may have retired the key, and made the next one.
                     selection.new_key = self._log.newest_key(wanted.user)
-                    selection.renewed = self._log.streams_of_user(wanted.user)
+                    selection.renewed, _ = self._log.streams_of_user(wanted.user)
         raise StorageError("others recorded all the time what was to be erased: try again when they pause")
 
     def made_of(self, done: Iterable[Sealed]) -> list[Projection]:

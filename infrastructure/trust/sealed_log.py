@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -301,21 +301,19 @@ class SealedLog:
             moment = page.moment
         return self.ring.destroy(row for row in keys if row.id not in used)
 
-    def streams_of_user(self, user: str) -> set[str]:
-        """Return the streams that are encrypted with keys of a user."""
-        return self._streams_of(self.user_subject(user))
-
-    def lost_streams(self) -> set[str]:
-        """Return the streams of which nobody knows whose they are: their keys are gone, or were changed."""
-        return self._streams_of(None)
-
-    def _streams_of(self, subject: str | None) -> set[str]:
-        return {stream for stream in self.streams() if self._known_subject_of(stream) == subject}
-
-    def _known_subject_of(self, stream: str) -> str | None:
-        with suppress(DamagedError, KeyMissingError):
-            return self.subject_of(stream)
-        return None
+    def streams_of_user(self, user: str) -> tuple[set[str], set[str]]:
+        """
+        Return the streams that are encrypted with keys of a user, and those of which nobody knows whose they are: their
+        keys are gone, or were changed.
+        """
+        subject, owned, lost = self.user_subject(user), set[str](), set[str]()
+        for stream in self.streams():
+            try:
+                if self.subject_of(stream) == subject:
+                    owned.add(stream)
+            except (DamagedError, KeyMissingError):
+                lost.add(stream)
+        return owned, lost
 
     def newest_key(self, user: str) -> str:
         """Return the id of the newest key of a user."""

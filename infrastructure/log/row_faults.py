@@ -47,6 +47,11 @@ def retired(where: str) -> StorageReadOnlyError:
     )
 
 
+def opened_for_reading(where: str) -> StorageReadOnlyError:
+    """Return the error for a change of a store that was opened for reading only."""
+    return StorageReadOnlyError(f"{where} was opened for reading only")
+
+
 class KeyClosedError(StorageBusyError):
     """An event is encrypted with a key which is closed or destroyed."""
 

@@ -25,7 +25,7 @@ from ....domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opening, retired
+from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opened_for_reading, opening, retired
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
 # SQLSTATEs unique_violation and read_only_sql_transaction.
@@ -244,7 +244,7 @@ class PostgresDatabase:
             if wire is not None and _is_outdated(error):
                 wire.close()
             if self.read_only and error.sqlstate == READ_ONLY:
-                raise self._refusal() from error
+                raise opened_for_reading(self.where) from error
             raise
         finally:
             self._leave(seat, wire)
@@ -359,10 +359,7 @@ class PostgresDatabase:
             StorageReadOnlyError: it was.
         """
         if self.read_only:
-            raise self._refusal()
-
-    def _refusal(self) -> StorageReadOnlyError:
-        return StorageReadOnlyError(f"{self.where} was opened for reading only")
+            raise opened_for_reading(self.where)
 
     def _require_open(self) -> None:
         if self._closed:

@@ -32,7 +32,7 @@ from ....domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opening, retired
+from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opened_for_reading, opening, retired
 from .open_files import OpenFiles, is_shut, require_place
 
 T = TypeVar("T")
@@ -483,7 +483,7 @@ class SqliteDatabase:
             StorageReadOnlyError: it was.
         """
         if self.read_only:
-            raise StorageReadOnlyError(f"{self.where} was opened for reading only")
+            raise opened_for_reading(self.where)
 
     def _require_open(self) -> None:
         if self._closed:

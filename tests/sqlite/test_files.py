@@ -29,7 +29,8 @@ from refold.domain.errors import (
 )
 from refold.infrastructure.exchange.event_files import pages_up_to
 from refold.infrastructure.log.sqlite import schema
-from refold.infrastructure.log.sqlite.connection import SHORTENED_LATER, WAL_BYTES, SqliteDatabase
+from refold.infrastructure.log.sqlite.connection import SHORTENED_LATER, WRITES_BEFORE_FILLING, SqliteDatabase
+from refold.infrastructure.log.sqlite.open_files import WAL_BYTES
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
 from refold.infrastructure.log.sqlite.verify import damaged_texts
@@ -265,6 +266,20 @@ def test_an_iterator_that_pauses_keeps_no_wal(tmp_path: Path) -> None:
 
         assert all(next(iterator) for iterator in paused)
     assert max(sizes) < 3 * WAL_BYTES
+
+
+def test_a_wal_is_filled_for_who_writes_much(tmp_path: Path) -> None:
+    """A program that writes once does not write four megabytes for it, whoever filled the WAL before."""
+    path = tmp_path / "store.db"
+    sizes = []
+    for writes in (1, WRITES_BEFORE_FILLING - 10, WRITES_BEFORE_FILLING + 2, 1):
+        with refold.open(path) as store:
+            for number in range(writes):
+                store.chat("a").add_message("user", f"message {number}")
+            sizes.append(Path(f"{path}-wal").stat().st_size)
+            assert store.log.database.writer.execute("PRAGMA cache_size").fetchone() == (-2_000,)  # type: ignore[attr-defined]
+
+    assert [size >= WAL_BYTES for size in sizes] == [False, False, True, False]
 
 
 def test_a_wal_that_grew_is_cut(tmp_path: Path) -> None:

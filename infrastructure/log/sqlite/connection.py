@@ -33,20 +33,19 @@ from ....domain.errors import (
     StorageUnavailableError,
 )
 from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opened_for_reading, opening, retired
-from .open_files import OpenFiles, is_shut, require_place
+from .open_files import WAL_BYTES, OpenFiles, fill_wal, is_shut, require_place
 
 T = TypeVar("T")
 
 BUSY_TIMEOUT_SECONDS = 10.0
 READERS_KEPT_MAX = 8
 PAUSE_SECONDS = 0.005
-# SQLite's own default, in KiB.
-CACHE_SIZE = -2_000
 # VACUUM of such a file takes a tenth of a second or two; in a longer file the free pages are a small part.
 VACUUM_BYTES_MAX = 64 << 20
 # For a new file, or one that is about to be written anew: see infrastructure/space.py.
 SHORTENED_LATER = "PRAGMA auto_vacuum = INCREMENTAL"
-WAL_BYTES = 4 * 1024 * 1024 + 4096
+# Filling it takes as long as about forty syncs of one that grows, and most programs write less before they end.
+WRITES_BEFORE_FILLING = 32
 
 
 @contextmanager
@@ -150,6 +149,8 @@ class SqliteDatabase:
         self._timeout = busy_timeout_seconds
         self._synchronous = synchronous
         self._closed = False
+        self._is_warm = False
+        self._writes = 0
         self._wal_filled = False
         self._writer: sqlite3.Connection | None = None
         self._files: OpenFiles | None = None
@@ -316,8 +317,7 @@ class SqliteDatabase:
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._settle_writer()
-        if not self._wal_filled:
-            self._fill_wal(self.writer)
+        self._prepare_wal(self.writer)
         return in_transaction(self.writer, work)
 
     def _settle_writer(self) -> None:
@@ -332,8 +332,7 @@ class SqliteDatabase:
         self.require_writable()
         with self.memory_lock, translated(self.where):
             self._settle_writer()
-            if not self._wal_filled:
-                self._fill_wal(self.writer)
+            self._prepare_wal(self.writer)
             with self.writer:
                 self.writer.execute("BEGIN IMMEDIATE")
                 yield self.writer
@@ -369,35 +368,37 @@ class SqliteDatabase:
 
     def warm_writer(self) -> sqlite3.Connection | None:
         """
-        Return the writing connection, outside of any transaction; None before the first transaction, and if one was
-        left open.
+        Return the writing connection, outside of any transaction; None before the first transaction, if one was left
+        open, and when the WAL is to be filled by the next one.
         """
         writer = self._writer
-        if self._closed or not self._wal_filled or writer is None:
+        if self._closed or not self._is_warm or writer is None:
             self._require_open()
             return None
+        if not self._wal_filled:
+            self._writes += 1
+            if self._writes >= WRITES_BEFORE_FILLING:
+                return None
         if writer.in_transaction:
             # A transaction that an interrupt left open must not get other events: they would never be committed.
             self._settle_writer()
             return None
         return writer
 
-    def _fill_wal(self, connection: sqlite3.Connection) -> None:
-        """Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it."""
-        wal = Path(self.path + "-wal")
-        if not self.in_memory and not (wal.exists() and wal.stat().st_size >= WAL_BYTES):
-            # With a small cache SQLite writes pages to the WAL before the commit, so a rollback leaves the WAL full.
-            connection.execute("PRAGMA cache_size=10")
-            try:
-                with suppress(_UndoneError):
-                    in_transaction(connection, _fill_and_undo)
-            finally:
-                connection.execute(f"PRAGMA cache_size={CACHE_SIZE}")
-        self._wal_filled = True
-        if self._files is not None:
-            # The transaction below, or the next one, keeps the WAL in use until the end.
-            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            self._files.watch(self.path + "-wal")
+    def _prepare_wal(self, connection: sqlite3.Connection) -> None:
+        """Watch the WAL from the first transaction on, and fill it before the one behind many."""
+        if not self._is_warm:
+            if self._files is not None:
+                # The transaction that follows, or the next one, keeps the WAL in use until the end.
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                self._files.watch(self.path + "-wal")
+            self._is_warm = True
+        if not self._wal_filled:
+            self._writes += 1
+            if self._writes > WRITES_BEFORE_FILLING:
+                if not self.in_memory:
+                    fill_wal(connection, self.path + "-wal")
+                self._wal_filled = True
 
     def give_back_space(self) -> None:
         """
@@ -456,7 +457,7 @@ class SqliteDatabase:
         else:
             self._close_readers()
             self._close_writer()
-            self._wal_filled = False
+            self._is_warm = self._wal_filled = False
 
     def come_back(self) -> None:
         """Lend connections again; they are opened when they are needed."""
@@ -488,13 +489,3 @@ class SqliteDatabase:
     def _require_open(self) -> None:
         if self._closed:
             raise StorageClosedError(f"{self.where} is closed: open it again")
-
-
-class _UndoneError(Exception):
-    """The WAL is filled; the transaction that filled it is to be rolled back."""
-
-
-def _fill_and_undo(connection: sqlite3.Connection) -> None:
-    connection.execute("CREATE TABLE refold_wal_filler (data BLOB)")
-    connection.execute("INSERT INTO refold_wal_filler VALUES (zeroblob(?))", (WAL_BYTES,))
-    raise _UndoneError

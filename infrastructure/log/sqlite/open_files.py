@@ -1,9 +1,10 @@
-"""Open files, and a check that each is still at its path."""
+"""The open files of a database: whether each is still at its path, and a WAL of full length."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ....domain.errors import StorageUnavailableError
 TICK_NANOSECONDS = 20_000_000
 COARSE_TICK_NANOSECONDS = 2_000_000_000
 SECOND_NANOSECONDS = 1_000_000_000
+WAL_BYTES = 4 * 1024 * 1024 + 4096
 
 
 class OpenFiles:
@@ -91,3 +93,24 @@ def require_place(path: str | Path, shown: str, *, may_be_missing: bool = True) 
 def is_shut(path: str) -> bool:
     """Return whether a file can be read, and none made beside it: of a read-only disk SQLite says no more than that."""
     return os.access(path, os.R_OK) and not os.access(os.path.dirname(path) or ".", os.W_OK)
+
+
+def fill_wal(connection: sqlite3.Connection, wal: str) -> None:
+    """Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it."""
+    if os.path.exists(wal) and os.path.getsize(wal) >= WAL_BYTES:
+        return
+    ((cache_size,),) = connection.execute("PRAGMA cache_size")
+    # With a small cache SQLite writes pages to the WAL before the commit, so a rollback leaves the WAL full.
+    connection.execute("PRAGMA cache_size=10")
+    try:
+        with contextlib.suppress(_UndoneError), connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE refold_wal_filler (data BLOB)")
+            connection.execute("INSERT INTO refold_wal_filler VALUES (zeroblob(?))", (WAL_BYTES,))
+            raise _UndoneError
+    finally:
+        connection.execute(f"PRAGMA cache_size={cache_size}")
+
+
+class _UndoneError(Exception):
+    """The WAL is filled; the transaction that filled it is to be rolled back."""

@@ -30,9 +30,8 @@ from refold.domain.errors import (
 from refold.infrastructure.exchange.event_files import pages_up_to
 from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.connection import SHORTENED_LATER, WRITES_BEFORE_FILLING, SqliteDatabase
-from refold.infrastructure.log.sqlite.open_files import WAL_BYTES
 from refold.infrastructure.log.sqlite.log import SqliteLog
-from refold.infrastructure.log.sqlite.open_files import OpenFiles
+from refold.infrastructure.log.sqlite.open_files import WAL_BYTES, OpenFiles
 from refold.infrastructure.log.sqlite.verify import damaged_texts
 from tests.contract.writing import at_once
 from tests.support.every_kind import fill

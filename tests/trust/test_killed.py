@@ -18,7 +18,7 @@ def left_by(what: str, folder: Path | str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("what", ["plain", "sealed", "postgres", "postgres-sealed"])
+@pytest.mark.parametrize("what", ["plain", "sealed", "postgres-sealed", *(["postgres"] if IS_DEEP else [])])
 def test_an_erasure_that_is_killed(what: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The text is there, whole, or gone from every byte of the store: the next process that opens it finishes."""
     is_server = what.startswith("postgres")

@@ -99,9 +99,12 @@ def events_in_partitions(store: ProjectionStore, projection: Projection) -> int:
 
 def forget_partitions(store: ProjectionStore, projection: Projection) -> None:
     """Drop the partitions of a projection, if there are any."""
-    for shadow, _ in _partitions(store, projection):
+    note, parts = _plan_note(projection), _partitions(store, projection)
+    if parts:
+        # Who puts them together, and uses their tables until the end of its transaction, sees it and gives up.
+        store.set_note(note, before=store.note(note), after=_called_off(len(parts)))
+    for shadow, _ in parts:
         store.drop(shadow)
-    note = _plan_note(projection)
     store.set_note(note, before=store.note(note), after=None)
 
 
@@ -155,7 +158,11 @@ class PartitionedBuild:
         with ThreadPoolExecutor(1) as alone:
             plan = (self._note, self._plan)
             gathered = alone.submit(self._store.gather, self._build.shadow, shadows, moment=until, plan=plan)
-            self._wait([gathered], lambda: False)
+            try:
+                self._wait([gathered], lambda: False)
+            except BaseException:
+                self._call_off([gathered])
+                raise
             if not gathered.result() and self._store.note(self._note) != self._plan:
                 raise self._build.taken()
             return gathered.result()
@@ -208,7 +215,7 @@ class PartitionedBuild:
 
     def _call_off(self, futures: Iterable[Future[Any]]) -> None:
         """Note a plan that no worker has: the workers of the present plan see it and stop."""
-        self._store.set_note(self._note, before=self._plan, after=f"{_of(self._plan)}.")
+        self._store.set_note(self._note, before=self._plan, after=_called_off(_of(self._plan)))
         wait([future for future in futures if not future.cancel()], END_SECONDS)
 
     def _outcome(self, task: PartitionTask, future: Future[bool]) -> bool | Exception:
@@ -263,6 +270,11 @@ def _partitions(store: ProjectionStore, projection: Projection) -> list[tuple[Pr
 
 def _plan_note(projection: Projection) -> str:
     return f"partitions/{projection.name}.{projection.version}"
+
+
+def _called_off(partitions: int) -> str:
+    """Return a plan that no process has."""
+    return f"{partitions}."
 
 
 def _of(plan: str) -> int:

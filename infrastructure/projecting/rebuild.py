@@ -165,8 +165,9 @@ def _begin(store: ProjectionStore, projection: Projection, build: Build, restart
 
 
 def _forget_shadow(store: ProjectionStore, projection: Projection, build: Build) -> None:
-    store.drop(build.shadow)
+    # In this order: a process that was overtaken may be making the shadow of the partitions.
     forget_partitions(store, projection)
+    store.drop(build.shadow)
 
 
 def _forget_unreadable(store: ProjectionStore, projection: Projection) -> None:

@@ -211,16 +211,20 @@ def test_a_store_without_events(place: str, threads: Executor) -> None:
 def test_taken_over_at_the_end(place: str, threads: Executor, monkeypatch: pytest.MonkeyPatch, is_copied: bool) -> None:
     """Who paused before or while the parts were put together leaves all to the process that goes on with them."""
 
-    def take_over() -> list[Any]:
+    def take_over() -> None:
         ((name, value),) = store._projections.notes("partitions/").items()
         assert store._projections.set_note(name, before=value, after="2.another")
         if not is_copied:
             one = store._projections.rows(CATALOGUE)[0]
             store._projections.save(Save(shadow_of(CATALOGUE), {one.key: one}, Checkpoint(), store.now()))
-        return []
 
-    def paused(*given: Any) -> list[Any]:
-        return [*copied(*given), *take_over()] if is_copied else [*take_over(), *copied(*given)]
+    def paused(*given: Any) -> Any:
+        if not is_copied:
+            take_over()
+        finish = copied(*given)
+        if is_copied:
+            take_over()
+        return finish
 
     with refold.open(place) as store:
         talk_at_length(store, 30)

@@ -312,10 +312,10 @@ class DatabaseProjectionStore(ProjectionStore):
         """Return the statements that rename the table of `shadow` to that of `projection`, which has no table."""
 
     @abstractmethod
-    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> list[Statement]:
+    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> Callable[[Transaction], bool]:
         """
-        Copy the rows of `parts` to `shadow`, which has none, as long as the plan is noted; or return the statements
-        that do so at the end.
+        Copy the rows of `parts` to `shadow`, which has none, as long as the plan is noted; or let the function that is
+        returned do so in the transaction that drops `parts`. It returns whether they are copied.
         """
 
     @abstractmethod
@@ -458,7 +458,7 @@ class DatabaseProjectionStore(ProjectionStore):
         return self._transact(replace) is not None
 
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment, plan: Plan) -> bool:
-        copies = self._copy_rows(shadow, parts, plan)
+        copied = self._copy_rows(shadow, parts, plan)
         aside = [one for part in parts for one in self.set_aside(part)]
         added = self.sql.statement(ADD_CHECKPOINT, shadow.name, str(moment), of=shadow)
         is_whole = True
@@ -467,7 +467,8 @@ class DatabaseProjectionStore(ProjectionStore):
             nonlocal is_whole
             # A worker of another plan, who goes on with a part, waits for its lock, and then finds no part.
             is_whole = are_made(self._locked(transaction, *parts), moment) and self._is_noted(transaction, *plan)
-            last = (*copies, added, *self._put_aside(shadow, aside), *chain(*map(self._drops, parts)))
+            is_whole = is_whole and copied(transaction)
+            last = (added, *self._put_aside(shadow, aside), *chain(*map(self._drops, parts)))
             return last if is_whole else None
 
         if self._transact(finish) is None and is_whole:

@@ -12,14 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import chain
-from struct import Struct
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec.structs import astuple
 from psycopg import errors
 
 from ....domain.errors import DamagedError
@@ -30,12 +26,11 @@ from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.postgres.beside import MAKE_SNAPSHOTS
 from ...log.postgres.blocks import digest_of
-from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
-from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Wire, int4, int8, trips
+from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, trips
 from ...log.row_faults import REBUILD
-from ..store import Checkpoint, Plan, Save, Values, columns_of
+from ..store import Checkpoint, Plan, Save, Values
 from .checkpoints import (
     CHECKPOINT,
     GROUPS,
@@ -49,21 +44,20 @@ from .checkpoints import (
     undivided,
 )
 from .database import (
+    WALKED_ROWS,
     DatabaseProjectionStore,
     Dialect,
     Statement,
     Transaction,
     Work,
-    in_lots,
     searched_columns,
     without_nul,
 )
+from .postgres_transaction import MADE_BY_ANOTHER, WAIT_BRIEFLY, WireTransaction, call_of, carried_out
 
 T = TypeVar("T")
 # An array gives each word once; as a text, all words together would have to fit into a vector.
 VECTOR = "vector tsvector GENERATED ALWAYS AS (array_to_tsvector(array_remove(string_to_array(words, ' '), ''))) STORED"
-# If two processes make the same table at once, one of them gets one of these errors, and the table exists.
-MADE_BY_ANOTHER = (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject)
 MAKE_CHECKPOINTS = Call(
     'CREATE TABLE IF NOT EXISTS checkpoint (slice int NOT NULL, projection text COLLATE "C" NOT NULL,'
     " version int NOT NULL, moment text NOT NULL, PRIMARY KEY (slice, projection, version))"
@@ -90,6 +84,11 @@ DIGEST = f"SELECT {digest_of('(SELECT key FROM stream WHERE slice = $1 AND id = 
 ADD_NOTE = "INSERT INTO note VALUES (0, $1, $2) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $3 WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
 DELETE_NOTE = "DELETE FROM note WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
+# A row of each lot that is copied, and the rows up to it: on a cluster they are in the order of their slices.
+NO_ROW = (int4(-1), "")
+AHEAD = "SELECT slice, key FROM {table} WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT 1 OFFSET $3"
+COPY_REST = "INSERT INTO {into} SELECT * FROM {table} WHERE (slice, key) > ($1, $2)"
+COPY_SOME = COPY_REST + " AND (slice, key) <= ($3, $4)"
 FIND = """
     SELECT {columns}
     FROM {table} AS r
@@ -102,7 +101,6 @@ FIND = """
     ORDER BY r.recorded_at DESC, r.version DESC, r.key DESC
     LIMIT $5
 """
-float8 = Struct("!d").pack
 
 
 def _slice_of_key(key: str) -> bytes:
@@ -125,36 +123,6 @@ ONE_SERVER = Dialect(
     groups=GROUPS,
 )
 CLUSTER = replace(ONE_SERVER, rows="", slice_of_key=_slice_of_key)
-
-
-class _Transaction:
-    """A transaction that begins with its first statements, in the same round trip."""
-
-    def __init__(self, wire: Wire, sql: Dialect, *, is_begun: bool = False) -> None:
-        self._wire = wire
-        self._sql = sql
-        self.is_begun = is_begun
-
-    def ask(self, *statements: Statement) -> list[Any]:
-        calls = [*map(_call, statements)]
-        if self.is_begun:
-            return self._wire.run(*calls)
-        self.is_begun = True
-        return self._wire.run(BEGIN, *calls)[1:]
-
-    def _row_values(self, row: Any) -> list[bytes | None]:
-        # Where rows are spread, the slice is the first value.
-        place = [self._sql.slice_of_key(row.key)] if self._sql.slice_of_key else []
-        return [*place, *_row_values(row)]
-
-    def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
-        try:
-            for trip in trips(_puts(self._sql, projection, [*map(self._row_values, rows)])):
-                self._wire.run_trip(trip)
-        except (errors.DataError, errors.DatatypeMismatch) as error:
-            # Rows have values that every column of their type takes, so the column was altered.
-            what = f"the table of {projection.name}"
-            raise DamagedError(what, f"it refuses a row ({first_line(error)})", remedy=REBUILD) from error
 
 
 class PostgresProjectionStore(DatabaseProjectionStore):
@@ -183,7 +151,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def _read_checkpoints(self, projections: Sequence[Projection]) -> list[Stored]:
         def read(wire: Wire) -> list[Stored]:
-            return self._stored(_Transaction(wire, self.sql, is_begun=True), *projections)
+            return self._stored(WireTransaction(wire, self.sql, is_begun=True), *projections)
 
         try:
             return self._log.database.reading(read)
@@ -198,7 +166,9 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     def _ask(self, projection: Projection, *statements: Statement) -> list[list[Values]]:
         if not self._is_made(projection):
             return [[] for _ in statements]
-        answers: list[Any] = [rows for trip in trips(map(_call, statements)) for rows in self._log.database.ask(*trip)]
+        answers: list[Any] = [
+            rows for trip in trips(map(call_of, statements)) for rows in self._log.database.ask(*trip)
+        ]
         return answers
 
     def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
@@ -206,7 +176,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             return visit(BEGINNING, iter(()))
 
         def walked(wire: Wire) -> T:
-            transaction = _Transaction(wire, self.sql, is_begun=True)
+            transaction = WireTransaction(wire, self.sql, is_begun=True)
             wire.run(BEGIN_STILL)
             try:
                 moment = self._stored(transaction, projection)[0].checkpoint.moment
@@ -220,14 +190,14 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     def _ask_notes(self, statement: Statement) -> list[Values]:
         if not self._make_once("note", MAKE_NOTES):
             return []
-        return [*self._log.database.ask(_call(statement))[0]]
+        return [*self._log.database.ask(call_of(statement))[0]]
 
     def _transact(self, work: Work) -> list[list[Values]] | None:
         self._log.database.require_writable()
         self._make_common()
         # On a connection of its own: writers of this process need not wait for rows.
         before = [Statement(SEQUENTIAL.sql)] if self._log.is_distributed else []
-        return self._log.database.transacting(lambda wire: _carried_out(work, _Transaction(wire, self.sql), before))
+        return self._log.database.transacting(lambda wire: carried_out(work, wire, self.sql, before))
 
     def _locked(
         self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
@@ -306,7 +276,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         is_searched = issubclass(projection.row, SearchedRow)
         types = self.sql.column_types(projection.row) + f", {VECTOR}" * is_searched
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
-        checkpoint = _call(self.sql.statement(CHECKPOINT, projection.name, of=projection))
+        checkpoint = call_of(self.sql.statement(CHECKPOINT, projection.name, of=projection))
         is_gone = Call(
             f"SELECT to_regclass($2::text) IS NULL AND EXISTS ({checkpoint.sql})", (*checkpoint.values, table.encode())
         )
@@ -370,7 +340,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     def _drop_table(self, projection: Projection) -> Sequence[Statement]:
         table = self.sql.table(projection)
         self._made.discard(table)
-        return [Statement(self._dropping(table))]
+        return [WAIT_BRIEFLY, Statement(self._dropping(table))]
 
     def _dropping(self, table: str) -> str:
         """Return the statement that drops a table, or empties that of another user, as for the role that erases."""
@@ -386,7 +356,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         drops = [statement for one in gone for statement in self._drops(one)]
         drops += [Statement(self._dropping(name)) for name in others]
         if drops:
-            self._transact(lambda _: drops)
+            self._transact(lambda _: [WAIT_BRIEFLY, *drops])
         self._made.difference_update(others)
 
     def _rename_table(self, shadow: Projection, projection: Projection) -> list[Statement]:
@@ -403,11 +373,23 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             ),
         ]
 
-    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> list[Statement]:
+    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> Callable[[Transaction], bool]:
         for one in (shadow, *parts):
             self._make_table(one)
-        into = self.sql.table(shadow)
-        return [Statement(f"INSERT INTO {into} SELECT * FROM {self.sql.table(part)}") for part in parts]
+        return lambda transaction: all(self._is_copied(transaction, one, shadow, plan) for one in parts)
+
+    def _is_copied(self, transaction: Transaction, part: Projection, shadow: Projection, plan: Plan) -> bool:
+        """Copy rows in lots, since the wire gives up a server that is silent for long; False if the plan changes."""
+        table, after = self.sql.table(part), NO_ROW
+        while self._is_noted(transaction, *plan):
+            ahead = transaction.ask(Statement(AHEAD.format(table=table), (*after, WALKED_ROWS - 1)))[0]
+            last = [(int4(place), key) for place, key in ahead]
+            copy = (COPY_SOME if last else COPY_REST).format(table=table, into=self.sql.table(shadow))
+            transaction.ask(Statement(copy, (*after, *chain(*last))))
+            if not last:
+                return True
+            (after,) = last
+        return False
 
     # Searching
 
@@ -430,64 +412,6 @@ def _has_all(transaction: Transaction, events: Sequence[RecordedEvent]) -> bool:
     digests = (Statement(DIGEST, (int4(one.position.slice), one.stream, int4(one.version))) for one in events)
     there = [[*map(tuple, rows)] for rows in transaction.ask(*digests)]
     return there == [[(one.digest,)] for one in events]
-
-
-def _carried_out(work: Work, transaction: _Transaction, before: Sequence[Statement]) -> list[list[Values]] | None:
-    try:
-        if before:
-            transaction.ask(*before)
-        last = work(transaction)
-        if last is not None:
-            return transaction.ask(*last, Statement(COMMIT.sql))[:-1]
-    except MADE_BY_ANOTHER:
-        # Both processes added the first row, such as a first checkpoint; a missing row cannot be locked.
-        pass
-    # Who lends the connection rolls back what is left open on it.
-    return None
-
-
-def _call(statement: Statement) -> Call:
-    return Call(statement.sql, [_binary(value) for value in statement.values])
-
-
-def _puts(dialect: Dialect, projection: Projection, rows: Sequence[list[bytes | None]]) -> Iterator[Call]:
-    """Yield the statements that store rows, given by their values: many in one, unless that is too large for a trip."""
-    for lot in in_lots(rows, dialect.rows_at_once):
-        call = Call(dialect.put_rows(projection, len(lot)), [*chain.from_iterable(lot)])
-        if len(lot) > 1 and call.size > TRIP_BYTES_MAX:
-            yield from (Call(dialect.put_rows(projection, 1), one) for one in lot)
-        else:
-            yield call
-
-
-def _row_values(row: Any) -> list[bytes | None]:
-    # By the types of the columns: to look at the type of each value takes twice the time.
-    packs = _packs(row.__class__)
-    return [None if value is None else pack(value) for pack, value in zip(packs, astuple(row), strict=True)]
-
-
-@cache
-def _packs(row: type[msgspec.Struct]) -> tuple[Callable[[Any], bytes], ...]:
-    return tuple(_PACKS[column.type] for column in columns_of(row) if column.type is not None)
-
-
-def _text(value: str) -> bytes:
-    return str(without_nul(value)).encode()
-
-
-# A whole number fits a field of floats, but its eight bytes mean another float.
-_PACKS: dict[type, Callable[[Any], bytes]] = {
-    str: _text,
-    int: int8,
-    bytes: bytes,
-    float: lambda one: float8(float(one)),
-}
-
-
-def _binary(value: int | str | bytes | None) -> bytes | None:
-    if isinstance(value, str):
-        return _text(value)
-    return int8(value) if isinstance(value, int) else value
 
 
 def _lexemes(term: Term) -> str:

@@ -229,14 +229,14 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         ends = ("", "_words") if issubclass(projection.row, SearchedRow) else ("",)
         return [Statement(f"ALTER TABLE {built}{end} RENAME TO {live}{end}") for end in ends]
 
-    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> list[Statement]:
+    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection], plan: Plan) -> Callable[[Transaction], bool]:
         self._transact(lambda transaction: self._make_table(shadow) if self._is_noted(transaction, *plan) else None)
         for part in parts:
             after: str | None = ""
             # Copied in batches, so that other writers wait only for one batch.
             while after is not None:
                 after = self._log.write(partial(self._copy_some, part, shadow, after, plan))
-        return []
+        return lambda _: True
 
     def _copy_some(
         self, part: Projection, shadow: Projection, after: str, plan: Plan, connection: sqlite3.Connection

@@ -16,7 +16,7 @@ from typing import IO
 
 import msgspec
 
-from ...domain.errors import NotFoundError
+from ...domain.errors import DamagedError, NotFoundError
 from ...domain.ids import OF_STORE
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
@@ -168,10 +168,16 @@ def export_events(
     target = Path(path)
     with writing_file(target, log) as file, TemporaryFile(dir=Path(file.name).parent) as lines:
         collection = Collection(log, lines)
-        if asked is None:
-            collection.take_all()
-        else:
-            collection.take(asked)
+        try:
+            if asked is None:
+                collection.take_all()
+            else:
+                collection.take(asked)
+        except DamagedError as error:
+            if type(error) is not DamagedError:
+                raise
+            remedy = f"{error.remedy}; contexts that do not need this event can be exported by their names"
+            raise DamagedError(error.what, error.reason, remedy=remedy) from error
         order = collection.write(file, progress)
     along = () if asked is None else tuple(stream for stream in order if stream not in asked)
     return ExportReport(streams=len(order), events=collection.events, along=along)

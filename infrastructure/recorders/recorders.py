@@ -14,7 +14,14 @@ from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from eventsourcing import persistence
-from eventsourcing.persistence import Notification, NotSupportedError, OperationalError, StoredEvent, Tracking
+from eventsourcing.persistence import (
+    DataError,
+    Notification,
+    NotSupportedError,
+    OperationalError,
+    StoredEvent,
+    Tracking,
+)
 from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
 
 from ...domain.concurrency.locks import News
@@ -45,6 +52,14 @@ class Page(NamedTuple):
     until: int
 
 
+class UndecodableError(DataError):
+    """A notification cannot be decoded; `number` is its id, behind which a subscription goes on."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+
 class FollowableRecorder(persistence.ApplicationRecorder):
     """An application recorder whose sequence a subscription can follow."""
 
@@ -57,12 +72,18 @@ class FollowableRecorder(persistence.ApplicationRecorder):
     def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
         """Return up to `limit` notifications with ids above `after`."""
 
+    def mark_of(self, notification: Notification) -> object:
+        """Return by what a notification that was seen is known again."""
+        return notification
+
 
 class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
     """
     Yields notifications above `gt`, blocking at the end of the sequence until `stop()`.
 
-    If the sequence ends before that place, as after the restore of an older copy, it raises OperationalError.
+    If the sequence ends before that place, or has something else where it was seen, as after the restore of an older
+    copy, it raises OperationalError. At a notification that cannot be decoded it raises DataError once, and the next
+    call goes on behind it.
     """
 
     def __init__(self, recorder: FollowableRecorder, gt: int | None = None, topics: Sequence[str] = ()) -> None:
@@ -72,6 +93,8 @@ class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
         # The id up to which the sequence was searched, and that of the last one that was handed out.
         self._after = self._handed_out = gt or 0
         self._page: deque[Notification] = deque()
+        # The id of the last one that was read, and its mark.
+        self._last: tuple[int, object] | None = None
 
     def _forget_erased(self) -> None:
         # What is left of the page is read again. Another thread may call this.
@@ -96,18 +119,33 @@ class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
 
     def _fetch(self) -> bool:
         before, after = self._page, self._after
-        page = self._recorder.select_page(after=after, limit=PAGE_LENGTH, topics=self._topics)
+        try:
+            page = self._recorder.select_page(after=after, limit=PAGE_LENGTH, topics=self._topics)
+        except UndecodableError as error:
+            self._after = self._handed_out = error.number
+            raise
+        # New events would take the ids that were seen, and be missed.
         if page.until < after:
-            # New events would take the ids that were seen, and be missed.
-            raise OperationalError(
-                f"the sequence went back: {after:,} notifications were seen, and it has {page.until:,};"
-                " look what is gone, and begin anew from where you know to be right"
-            )
+            raise _went_back(f"{after:,} notifications were seen, and it has {page.until:,}")
+        if page.until > after and self._last is not None:
+            number, mark = self._last
+            found = self._recorder.select_notifications(number, 1, number)
+            if [self._recorder.mark_of(one) for one in found] != [mark]:
+                raise _went_back(f"notification {number:,} is not the one that was seen")
         if self._page is not before:
             # Events were erased since they were read.
             return True
+        if page.notifications:
+            last = page.notifications[-1]
+            self._last = last.id, self._recorder.mark_of(last)
         self._page, self._after = deque(page.notifications), page.until
         return page.until > after
+
+
+def _went_back(reason: str) -> OperationalError:
+    return OperationalError(
+        f"the sequence went back: {reason}; look what is gone, and begin anew from where you know to be right"
+    )
 
 
 class Recorder(persistence.Recorder):

@@ -33,15 +33,15 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 from ...domain.concurrency.known_types import known
 from ...domain.concurrency.locks import News
 from ...domain.erasure import forgetting
-from ...domain.errors import InvalidInputError
+from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ids import SLICES
-from ...domain.log.envelope import Meta, RecordedEvent, encode_payload
+from ...domain.log.envelope import Meta, RecordedEvent, Undecodable, encode_payload
 from ...domain.log.ports import LiveLog, PagedLog, PartitionedLog
 from ...domain.log.ports import Page as LogPage
 from ...domain.positions import BEGINNING, Moment, Partition, Position
 from ..databases import location_of, open_database
 from ..log.codec import CODEC, tag_of
-from .recorders import PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page, whole_number
+from .recorders import PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page, UndecodableError, whole_number
 from .stored_events import LAST, translated_for_eventsourcing
 
 ONE_SEQUENCE = -1
@@ -121,16 +121,24 @@ class StoreRecorder(FollowableRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        """Return up to `limit` events from position `start` to `stop`; `topics` are tags."""
+        """
+        Return up to `limit` events from position `start` to `stop`; `topics` are tags.
+
+        They end before an event that cannot be decoded; if it is the first, DataError names it.
+        """
         after = 0 if start is None else start - inclusive_of_start
         until = LAST if stop is None else stop
         found: list[Notification] = []
-        for recorded in takewhile(lambda one: one.position.number <= until, self._events(after, limit, topics)):
-            if topics and tag_of(recorded.event) not in topics:
-                continue
-            if len(found) >= limit:
-                break
-            found.append(_notification(recorded))
+        try:
+            for recorded in takewhile(lambda one: one.position.number <= until, self._events(after, limit, topics)):
+                if topics and tag_of(recorded.event) not in topics:
+                    continue
+                if len(found) >= limit:
+                    break
+                found.append(_notification(recorded))
+        except UndecodableError as error:
+            if not found and error.number <= until:
+                raise
         return found
 
     def _events(self, after: int, limit: int, topics: Sequence[str]) -> Iterator[RecordedEvent]:
@@ -146,7 +154,15 @@ class StoreRecorder(FollowableRecorder):
     def _read(self, after: int, limit: int) -> list[RecordedEvent]:
         moment = Moment(((self._slice, after),)) if after > 0 else BEGINNING
         with translated_for_eventsourcing():
-            return self._pages.read_all(after=moment, limit=limit, undecodable=False).events
+            events = self._pages.read_all(after=moment, limit=limit, undecodable=True).events
+        readable = [*takewhile(lambda one: not isinstance(one.event, Undecodable), events)]
+        if events and not readable:
+            raise _undecodable(events[0])
+        return readable
+
+    def mark_of(self, notification: Notification) -> object:
+        """Return the digest of a notification's event, which stays when its texts are erased."""
+        return _DECODER.decode(notification.state).digest
 
     def _has(self, recorded: RecordedEvent) -> bool:
         return recorded.position.slice == self._slice
@@ -217,6 +233,13 @@ def _sequence(log: LiveLog, slice_number: int | None) -> PagedLog:
 def _notification(recorded: RecordedEvent) -> Notification:
     event, number = recorded.event, recorded.position.number
     return Notification(recorded.stream, recorded.version, tag_of(event), _state_of(recorded), number)
+
+
+def _undecodable(recorded: RecordedEvent) -> UndecodableError:
+    number = recorded.position.number
+    remedy = f"a subscription goes on behind it; to read on, start at {number + 1}"
+    error = DamagedError(f"event {recorded.reference}", recorded.event.reason, remedy=remedy)
+    return UndecodableError(str(error), number)
 
 
 def _state_of(recorded: RecordedEvent) -> bytes:

@@ -163,3 +163,18 @@ def test_a_sequence_that_went_back(factory: NewFactory) -> None:
             pytest.raises(OperationalError, match="went back: 3 notifications were seen, and it has 2"),
         ):
             next(subscription)
+
+
+def test_a_sequence_that_went_back_and_grew_again(factory: NewFactory) -> None:
+    """Other events took the places of those that were seen: they are not handed out."""
+    recorder, grown = factory().application_recorder(), factory("Other").application_recorder()
+    recorder.insert_events(events("a", 1, 2))
+    grown.insert_events(events("a", 1))
+    grown.insert_events(events("b", 1))
+    with recorder.subscribe(gt=0) as subscription:
+        assert [one.id for one in islice(subscription, 2)] == [1, 2]
+        # As after an older copy was put in the place of the database.
+        subscription._recorder = grown
+        grown.insert_events(events("c", 1))
+        with pytest.raises(OperationalError, match="went back: notification 2 is not the one that was seen"):
+            next(subscription)

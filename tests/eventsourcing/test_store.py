@@ -1,5 +1,6 @@
 """A store's own events through the package: read, followed, projected, and never written."""
 
+import shutil
 import threading
 from collections.abc import Iterator
 from itertools import islice, product
@@ -25,14 +26,16 @@ from eventsourcing.utils import Environment
 import refold
 from refold.domain.chat.events import ERASED_TEXT, MessageAdded
 from refold.domain.chat.events import Opened as ChatOpened
-from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError
 from refold.domain.ids import SLICES, slice_of
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
+from refold.infrastructure.exchange.export import export_events
 from refold.infrastructure.recorders.store import EventMapper, RecordedEventMapper, StoreFactory, StoreRecorder
 from refold.infrastructure.store import Store
 from tests.contract.stores import KEYS
 from tests.eventsourcing.opening import postgres_variables
+from tests.projecting.test_set_aside import whisper
 
 SESSION = "desk"
 HERE = "refold.infrastructure.recorders.store"
@@ -293,6 +296,51 @@ def test_a_log_that_went_back(store: Store) -> None:
     """A follower that has seen more than there is does not wait until the log is as long again."""
     with recorder_of(store).subscribe(gt=9) as subscription, pytest.raises(OperationalError, match="and it has 8"):
         next(subscription)
+
+
+def test_a_log_that_went_back_and_grew_again(tmp_path: Path) -> None:
+    """Whoever has seen other events is told of it, and not given those that took their places."""
+    place, older = tmp_path / "a.db", tmp_path / "older.db"
+    with refold.open(place) as store:
+        store.chat("a").add_message("user", "kept")
+    shutil.copy(place, older)
+    with refold.open(place) as store:
+        store.chat("a").add_message("user", "lost")
+        recorders = store.recorder(), store.recorder()
+        following = [recorders[0].subscribe(gt=1), recorders[1].subscribe(topics=["chat.message_added.v1"])]
+        assert [[one.id for one in islice(each, 2)] for each in following] == [[2, 3], [2, 3]]
+    with refold.open(older) as store:
+        for number in range(3):
+            store.chat("a").add_message("user", f"other {number}")
+        for each in following:
+            each._recorder = store.recorder()
+            with pytest.raises(OperationalError, match="went back: notification 3 is not the one that was seen"):
+                next(each)
+
+
+@pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
+def test_an_event_that_cannot_be_decoded(location: str, tmp_path: Path) -> None:
+    """Its error names it and says where to read on; a subscription goes on behind it. A log in memory has none."""
+    whisper(location)
+    with refold.open(location) as store:
+        recorder = store.recorder("newer" if store.log.has_slices else None)
+        assert [one.id for one in recorder.select_notifications(1, 10)] == [1, 2]
+        for topics in ([], ["chat.message_added.v1"]):
+            with pytest.raises(DataError, match=r"event chat:newer@3 .*whispered.*to read on, start at 4"):
+                recorder.select_notifications(3, 10, topics=topics)
+        assert recorder.select_notifications(3, 10, 2) == []
+        store.chat("newer-too", session="newer").add_message("user", "behind")
+        given, named = list[str](), list[str]()
+        with recorder.subscribe(topics=["chat.opened.v1"]) as subscription:
+            while "chat:newer-too" not in given:
+                try:
+                    given.append(str(next(subscription).originator_id))
+                except DataError as error:
+                    named.append(str(error))
+        assert [one.split(" is damaged")[0] for one in named] == ["event chat:newer@3", "event chat:newer@4"]
+        assert given[0] == "chat:newer"
+        with pytest.raises(DamagedError, match=r"event chat:newer@3 .*can be exported by their names"):
+            export_events(store.log, tmp_path / "all.jsonl")
 
 
 def test_what_is_erased_before_it_is_handed_out(store: Store) -> None:

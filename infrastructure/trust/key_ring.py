@@ -161,10 +161,10 @@ class KeyRing:
 
     def retired(self, *, are_closed: bool | None = None) -> list[KeyRow]:
         """Return the rows of the retired keys that are not destroyed, or of those that are closed, or are not."""
+        # A row that nobody can read must not keep the keys of others from being destroyed.
+        rows = [*self.rows([])]
         # Nothing binds a key to the mark that it is retired.
-        found = [
-            row for row in self.rows() if row.wrapped and (subject_in(row) != row.subject or row.id in self._retired)
-        ]
+        found = [row for row in rows if row.wrapped and (subject_in(row) != row.subject or row.id in self._retired)]
         return [row for row in found if are_closed in (None, row.subject.startswith(CLOSED))]
 
     def close(self, keys: Sequence[KeyRow]) -> None:
@@ -195,8 +195,8 @@ class KeyRing:
             KeyUnavailableError, DamagedError: some cannot be unwrapped. The others are wrapped before it is raised.
         """
         newest, _ = self._keys.wrap(bytes(KEY_BYTES))
-        count, failed = 0, list[RefoldError]()
-        for row in self.rows():
+        count, faults, failed = 0, list[DamagedError](), list[RefoldError]()
+        for row in self.rows(faults):
             if row.wrapped and (row.master != newest or not row.wrapped.startswith(BOUND)):
                 try:
                     secret = self._secret(row)
@@ -206,7 +206,7 @@ class KeyRing:
                 master, wrapped = wrapped_for(self._keys, secret, _bond(row))
                 self._tables.change(Statement(WRAP_AGAIN, (master, wrapped, row.id, row.wrapped)))
                 count += 1
-        if failed:
+        if failed := [*failed, *faults]:
             raise failed[0]
         return count
 
@@ -220,9 +220,15 @@ class KeyRing:
         self._newest.clear()
         return len(subjects)
 
-    def rows(self) -> Iterator[KeyRow]:
-        """Yield the stored rows of all keys."""
-        return keys_in(self._tables)
+    def rows(self, faults: list[DamagedError] | None = None) -> Iterator[KeyRow]:
+        """Yield the stored rows of all keys; with `faults` as `keys_in` does."""
+        return keys_in(self._tables, faults)
+
+    def faults(self) -> list[DamagedError]:
+        """Return the errors of the rows of keys that cannot be read."""
+        faults: list[DamagedError] = []
+        _ = [*self.rows(faults)]
+        return faults
 
     def _key_of_store(self, subject: str) -> DataKey:
         # Another process may make it at the same moment: the first one counts.

@@ -320,7 +320,10 @@ class SealedLog:
         return self.ring.newest(self.user_subject(user)).id
 
     def scrub(self) -> list[str]:
-        return self.below.scrub()
+        kept = (
+            f"{one.what}, if its key is to be destroyed: it cannot be read ({one.reason})" for one in self.ring.faults()
+        )
+        return [*self.below.scrub(), *kept]
 
     def forget(self) -> None:
         self.below.forget()

@@ -141,12 +141,23 @@ class Tables(Protocol):
         """
 
 
-def keys_in(tables: Tables) -> Iterator[KeyRow]:
-    """Yield the stored rows of all keys."""
-    after = ""
-    while found := [key_row(row) for row in tables.ask(KEYS_AFTER, after)]:
-        yield from found
-        after = found[-1].id
+def keys_in(tables: Tables, faults: list[DamagedError] | None = None) -> Iterator[KeyRow]:
+    """
+    Yield the stored rows of all keys. With `faults`, which gets their errors, rows that cannot be read are left out.
+
+    Raises:
+        DamagedError: a row cannot be read, and there are no `faults`.
+    """
+    after: Any = ""
+    while found := tables.ask(KEYS_AFTER, after):
+        for row in found:
+            try:
+                yield key_row(row)
+            except DamagedError as error:
+                if faults is None:
+                    raise
+                faults.append(error)
+        after = found[-1][0]
 
 
 def subject_in(row: KeyRow) -> str:

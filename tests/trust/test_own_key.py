@@ -101,8 +101,16 @@ def test_a_value_of_another_type_in_the_row_of_a_key(tmp_path: Path, column: str
     with refold.open(path, keys=KEYS) as store:
         store.chat("c", user="mia").add_message("user", "Hello.")
         change("id <> 'store'")
+        store.chat("d", user="tom").add_message("user", "Hello.")
+        tom = store.log.newest_key("tom")  # type: ignore[attr-defined]
         with pytest.raises(refold.DamagedError, match=r"the row of the key .* in data_key"):
             store.rotate_keys()
+        # Others are erased all the same, and their keys destroyed; the receipt names the row.
+        done = store.erase(user="tom", why="ticket 7", dry_run=False)
+        assert done.receipt is not None
+        assert any("in data_key, if its key is to be destroyed" in one for one in done.receipt.unreached)
+        with pytest.raises(refold.KeyDestroyedError):
+            ring_of(store.log)._read(tom)
 
     change("id = 'store'")
     with pytest.raises(refold.DamagedError, match=r"the row of the key 'store' in data_key"):

@@ -12,6 +12,7 @@ from refold.infrastructure.cli import main
 from refold.infrastructure.log.postgres.roles import LOG, PLACES, ROLES
 from tests.support import citus
 
+from ..projecting.histories import talk_at_length
 from .roles import users
 
 pytestmark = pytest.mark.skipif(citus.CLUSTER_URL is not None, reason="roles of a cluster are made on each server")
@@ -167,6 +168,20 @@ def test_no_role_has_more(kind: str, urls: dict[str, str]) -> None:
                 pass
 
     assert may == {statement for statement, kinds in FORBIDDEN.items() if kind in kinds}
+
+
+def test_a_store_with_a_witness(ready_pg_url: str, tmp_path: Path) -> None:
+    """Readers compare with it what they read, and writers bring it forward; its table may be there already."""
+    witness = str(tmp_path / "witness")
+    with refold.open(ready_pg_url, witness=witness) as store:
+        talk_at_length(store, 600)
+    with users(ready_pg_url) as found:
+        with refold.open(found["writer"], create=False, witness=witness) as store:
+            talk_at_length(store, 600)
+        with refold.open(found["reader"], create=False, witness=witness) as store:
+            assert len(store.chat("long", create=False).items) == 1_200
+    with psycopg.connect(ready_pg_url) as owner:
+        assert owner.execute("select number from segment").fetchall() == [(0,), (1,)]
 
 
 def test_all_tables_are_thought_of(urls: dict[str, str], ready_pg_url: str) -> None:

@@ -15,8 +15,8 @@ from .connection import PostgresDatabase
 from .wire import BEGIN, COMMIT, Call, Wire
 
 LOG = ("refold_meta", "slice_lock", "stream", "tag", "event", "blob", "dictionary", "idempotency", "block", "part",
-       "snapshot", "data_key")  # fmt: skip
-APPENDED = ("stream", "tag", "event", "blob", "dictionary", "idempotency", "snapshot", "data_key")
+       "snapshot", "segment", "data_key")  # fmt: skip
+APPENDED = ("stream", "tag", "event", "blob", "dictionary", "idempotency", "snapshot", "segment", "data_key")
 # An encrypted store has its rows in pages.
 PLACES = ("checkpoint", "note", "sealed_page")
 # Rows of projections; a rebuild makes new tables.
@@ -37,8 +37,8 @@ class Grant(NamedTuple):
 
 
 READING = (Grant("SELECT", LOG, on_rows=True),)
-# A writer locks the row of its slice, and a snapshot replaces the one before it.
-WRITING = (Grant("INSERT", APPENDED), Grant("UPDATE", ("slice_lock", "snapshot")))
+# A writer locks the row of its slice, a snapshot replaces the one before it, and segments those that are wrong.
+WRITING = (Grant("INSERT", APPENDED), Grant("UPDATE", ("slice_lock", "snapshot", "segment")))
 PROJECTING = (Grant("INSERT, UPDATE, DELETE", on_rows=True),)
 # The payload of an event is replaced in its row or its block, and texts, keys and snapshots are removed.
 # Its update of `tag`, which changes nothing, has other processes read again which texts there are.

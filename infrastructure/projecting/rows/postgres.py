@@ -24,7 +24,7 @@ from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
-from ...log.postgres.beside import MAKE_SNAPSHOTS
+from ...log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSHOTS
 from ...log.postgres.blocks import digest_of
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
@@ -252,6 +252,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         """Make the tables of projections, so that users who may make none can use them."""
         self._make_common()
         self._make_once("snapshot", Call(MAKE_SNAPSHOTS))
+        self._make_once("segment", Call(MAKE_SEGMENTS))
         for projection in projections:
             self._make_table(projection)
 

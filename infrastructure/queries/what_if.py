@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...domain.chat.context import ChatContext
@@ -14,10 +16,11 @@ from ...domain.context.decider import Decider
 from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
 from ...domain.context.view import Place
-from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError
+from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError
 from ...domain.ids import stream_id
+from ...domain.log.gate import behind_gate
 from ...domain.log.overlay_log import OverlayLog
-from ...domain.log.ports import LiveLog
+from ...domain.log.ports import LiveLog, NewEvents
 from ...domain.pool.pool import ContextPool
 from ...domain.pool.queue import ContextQueue
 from ..context_streams import first_event, root_of
@@ -34,7 +37,7 @@ class WhatIf:
     def __init__(self, log: LiveLog, cut: Cut, system: System) -> None:
         self._log, self._system = log, system
         self._overlay = OverlayLog(log, cut, system)
-        self._is_kept = False
+        self._is_kept = self._is_interrupted = False
         self._after_fork()
         renew_in_child(self)
 
@@ -94,12 +97,24 @@ class WhatIf:
             if appended:
                 self._log.append(appended).result()
         except BaseException as error:
-            self._overlay.reopen()
-            if isinstance(error, ConcurrencyError):
+            # The log may have taken them before an interrupt: of this call, or of an earlier one.
+            self._is_interrupted |= not isinstance(error, Exception)
+            self._is_kept = self._is_interrupted and self._are_recorded(appended)
+            if not self._is_kept:
+                self._overlay.reopen()
+            if not isinstance(error, ConcurrencyError):
+                raise
+            if not self._is_kept:
                 raise InvalidInputError(f"{error.stream} exists already: branch again, under another id") from error
-            raise
         self._is_kept = True
         return [new.stream for new in appended]
+
+    def _are_recorded(self, appended: Sequence[NewEvents]) -> bool:
+        """Return whether the log has these events."""
+        log = behind_gate(self._log)
+        with suppress(RefoldError):
+            return all([*log.read_events(one.stream, until=len(one.events))] == [*one.events] for one in appended)
+        return False
 
     def _journal(self, kind: str, context_id: str, decider: Decider[Any]) -> Journal[Any]:
         self._require_open()

@@ -161,6 +161,33 @@ async def test_a_store_that_refuses(tmp_path: Any, monkeypatch: pytest.MonkeyPat
         assert said(store.chat("a2")) == ["a asks", "once more"]
 
 
+@pytest.mark.parametrize("when", ["before", "after", "never"])
+async def test_an_interrupt_while_they_are_kept(
+    store: refold.Store, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Whether the log has taken them before it, takes them after it, or never: they are kept once, and that is said."""
+    what_if, append, late = store.what_if(await begun(store)), store.log.append, list[Any]()
+    what_if.chat("a", "a2").add_message("user", "once")
+
+    def interrupted(batch: Any) -> Any:
+        (append(batch).result() if when == "before" else late.append(batch))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.log, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            what_if.keep()
+    if when == "after":
+        append(late[0]).result()
+
+    if when == "before":
+        with pytest.raises(DecisionRefusedError, match="these branches were kept"):
+            what_if.keep()
+    else:
+        assert what_if.keep() == ["chat:a2"]
+    assert said(store.chat("a2", create=False)) == ["a asks", "once"]
+
+
 async def test_forks_of_forks(store: refold.Store) -> None:
     """Within it they stand on each other, and so they do when they are kept."""
     what_if = store.what_if(await begun(store))

@@ -21,6 +21,7 @@ from ..domain.context.journal import Journal
 from ..domain.context.transaction import Transaction, require_no_transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.erasure.events import STREAM as ERASURES
+from ..domain.erasure.events import archives_in
 from ..domain.errors import InvalidInputError, RefoldError
 from ..domain.frozen import read_before_closing
 from ..domain.ids import encoded_id, require_name, split_stream_id, stream_id
@@ -1238,8 +1239,7 @@ class Store:
 
     def archives(self) -> dict[str, str]:
         """Return the contexts whose texts are archived, each with the file that has them."""
-        archives = self._eraser.state.archives if self._whole_log.head(ERASURES) else {}
-        return {context: archive.file for context, archive in archives.items()}
+        return {context: archive.file for context, archive in archives_in(self._whole_log).items()}
 
     @property
     def _archivist(self) -> Archivist:

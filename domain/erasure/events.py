@@ -261,6 +261,13 @@ def fold(state: Erasures, events: Iterable[ErasureEvent]) -> Erasures:
     return Erasures(held, policies, unfinished, archives)
 
 
+def archives_in(log: Log) -> dict[str, Archive]:
+    """Return the archives of the contexts that a log has; where an earlier moment was restored, some are not there."""
+    archives = fold(Erasures(), map(decoded, log.read_events(STREAM))).archives
+    there = {*log.streams()} if archives else ()
+    return {context: archive for context, archive in archives.items() if context in there}
+
+
 def require_unarchived(log: Log) -> None:
     """
     Require that no context of a log is archived: a copy has digests of its own, which an archive does not match.
@@ -268,8 +275,7 @@ def require_unarchived(log: Log) -> None:
     Raises:
         InvalidInputError: one is.
     """
-    state = fold(Erasures(), map(decoded, log.read_events(STREAM)))
-    for context, archive in state.archives.items():
+    for context, archive in archives_in(log).items():
         raise InvalidInputError(f"{context} is archived in {archive.file}: unarchive it before the store is copied")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.domain.erasure.events import require_unarchived
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import reading_backup
 from refold.infrastructure.exchange.restore import restore
@@ -112,6 +113,24 @@ def test_a_moment_before_what_was_erased_has_no_erasure(places: tuple[str, str, 
     with refold.open(target) as store:
         assert store.verify().is_whole
         assert store.now() == moment
+
+
+def test_a_moment_before_an_archive(places: tuple[str, str, Path], tmp_path: Path) -> None:
+    """It lists the archive of contexts that it has; of one that began later, nothing keeps it from being copied."""
+    source, target, path = places
+    with refold.open(source) as store:
+        moment = store.now()
+        store.chat("later").add_message("user", SECRET)
+        store.archive(tmp_path / "cold", "kept", "later", why="cold")
+        back_up_from(source, path)
+
+    restore(path, target, at=f"pos:{moment}")
+
+    with refold.open(target) as store:
+        assert list(store.archives()) == ["chat:kept"]
+        store.unarchive("kept")
+        assert store.archives() == {}
+        require_unarchived(store.log)
 
 
 def test_a_check_knows_what_was_erased(places: tuple[str, str, Path]) -> None:

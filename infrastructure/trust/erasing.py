@@ -205,6 +205,7 @@ class Eraser:
             *unreached,
             *self._archives_of(done),
             *self._lost(wanted.user),
+            *_unread(selection),
             *self._names(wanted.user),
             *OUTSIDE,
         )
@@ -218,6 +219,7 @@ class Eraser:
 
     def _selected(self, wanted: Wanted, mask: Mask) -> Selection:
         selection = Selection(self._log, mask, archived=self.state.archives.keys())
+        selection.lost = set()
         if wanted.user is not None:
             selection.whole.update(self._streams_of(wanted.user))
             if not selection.whole:
@@ -446,6 +448,14 @@ def _unfinished() -> Iterator[None]:
 def _whole(said: StoreErased, selection: Selection) -> tuple[str, ...]:
     """Return which of the streams that an event names are erased whole."""
     return tuple(one.stream for one in said.erased if one.stream in selection.whole)
+
+
+def _unread(selection: Selection) -> list[str]:
+    """Say how many events of what was to be erased nobody can read."""
+    if not selection.lost:
+        return []
+    what = "whose keys are not in the table data_key: erase again if they come back from a copy"
+    return [f"{counted(len(selection.lost), 'event')} {what}"]
 
 
 def _is_run_of(stream: str, user: str) -> bool:

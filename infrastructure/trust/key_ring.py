@@ -111,6 +111,10 @@ class KeyRing:
         """
         return self._known(self._by_id, key_id, self._read)
 
+    def has(self, key_id: str) -> bool:
+        """Return whether a data key has a row, whatever is in it."""
+        return bool(self._tables.ask(KEY, key_id))
+
     def require_masters(self) -> None:
         """
         Require that the master keys are there. Without them no key can be unwrapped, which no event is to blame for.

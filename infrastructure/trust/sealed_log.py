@@ -315,6 +315,15 @@ class SealedLog:
                 lost.add(stream)
         return owned, lost
 
+    def read_without_keys(self, stream: str, *, after: int, until: int) -> list[RecordedEvent]:
+        """Return the events of `read`; of those whose keys are not in the table any more, why they cannot be read."""
+        stored = self.below.read(stream, after=after, until=until)
+        keys = {one.event.k for one in stored if isinstance(one.event, Sealed)}
+        gone = {key for key in keys if not self.ring.has(key)}
+        return [
+            self._marked(one) if getattr(one.event, "k", "") in gone else next(self._recorded([one])) for one in stored
+        ]
+
     def newest_key(self, user: str) -> str:
         """Return the id of the newest key of a user."""
         return self.ring.newest(self.user_subject(user)).id

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from ...domain.chat import events as chat
 from ...domain.erasure.events import seal_of
 from ...domain.erasure.skeleton import Mask, meta_skeleton, persons_skeleton, skeleton_of
-from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.errors import InvalidInputError, KeyMissingError, NotFoundError
 from ...domain.ids import OF_STORE, VERSION_MAX
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent, Undecodable, encode_payload
 from ...domain.log.ports import LiveLog, Remnant
@@ -44,6 +44,14 @@ class Sealed(NamedTuple):
     recorded: RecordedEvent
 
 
+@runtime_checkable
+class ReadsWithoutKeys(Protocol):
+    """A log that encrypts what it stores, and may have lost some of its keys."""
+
+    def read_without_keys(self, stream: str, *, after: int, until: int) -> list[RecordedEvent]:
+        """Return the events of `read`; of those whose keys are gone, why they cannot be read."""
+
+
 class Selection:
     """
     The events to be erased: of each stream the versions, or all; `mask` is for streams that are erased whole.
@@ -54,6 +62,8 @@ class Selection:
     def __init__(self, log: LiveLog, mask: Mask, *, archived: Collection[str] = ()) -> None:
         self._log, self.mask, self.archived = log, mask, archived
         self.whole: set[str] = set()
+        # If others are erased all the same, the references of events that nobody can read, as their keys are gone.
+        self.lost: set[str] | None = None
         self.versions: dict[str, set[int]] = {}
         # The streams in which an event names the user, though they are others'.
         self.naming: dict[str, set[int]] = {}
@@ -91,12 +101,22 @@ class Selection:
         for start in range(first, last + 1, PAGE_EVENTS):
             # The first event needs the digest of the one before it.
             after = start - 2 if start == first and start > 1 else start - 1
-            for recorded in self._log.read(stream, after=after, until=min(last, start + PAGE_EVENTS - 1)):
-                if recorded.version >= first:
+            for recorded in self._read(stream, after, min(last, start + PAGE_EVENTS - 1)):
+                if isinstance(recorded.event, Undecodable) and self.lost is not None:
+                    self.lost.add(recorded.reference)
+                elif recorded.version >= first:
                     left = self._left(recorded, before)
                     if left is not None:
                         yield left
                 before = recorded.digest
+
+    def _read(self, stream: str, after: int, until: int) -> list[RecordedEvent]:
+        try:
+            return self._log.read(stream, after=after, until=until)
+        except KeyMissingError:
+            if self.lost is None or not isinstance(self._log, ReadsWithoutKeys):
+                raise
+            return self._log.read_without_keys(stream, after=after, until=until)
 
     def _left(self, recorded: RecordedEvent, before: bytes) -> Sealed | None:
         stream, version = recorded.stream, recorded.version

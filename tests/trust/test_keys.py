@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError, StorageUnavailableError
+from refold.domain.errors import (
+    DamagedError,
+    InvalidInputError,
+    KeyMissingError,
+    NotFoundError,
+    StorageUnavailableError,
+)
 from refold.infrastructure.trust import keys
 from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
 from tests.cli.running import refold as run
@@ -324,6 +330,34 @@ def test_a_key_that_is_gone_or_was_changed(place: Place, change: Callable[[Place
     assert ([one.context for one in done.contexts], said in done.unreached) == (["chat:of-mia"], True)
     assert done.receipt is not None
     assert said in done.receipt.unreached
+
+
+def test_a_later_key_that_is_gone(place: Place) -> None:
+    """What can be read is erased; the receipt says how many events nobody can read until their key is back."""
+    with place.open() as store:
+        log: Any = store.log
+        chat = store.chat("of-mia", user="mia")
+        chat.add_message("user", WORD)
+        log.ring.renew()
+        chat.add_message("user", WORD)
+        store.chat("of-tom", user="tom").add_message("user", WORD)
+        key_id = log.newest_key("mia")
+    row = sql(place.location, "SELECT * FROM data_key WHERE id = ?", key_id)[0]
+    drop(place, key_id)
+
+    with place.open() as store:
+        done = store.erase(user="mia", why="ticket 7", dry_run=False)
+        assert done.receipt is not None
+        said = "1 event whose keys are not in the table data_key: erase again if they come back from a copy"
+        assert (done.events, said in done.receipt.unreached) == (2, True)
+        assert len(store.log.read("chat:of-mia", until=2)) == 2
+        with pytest.raises(KeyMissingError, match=key_id):
+            store.log.read("chat:of-mia")
+        sql(place.location, "INSERT INTO data_key VALUES (?, ?, ?, ?, ?)", *row)
+
+        assert store.erase(user="mia", why="ticket 7", dry_run=False).receipt is not None
+        assert WORD not in str(store.log.read("chat:of-mia"))
+        assert store.verify().is_whole
 
 
 def test_a_rotation_beside_a_key_that_was_changed(place: Place) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import refold
 from refold.domain.errors import DamagedError, StorageUnavailableError
-from refold.domain.ids import slice_of
+from refold.domain.ids import SLICES, slice_of
 from refold.domain.log.ports import ANY_VERSION, Range
 from refold.domain.positions import BEGINNING, Moment, Partition
 from refold.infrastructure.log.block_body import BLOCK_EVENTS, packed
@@ -19,7 +19,7 @@ from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES
 from refold.infrastructure.log.postgres import blocks
 from refold.infrastructure.log.postgres.blocks import OvertakenError
 from refold.infrastructure.log.postgres.log import PostgresLog
-from refold.infrastructure.log.postgres.wire import Call, Wire
+from refold.infrastructure.log.postgres.wire import Call, Wire, int4
 from tests.contract.test_postgres_restores import Tables
 from tests.contract.writing import append, check_chain, check_order, everything, said
 
@@ -212,6 +212,22 @@ def test_an_overtaken_sealer_changes_nothing(log: PostgresLog, open_log: OpenLog
     assert seen == [128]
     assert len(slow.read(A)) == 200
     assert [*slow.doubtful_streams()] == []
+
+
+@pytest.mark.parametrize("change", ["payload = payload || 'x'", "meta = payload"])
+def test_an_erasure_while_events_are_packed(log: PostgresLog, change: str) -> None:
+    """What is left of an event that was erased before is replaced by another erasure: the block has the last of it."""
+    append(log, A, *map(said, range(200)))
+    check, number = log._sealer._check, slice_of("r")
+
+    def erase(rows: Any) -> None:
+        check(rows)
+        log.database.ask(Call(f"UPDATE event SET {change} WHERE slice = $1 AND version = 5", (int4(number),)))
+
+    log._sealer._check = erase
+    with pytest.raises(OvertakenError):
+        log._sealer.seal(number, 0, 200)
+    assert [*log._sealer.sealed().values()].count(0) == SLICES
 
 
 @pytest.mark.parametrize(("kept", "packed"), [(150, 0), (192, 0), (200, 64)])

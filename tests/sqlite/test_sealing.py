@@ -327,6 +327,20 @@ def test_events_of_another_stream_between_those_of_a_slice_stay(tmp_path: Path, 
         check_chain(log.read("chat:a"))
 
 
+@pytest.mark.parametrize("change", ["payload = substr(payload, 1, 2)", "meta = payload"])
+def test_an_erasure_while_events_are_packed(tmp_path: Path, change: str) -> None:
+    """What is left of an event that was erased before is replaced by another erasure: the block has the last of it."""
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        write(log, 0, SEGMENT + 1)
+        with log.database.reading() as connection:
+            found = log._sealer.next_slice(connection)
+        assert found is not None
+        log.database.write(lambda connection: connection.execute(f"UPDATE event SET {change} WHERE version = 5"))
+
+        with pytest.raises(OvertakenError):
+            log.database.write(lambda connection: log._sealer.store(connection, found))
+
+
 @pytest.mark.parametrize("others", [0, BLOCK_EVENTS, SEGMENT + 1])
 def test_a_copy_put_back_while_events_are_packed(tmp_path: Path, others: int) -> None:
     """Nothing is packed: the rows may be the last of the file now, or others at the same positions."""

@@ -10,6 +10,7 @@ A block is opened into the rows that it replaced, so they are checked and decode
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
@@ -93,10 +94,10 @@ SEALED_TO = "SELECT slice, (SELECT max(last) FROM block AS b WHERE b.slice = s.s
 TO_SEAL = (
     f"SELECT event_id, {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
 )
-# The first byte of a payload is returned, too: an erasure changes it.
+# What an erasure changes is returned, too: what was left of an event by one may be replaced by another one.
 REMOVE = (
     "DELETE FROM event WHERE slice = $1 AND position > $2 AND position <= $3"
-    " RETURNING position, digest, substr(payload, 1, 1)"
+    " RETURNING position, digest, meta, sha256(payload)"
 )
 # Whether what `seal` knew of a slice still holds: its blocks end where they did, and rows come after those removed.
 # An older copy of the database may have been put back since, and the next position is counted on from the last row.
@@ -289,7 +290,7 @@ class Sealer:
                 # Damage must not be sealed: under the checksum of the block it would look sound.
                 self._check([row[1:] for row in segment])
                 calls += self._blocks(segment)
-            gone = {(row[4], row[8], row[7][:1]) for row in rows}
+            gone = {(row[4], row[8], row[6], hashlib.sha256(row[7]).digest()) for row in rows}
         place = (int4(number), int8(after), int8(until))
         self._database.transacting(lambda wire: _replace(wire, place, gone, calls))
         return until
@@ -344,7 +345,7 @@ def _packed_part(lane: int, part: tuple[int, ...]) -> tuple[bytes, ...]:
     )
 
 
-def _replace(wire: Wire, place: tuple[bytes, ...], gone: set[tuple[int, bytes, bytes]], calls: Sequence[Call]) -> None:
+def _replace(wire: Wire, place: tuple[bytes, ...], gone: set[tuple[Any, ...]], calls: Sequence[Call]) -> None:
     """Let rows and their blocks change places; what fails is rolled back."""
     # Only another process that seals the same rows has them locked.
     *_, removed, is_still_so = wire.run(BEGIN, WAIT_BRIEFLY, Call(REMOVE, place), Call(STILL_SO, place))

@@ -108,8 +108,8 @@ class SealedSlice(NamedTuple):
     body: bytes
     spans: list[Span]
     positions: list[int]
-    # The first byte of each row: an erasure changes it.
-    marks: list[bytes]
+    # Meta and payload of each row: an erasure changes them, also those that an earlier one left.
+    left: list[tuple[bytes | None, bytes]]
 
 
 class Sealer:
@@ -135,8 +135,8 @@ class Sealer:
         # Damage must not be sealed: under the checksum of the block it would look sound.
         self._reader.check_rows(connection, [(row[1], names[row[1]], (*row[2:3], row[0], *row[3:])) for row in rows])
         digests = b"".join(row[6] for row in rows)
-        places, marks = [row[0] for row in rows], [row[5][:1] for row in rows]
-        return SealedSlice(segment, digests, self._body(rows, names), _spans(rows), places, marks)
+        places, left = [row[0] for row in rows], [row[4:6] for row in rows]
+        return SealedSlice(segment, digests, self._body(rows, names), _spans(rows), places, left)
 
     def store(self, connection: sqlite3.Connection, sealed: SealedSlice) -> None:
         """
@@ -149,11 +149,11 @@ class Sealer:
         first, last = min(sealed.positions), max(sealed.positions)
         which = "WHERE position BETWEEN ? AND ? AND (? OR position IN (SELECT value FROM json_each(?)))"
         values = (first, last, last - first + 1 == len(sealed.positions), str(sealed.positions))
-        columns = "digest, substr(payload, 1, 1)"
+        columns = "digest, meta, payload"
         found = connection.execute(f"SELECT {columns} FROM event {which} ORDER BY stream, version", values).fetchall()
         ((end,),) = connection.execute("SELECT max(position) FROM event")
         # The next position is counted on from the last row, so there must be one behind the segment.
-        are_same = b"".join(one[0] for one in found) == sealed.digests and [one[1] for one in found] == sealed.marks
+        are_same = b"".join(one[0] for one in found) == sealed.digests and [one[1:] for one in found] == sealed.left
         if not are_same or segment_of(end) == sealed.segment:
             raise OvertakenError(f"the rows of segment {sealed.segment} are others by now")
         connection.execute(f"DELETE FROM event {which}", values)

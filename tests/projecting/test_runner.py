@@ -16,7 +16,7 @@ from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.log.postgres import wire
 from refold.infrastructure.projecting import runner as runner_module
 from refold.infrastructure.projecting.builtin import PROJECTIONS
-from refold.infrastructure.projecting.rows import postgres
+from refold.infrastructure.projecting.rows import postgres_transaction
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import Checkpoint, Save
 from refold.infrastructure.projecting.worker import ProjectionWorker
@@ -102,7 +102,7 @@ def test_many_projections_read_the_log_once(store: refold.Store) -> None:
 
 def test_rows_of_many_bytes_on_a_server(ready_pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too large for one trip goes row by row, and all of it is there."""
-    for module in (postgres, wire):
+    for module in (postgres_transaction, wire):
         monkeypatch.setattr(module, "TRIP_BYTES_MAX", 100)
     with refold.open(ready_pg_url) as store:
         for number in range(9):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
 
 import refold
 from refold.domain.chat.context import ChatContext
+from refold.infrastructure.log.postgres.verify import damaged_rows
+from refold.infrastructure.log.postgres.wire import Call
 from refold.infrastructure.projecting.rows import sqlite as sqlite_rows
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.projections.search import SEARCH
@@ -248,3 +252,20 @@ def test_an_interrupt_is_no_fault_of_the_index(tmp_path: Path, monkeypatch: pyte
 
         with pytest.raises(KeyboardInterrupt):
             store.verify()
+
+
+def test_many_keys_on_postgres() -> None:
+    """No statement looks at all slices, and none is left out: the wire gives up a server that is silent for long."""
+    asked: list[Call] = []
+
+    def ask(call: Call) -> list[Any]:
+        asked.append(call)
+        return [[]]
+
+    database: Any = SimpleNamespace(ask=ask)
+    assert [*damaged_rows(database)] == []
+    for statement in {one.sql for one in asked}:
+        own = [one for one in asked if one.sql == statement]
+        bounds = [[int.from_bytes(end or b"", signed=True) for end in one.values] for one in own]
+        assert (len(bounds), bounds[0][0], bounds[-1][1]) == (16, -(1 << 31), (1 << 31) - 1)
+        assert all(lower[1] + 1 == upper[0] for lower, upper in pairwise(bounds))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
 
 from ....domain.errors import DamagedError
+from ....domain.ids import SLICES
 from ....domain.log.ports import KeyRow
 from ..compression import Compression
 from ..large_texts import damage_of
@@ -18,11 +21,14 @@ PAGE_ROWS = 256
 STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
 LAST = "\U0010ffff"
 ROWS_TOLD = 100
+SLICES_AT_ONCE = 64
+# A damaged row may have the number of a slice that there is not.
+ANY_NUMBER = (-(1 << 31), (1 << 31) - 1)
 NAMELESS = f"""
     SELECT s.id, e.slice, e.stream_key, e.version, e.tag
     FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag
     LEFT JOIN stream AS s ON s.slice = e.slice AND s.key = e.stream_key
-    WHERE t.key IS NULL ORDER BY e.slice, e.position LIMIT {ROWS_TOLD}
+    WHERE t.key IS NULL AND e.slice BETWEEN $1 AND $2 ORDER BY e.slice, e.position LIMIT {ROWS_TOLD}
 """
 # Versions have no holes, so the last version implies all others.
 KEYS = f"""
@@ -31,7 +37,8 @@ KEYS = f"""
             coalesce(
                 (SELECT max(e.version) FROM event AS e WHERE e.slice = i.slice AND e.stream_key = i.stream),
                 (SELECT max(p.last_version) FROM part AS p WHERE p.slice = i.slice AND p.stream = i.stream), 0) AS head
-        FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream) AS keyed
+        FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream
+        WHERE i.slice BETWEEN $1 AND $2) AS keyed
     WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
 """
 TEXTS = f"SELECT slice, key, hash, data FROM blob WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT {PAGE_ROWS}"
@@ -56,10 +63,17 @@ def stream_ids(database: PostgresDatabase, prefix: str, limit: int | None) -> li
 
 def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
     """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""
-    for stream, number, key, *rest in database.ask(Call(NAMELESS))[0]:
-        yield nameless_type(stream or f"stream {number}.{key}", *rest)
-    for stream, number, key, *rest in database.ask(Call(KEYS))[0]:
-        yield empty_key(stream or f"stream {number}.{key}", *rest)
+    for statement, error in ((NAMELESS, nameless_type), (KEYS, empty_key)):
+        for stream, number, key, *rest in islice(_rows_of_slices(database, statement), ROWS_TOLD):
+            yield error(stream or f"stream {number}.{key}", *rest)
+
+
+def _rows_of_slices(database: PostgresDatabase, statement: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a statement, some slices at a time: the wire gives up a server that is silent for long."""
+    firsts = [ANY_NUMBER[0], *range(SLICES_AT_ONCE, SLICES, SLICES_AT_ONCE)]
+    lasts = [*(first - 1 for first in firsts[1:]), ANY_NUMBER[1]]
+    for first, last in zip(firsts, lasts, strict=True):
+        yield from database.ask(Call(statement, (int4(first), int4(last))))[0]
 
 
 def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:

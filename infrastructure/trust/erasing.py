@@ -454,7 +454,7 @@ def _unread(selection: Selection) -> list[str]:
     """Say how many events of what was to be erased nobody can read."""
     if not selection.lost:
         return []
-    what = "whose keys are not in the table data_key: erase again if they come back from a copy"
+    what = "whose keys are gone from the table data_key: erase again if they come back from a copy"
     return [f"{counted(len(selection.lost), 'event')} {what}"]
 
 

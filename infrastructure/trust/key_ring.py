@@ -112,8 +112,9 @@ class KeyRing:
         return self._known(self._by_id, key_id, self._read)
 
     def has(self, key_id: str) -> bool:
-        """Return whether a data key has a row, whatever is in it."""
-        return bool(self._tables.ask(KEY, key_id))
+        """Return whether a data key is there, whatever it is wrapped with: it has a row, and was not destroyed."""
+        rows = self._tables.ask(KEY, key_id)
+        return bool(rows and KeyRow(*rows[0]).wrapped)
 
     def require_masters(self) -> None:
         """

@@ -316,7 +316,7 @@ class SealedLog:
         return owned, lost
 
     def read_without_keys(self, stream: str, *, after: int, until: int) -> list[RecordedEvent]:
-        """Return the events of `read`; of those whose keys are not in the table any more, why they cannot be read."""
+        """Return the events of `read`; of those whose keys are gone, why they cannot be read."""
         stored = self.below.read(stream, after=after, until=until)
         keys = {one.event.k for one in stored if isinstance(one.event, Sealed)}
         gone = {key for key in keys if not self.ring.has(key)}

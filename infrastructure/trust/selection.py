@@ -16,7 +16,7 @@ import msgspec
 from ...domain.chat import events as chat
 from ...domain.erasure.events import seal_of
 from ...domain.erasure.skeleton import Mask, meta_skeleton, persons_skeleton, skeleton_of
-from ...domain.errors import InvalidInputError, KeyMissingError, NotFoundError
+from ...domain.errors import InvalidInputError, KeyDestroyedError, KeyMissingError, NotFoundError
 from ...domain.ids import OF_STORE, VERSION_MAX
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent, Undecodable, encode_payload
 from ...domain.log.ports import LiveLog, Remnant
@@ -113,7 +113,7 @@ class Selection:
     def _read(self, stream: str, after: int, until: int) -> list[RecordedEvent]:
         try:
             return self._log.read(stream, after=after, until=until)
-        except KeyMissingError:
+        except (KeyDestroyedError, KeyMissingError):
             if self.lost is None or not isinstance(self._log, ReadsWithoutKeys):
                 raise
             return self._log.read_without_keys(stream, after=after, until=until)

@@ -17,6 +17,7 @@ import refold
 from refold.domain.errors import (
     DamagedError,
     InvalidInputError,
+    KeyDestroyedError,
     KeyMissingError,
     NotFoundError,
     StorageUnavailableError,
@@ -310,6 +311,11 @@ def assign(place: Place, key_id: str) -> None:
     sql(place.location, "UPDATE data_key SET subject = ? WHERE id = ?", "f" * 32, key_id)
 
 
+def destroy(place: Place, key_id: str) -> None:
+    """Destroy a data key, though events are encrypted with it."""
+    sql(place.location, "UPDATE data_key SET wrapped = ? WHERE id = ?", b"", key_id)
+
+
 @pytest.mark.parametrize("change", [drop, assign])
 def test_a_key_that_is_gone_or_was_changed(place: Place, change: Callable[[Place, str], None]) -> None:
     """Others can be erased all the same; the receipt says that nobody knows whose these contexts are."""
@@ -332,7 +338,8 @@ def test_a_key_that_is_gone_or_was_changed(place: Place, change: Callable[[Place
     assert said in done.receipt.unreached
 
 
-def test_a_later_key_that_is_gone(place: Place) -> None:
+@pytest.mark.parametrize("change", [drop, destroy])
+def test_a_later_key_that_is_gone(place: Place, change: Callable[[Place, str], None]) -> None:
     """What can be read is erased; the receipt says how many events nobody can read until their key is back."""
     with place.open() as store:
         log: Any = store.log
@@ -343,16 +350,17 @@ def test_a_later_key_that_is_gone(place: Place) -> None:
         store.chat("of-tom", user="tom").add_message("user", WORD)
         key_id = log.newest_key("mia")
     row = sql(place.location, "SELECT * FROM data_key WHERE id = ?", key_id)[0]
-    drop(place, key_id)
+    change(place, key_id)
 
     with place.open() as store:
         done = store.erase(user="mia", why="ticket 7", dry_run=False)
         assert done.receipt is not None
-        said = "1 event whose keys are not in the table data_key: erase again if they come back from a copy"
+        said = "1 event whose keys are gone from the table data_key: erase again if they come back from a copy"
         assert (done.events, said in done.receipt.unreached) == (2, True)
         assert len(store.log.read("chat:of-mia", until=2)) == 2
-        with pytest.raises(KeyMissingError, match=key_id):
+        with pytest.raises((KeyMissingError, KeyDestroyedError), match=key_id):
             store.log.read("chat:of-mia")
+        drop(place, key_id)
         sql(place.location, "INSERT INTO data_key VALUES (?, ?, ?, ?, ?)", *row)
 
         assert store.erase(user="mia", why="ticket 7", dry_run=False).receipt is not None

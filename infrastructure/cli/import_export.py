@@ -17,10 +17,12 @@ from ...domain.chat.view import ChatView
 from ...domain.context.address import Reference
 from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
+from ...domain.log.memory_log import MemoryLog
 from ...domain.log.ports import LiveLog
 from ..databases import location_of
 from ..exchange import TakenIn, copy_store, export_events, take_in_events
 from ..exchange.copying import LAG_SECONDS
+from ..exchange.import_events import checked_file
 from ..exchange.parquet import export_parquet
 from ..exchange.transcripts import TRANSCRIPT_FORMS, export_transcripts
 from ..files import require_regular
@@ -75,15 +77,15 @@ def _is_export(path: Path) -> bool:
     return False
 
 
-def take_in(store: Store, path: Path, shown: str) -> None:
+def take_in(store: Store, path: Path, shown: str, checked: int | None = None) -> None:
     """
-    Import the contexts of an export, each under its own name, and print the result.
+    Import the contexts of an export, each under its own name, and print the result; see `take_in_events`.
 
     Raises:
         InvalidInputError: the file is damaged, or the store has a context with another past; nothing was written.
     """
     with progress_bar("importing") as progress:
-        done = take_in_events(store.log, path, progress=progress)
+        done = take_in_events(store.log, path, progress=progress, checked=checked)
     click.echo(f"{shown}: {_events_summary(done)}, from {one_line(str(path))}")
 
 
@@ -179,11 +181,16 @@ def import_files(
         raise click.UsageError(fault, click.get_current_context())
     transcripts = [path for path in files if path not in exports]
     runs = read_runs(transcripts, format=form, prefix=prefix, mend_surrogates=replace_surrogates)
+    checked = checked_file(exports[0], MemoryLog()) if exports and _is_missing(location) else None
     with writing(location) as store:
         if transcripts:
             _import(store, runs, user, as_runs, location)
         for path in exports:
-            take_in(store, path, shown(location))
+            take_in(store, path, shown(location), checked if path == exports[0] else None)
+
+
+def _is_missing(location: str) -> bool:
+    return "://" not in location and not Path(location).exists()
 
 
 def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: bool, location: str) -> None:
@@ -192,8 +199,8 @@ def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: b
     except ImportError as error:
         raise click.ClickException('it needs LangGraph: pip install "refold[langgraph]"') from error
     # A dry run makes no database.
-    is_missing = dry_run and "://" not in location and not Path(location).exists()
-    with writing(":memory:" if is_missing else location) as store, progress_bar("importing") as progress:
+    target = ":memory:" if dry_run and _is_missing(location) else location
+    with writing(target) as store, progress_bar("importing") as progress:
         reports = import_threads(store, source, prefix=prefix, allowed=allowed, dry_run=dry_run, progress=progress)
     for report in reports:
         if report.reason:

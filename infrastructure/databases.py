@@ -278,7 +278,8 @@ def _open_below(
     location: str, create: bool, read_only: bool, synchronous: str, codec: Codec, system: System
 ) -> Database:
     if location == ":memory:":
-        return MemoryLog(system), MemoryProjectionStore()
+        memory, rows = MemoryLog(system, read_only=read_only), MemoryProjectionStore()
+        return memory, _read_only(memory, rows) if read_only else rows
     if location.startswith("postgresql://"):
         from .log.postgres.log import PostgresLog
         from .projecting.rows.postgres import PostgresProjectionStore

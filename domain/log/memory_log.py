@@ -15,7 +15,14 @@ import msgspec
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.locks import News, fork_safe_lock, synchronized
 from ..concurrency.promises import Settled
-from ..errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
+from ..errors import (
+    ConcurrencyError,
+    DamagedError,
+    InvalidInputError,
+    LogWentBackError,
+    RefoldError,
+    StorageReadOnlyError,
+)
 from ..positions import Moment, Position, require_kind
 from .admission import admitted
 from .envelope import (
@@ -46,13 +53,13 @@ ONE_SEQUENCE = -1
 
 
 class MemoryLog:
-    """A log that lives as long as its process."""
+    """A log that lives as long as its process; one that is `read_only` stays empty."""
 
     has_slices = False
 
-    def __init__(self, system: System = REAL_SYSTEM) -> None:
+    def __init__(self, system: System = REAL_SYSTEM, *, read_only: bool = False) -> None:
         self.chain = Chain()
-        self._system = system
+        self._system, self._read_only = system, read_only
         self._lock = fork_safe_lock()
         self.news = News()
         self._all: list[RecordedEvent] = []
@@ -75,6 +82,8 @@ class MemoryLog:
 
     @synchronized
     def _append(self, batch: Sequence[NewEvents]) -> list[Receipt]:
+        if self._read_only:
+            raise StorageReadOnlyError("the log in memory was opened for reading only")
         if len({new.stream for new in batch}) != len(batch):
             raise InvalidInputError("a stream may stand in a batch once: join its events")
         for new in batch:

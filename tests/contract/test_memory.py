@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+import refold
 from refold.domain.clock import RealSystem
-from refold.domain.errors import LogWentBackError
+from refold.domain.errors import LogWentBackError, StorageReadOnlyError
 from refold.domain.log.memory_log import ONE_SEQUENCE, MemoryLog
 from refold.domain.log.ports import LiveLog, StreamEnd
 from refold.domain.positions import BEGINNING, Moment
@@ -144,6 +145,16 @@ def test_a_log_that_lacks_what_a_reader_knows() -> None:
         assert (caught.value.acknowledged, caught.value.found) == (known.version, 2)
     for known in (end, StreamEnd(2), StreamEnd(0)):
         assert log.read("chat:a", after=2, known=known) == []
+
+
+def test_a_store_in_memory_that_is_opened_for_reading() -> None:
+    """It takes no change, like one in a file; questions are answered."""
+    with refold.open(":memory:", read_only=True) as store:
+        with pytest.raises(StorageReadOnlyError, match="the log in memory was opened for reading only"):
+            store.chat("a")
+        with pytest.raises(StorageReadOnlyError, match="nothing can be rebuilt"):
+            store.rebuild("catalogue")
+        assert (store.contexts(), store.now()) == ([], BEGINNING)
 
 
 class TestMemoryCalls(CallsContract, TransactionsContract):

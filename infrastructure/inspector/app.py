@@ -50,7 +50,7 @@ from .wish import Question, Wish
 
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
-# An answer that names a version never changes, and belongs to who asked: an app around this one may ask for a password.
+# Such an answer never changes, and belongs to who asked: an app around this one may ask for a password.
 FOR_EVER = "private, max-age=31536000, immutable"
 NEVER = "no-store"
 BODY_MAX = 1 << 20
@@ -176,15 +176,18 @@ async def _meta(settings: Settings, request: Request) -> Response:
 
 
 async def _answer(settings: Settings, question: Question, request: Request) -> Response:
-    return await _answered(settings, question, Wish(dict(request.query_params), request.query_params.getlist("ref")))
+    wish = Wish(dict(request.query_params), request.query_params.getlist("ref"))
+    return await _answered(settings, question, wish, request)
 
 
-async def _answered(settings: Settings, question: Question, wish: Wish) -> Response:
+async def _answered(settings: Settings, question: Question, wish: Wish, request: Request) -> Response:
     try:
         answer = await run_in_threadpool(question.answer, settings.store, wish)
         # An answer that only some may see is kept nowhere, nor one without events that may still come.
         is_whole = gate_of(settings.store.log) is None and len(answer) >= len(wish.refs)
-        return _json(settings, answer, cached=question.is_lasting(wish) and is_whole)
+        # Under an address without this text, it would be the answer about another store that is served here later.
+        is_of_start = request.query_params.get("start", "").startswith(f"{settings.start}.")
+        return _json(settings, answer, cached=question.is_lasting(wish) and is_whole and is_of_start)
     except RefoldError as error:
         return _fault(settings, error)
 
@@ -199,7 +202,7 @@ async def _twin(settings: Settings, page: Endpoint, request: Request) -> Respons
     if asked is None:
         return await page(request)
     name, parameters = asked
-    return await _answered(settings, QUESTIONS[name], Wish(parameters, []))
+    return await _answered(settings, QUESTIONS[name], Wish(parameters, []), request)
 
 
 async def _jobs(settings: Settings, request: Request) -> Response:

@@ -66,7 +66,7 @@ QUESTIONS: dict[str, Question] = {
     "view": Question(
         view_answer, "The items of a context at a version, of any kind that holds items.",
         {"context": CONTEXT, "version": VERSION, "tail": "only so many, the last ones",
-         "skip": "leave out so many at the end"}, ("version",),
+         "skip": "leave out so many at the end"},
     ),
     "left": Question(
         left_answer, "The items that left a context, how and why.",

@@ -108,7 +108,7 @@ class Question(NamedTuple):
     lasting: tuple[str, ...] = ()
 
     def is_lasting(self, wish: Wish) -> bool:
-        """Return whether the answer never changes: it names the versions it is about."""
+        """Return whether the answer never changes: it names the versions it is about, and has nothing of later ones."""
         return bool(self.lasting) and all(_names_version(wish, name) for name in self.lasting)
 
 

@@ -260,13 +260,21 @@ def test_a_message_in_pieces_is_whole_at_each_version(asked: Asked) -> None:
 
 def test_only_what_names_versions_is_kept(asked: Asked) -> None:
     """A browser may keep an answer for ever if it can never change, and no other."""
-    kept = asked.client.get("/api/view", params={"context": "chat:a", "version": "3"})
-    fresh = asked.client.get("/api/view", params={"context": "chat:a"})
-    relative = asked.client.get("/api/view", params={"context": "chat:a", "version": "-1"})
-    both = [asked.client.get("/api/items", params={"ref": ["chat:a@3", ref]}) for ref in ("chat:a@4", "chat:a@999")]
+    start = asked.meta["cache"]
+    kept, fresh, relative, earlier = (
+        asked.client.get("/api/left", params={"context": "chat:a", "version": version, "start": start})
+        for version, start in (("3", start), ("", start), ("-1", start), ("3", f"x{start}"))
+    )
+    view = asked.client.get("/api/view", params={"context": "chat:a", "version": "3", "start": start})
+    both = [
+        asked.client.get("/api/items", params={"ref": ["chat:a@3", ref], "start": start})
+        for ref in ("chat:a@4", "chat:a@999")
+    ]
 
     assert kept.headers["cache-control"] == "private, max-age=31536000, immutable"
-    assert fresh.headers["cache-control"] == relative.headers["cache-control"] == "no-store"
+    assert {one.headers["cache-control"] for one in (fresh, relative, earlier)} == {"no-store"}
+    # It has the head of now.
+    assert (view.headers["cache-control"], view.json()["head"]) == ("no-store", asked.store.chat("a").version)
     # An event that is not there yet may come.
     assert ["immutable" in answer.headers["cache-control"] for answer in both] == [True, False]
     # Another store may be served at this address later: each start asks with a text of its own.

@@ -122,7 +122,9 @@ def test_a_context_that_is_called_like_a_version_is_not_kept(asked: Asked) -> No
     for name in ("42", "43"):
         asked.store.chat(name).add_message("user", f"ticket {name}")
     now, then = (
-        asked.client.get("/api/diff", params={"before": f"42{version}", "after": f"43{version}"})
+        asked.client.get(
+            "/api/diff", params={"before": f"42{version}", "after": f"43{version}", "start": asked.meta["cache"]}
+        )
         for version in ("", "@2")
     )
     assert (now.status_code, now.headers["cache-control"]) == (200, "no-store")

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -39,7 +40,7 @@ from ...domain.errors import (
 )
 from ...domain.log.gate import gate_of, hook_of
 from ...domain.redaction import Redact, redacted
-from ..request_guard import LOCAL_HOSTS, RequestGuard, refused
+from ..request_guard import HARMLESS, LOCAL_HOSTS, RequestGuard, refused
 from ..store import Store
 from .answers import meta
 from .changes import Change
@@ -142,7 +143,8 @@ def inspector(
         yield
         await run_in_threadpool(jobs.end)
 
-    app = Starlette(routes=routes, middleware=[guard, small], lifespan=lifespan)
+    refusals = {405: _other_method}
+    app = Starlette(routes=routes, middleware=[guard, small], exception_handlers=refusals, lifespan=lifespan)
     app.state.jobs = jobs
     return app
 
@@ -248,7 +250,24 @@ async def _described(request: Request) -> Response:
 
 
 async def _unknown(request: Request) -> Response:
+    if request.path_params["anything"] in ACTIONS:
+        raise HTTPException(405, headers={"Allow": "POST"})
+    return _missing(request)
+
+
+def _missing(request: Request) -> Response:
     return refused(404, f"there is no {request.url.path}: /api/openapi.json lists what there is")
+
+
+async def _other_method(request: Request, error: Exception) -> Response:
+    """Return the answer to a request with a method that its address does not take."""
+    if request.scope.get("endpoint") is _unknown and request.path_params["anything"] not in ACTIONS:
+        return _missing(request)
+    assert isinstance(error, HTTPException), "only these have a status"
+    allowed = "POST" if (error.headers or {}).get("Allow") == "POST" else ", ".join(HARMLESS)
+    answer = refused(405, f"{request.url.path} takes {allowed}, not {request.method}")
+    answer.headers["Allow"] = allowed
+    return answer
 
 
 def _json(settings: Settings, answer: Any, *, cached: bool = False) -> Response:

@@ -44,6 +44,8 @@ async def news(jobs: Jobs, hide: Hide, request: Request) -> Response:
     except InvalidInputError as error:
         return refused(400, hide(str(error)), type(error).__name__)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream", headers=headers)
     return StreamingResponse(_lines(jobs, hide, after, request), media_type="text/event-stream", headers=headers)
 
 

@@ -155,8 +155,23 @@ def test_actions_are_only_taken_from_the_page(path: str) -> None:
             for wrong in ("", "x", page.meta["token"][:-1]):
                 headers = {**plain, "x-refold-token": wrong}
                 assert page.client.post(f"/api/{path}", content=body, headers=headers).status_code == 403
-        assert page.client.get(f"/api/{path}").status_code in (404, 405)
+        got = page.client.get(f"/api/{path}")
+        assert (got.status_code, got.headers["allow"]) == (405, "POST")
         assert (store.now(), page("jobs")) == (before, [])
+
+
+def test_another_method() -> None:
+    """HEAD is answered as GET without the text, the endless answer, too; of others the refusal says what is taken."""
+    with refold.open(":memory:") as store:
+        client = Asked(store).client
+        news, got, nothing = client.head("/api/tail"), client.get("/api/contexts"), client.put("/api/nothing")
+        assert (news.status_code, news.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        assert client.head("/api/contexts").headers == got.headers
+        assert nothing.status_code == 404
+        for method, path in (("PUT", "/api/log"), ("POST", "/c/a@3.json"), ("DELETE", "/"), ("POST", "/api/tail")):
+            answer = client.request(method, path)
+            said = {"error": "RequestError", "message": f"{path} takes GET, HEAD, not {method}"}
+            assert (answer.status_code, answer.headers["allow"], answer.json()) == (405, "GET, HEAD", said)
 
 
 def test_the_token_of_the_page_is_not_hidden() -> None:

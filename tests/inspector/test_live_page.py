@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,28 @@ def test_what_a_person_writes_stays_while_others_write(watched: Watched, served:
     apart(served.store.chat("live").add_message, "user", "meanwhile")
     expect(page.locator("tbody")).to_contain_text(f"@{version + 1}")
     expect(link).to_be_focused()
+
+
+def test_forks_usage_and_search_follow(watched: Watched, served: Served) -> None:
+    """What comes is there; a row that was chosen stays chosen, with the focus, though others come before it."""
+    live = served.store.chat("live")
+    found, forks, usage = (
+        watched.open(path, watched.context.new_page()) for path in ("/search?q=meanwhilst", "/graph", "/usage")
+    )
+    expect(found.locator(".empty")).to_contain_text("Nothing was found")
+    row = forks.locator("tbody tr").nth(1)
+    name = row.locator("a").inner_text()
+    row.press("Enter")
+    before = usage.locator(".sums strong").first.inner_text()
+    apart(partial(live.add_message, "assistant", "said meanwhilst", model="follower", input_tokens=7_000))
+    apart(live.fork, "followed")
+    expect(found.locator("tbody")).to_contain_text("said meanwhilst")
+    expect(forks.get_by_role("link", name="followed@1")).to_be_visible()
+    chosen = forks.locator("tr[aria-selected=true]")
+    expect(chosen.locator("a")).to_have_text(name)
+    expect(chosen).to_be_focused()
+    expect(usage.locator("tbody")).to_contain_text("follower")
+    assert usage.locator(".sums strong").first.inner_text() != before
 
 
 def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Served) -> None:

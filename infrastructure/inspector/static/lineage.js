@@ -1,44 +1,63 @@
 /** Forks and merges of all contexts, a row for each, with the lanes of the contexts beside it; two can be compared. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { ask } from "./api.js";
-import { fill, h, number, time } from "./dom.js";
+import { fill, h, merged, number, refill, time } from "./dom.js";
 
 const ROWS_MAX = 500;
 
 export async function screen(place) {
-  const points = await ask("lineage", { context: place.query.context, limit: ROWS_MAX });
+  // The rows that were made, by the versions that they are of: one stays, with the focus, as long as its version is a point.
+  const rows = new Map();
   let chosen = [];
   const said = h("span", { class: "dim" });
-  const compare = h("button", { type: "button", disabled: true, onclick: () => {
-    const [before, after] = chosen;
-    go(withQuery(`/diff/${[before, after].map((one) => encodeURIComponent(`${one.stream}@${one.version}`)).join("...")}`));
-  } }, "Compare");
+  const shown = h("span", { class: "dim" });
+  const compare = h("button", { type: "button", disabled: true, onclick: () => go(withQuery(`/diff/${chosen.map((one) => encodeURIComponent(nameOf(one))).join("...")}`)) }, "Compare");
   const merge = h("button", { type: "button", disabled: true, onclick: async () => (await import("./merge.js")).mergeDialog(...chosen) }, "Merge");
+  const isChosen = (point) => chosen.some((one) => nameOf(one) === nameOf(point));
   const choose = (point, row) => {
-    chosen = chosen.includes(point) ? chosen.filter((one) => one !== point) : [...chosen.slice(-1), point];
-    body.querySelectorAll("tr").forEach((one, at) => one.setAttribute("aria-selected", chosen.includes(points[at])));
+    chosen = isChosen(point) ? chosen.filter((one) => nameOf(one) !== nameOf(point)) : [...chosen.slice(-1), point];
+    const names = new Set(chosen.map(nameOf));
+    for (const [name, one] of rows) one.setAttribute("aria-selected", names.has(name));
     compare.disabled = chosen.length < 2;
     merge.disabled = chosen.length < 2 || chosen[0].stream === chosen[1].stream || !chosen.every((one) => one.stream.startsWith("chat:"));
     fill(said, chosen.map((one) => `${short(one.stream)}@${one.version}`).join(" and "));
     row?.focus();
   };
-  const widest = points.reduce((most, point) => Math.max(most, point.lanes.length), 1);
-  const body = h("tbody", {}, points.map((point, at) => {
-    const isNew = at && points[at - 1].family !== point.family;
-    return h("tr", { tabindex: 0, "aria-selected": false, style: isNew ? { "border-top": "2px solid var(--line)" } : {},
-      onclick: (event) => { if (!event.target.closest("a")) choose(point); }, onkeydown: (event) => { if (event.key === "Enter") choose(point); } },
-    h("td", { class: "lanes", "aria-hidden": "true", style: { "--lanes": widest } }, laneParts(points[at - 1], point, points[at + 1])),
-    h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, `${short(point.stream)}@${point.version}`), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null,
-      point.names.map((name) => [" ", h("span", { class: "tag" }, name)])),
-    h("td", {}, wordsOf(point)), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)));
-  }));
+  const body = h("tbody");
+  const table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "Context", "What happened", "By", "When"].map((name) => h("th", { scope: "col" }, name)))), body));
+  const none = h("p", { class: "empty" }, "No context was forked or merged yet.");
+  const rowOf = (point) => h("tr", { tabindex: 0, "aria-selected": isChosen(point),
+    onclick: (event) => { if (!event.target.closest("a")) choose(point); }, onkeydown: (event) => { if (event.key === "Enter") choose(point); } });
+  async function load() {
+    const points = await ask("lineage", { context: place.query.context, limit: ROWS_MAX });
+    const widest = points.reduce((most, point) => Math.max(most, point.lanes.length), 1);
+    const there = points.map((point, at) => {
+      const name = nameOf(point);
+      if (!rows.has(name)) rows.set(name, rowOf(point));
+      const row = rows.get(name);
+      row.style.setProperty("border-top", at && points[at - 1].family !== point.family ? "2px solid var(--line)" : "");
+      return refill(row, h("td", { class: "lanes", "aria-hidden": "true", style: { "--lanes": widest } }, laneParts(points[at - 1], point, points[at + 1])), cellsOf(point));
+    });
+    const kept = new Set(there);
+    for (const [name, row] of rows) if (!kept.has(row)) rows.delete(name);
+    refill(body, there);
+    shown.textContent = points.length >= ROWS_MAX ? `the first ${number(ROWS_MAX)}` : `${number(points.length)} points`;
+    table.hidden = !points.length;
+    none.hidden = !table.hidden;
+  }
+  await load();
   const element = h("div", { class: "sheet" },
-    h("header", {}, h("h1", {}, "Forks and merges"), h("span", { class: "dim" }, points.length >= ROWS_MAX ? `the first ${number(ROWS_MAX)}` : `${number(points.length)} points`),
-      h("span", { class: "buttons", style: { margin: "0 0 0 auto" } }, said, compare, merge)),
-    points.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "Context", "What happened", "By", "When"].map((name) => h("th", { scope: "col" }, name)))), body))
-      : h("p", { class: "empty" }, "No context was forked or merged yet."));
-  return { element, title: "Forks and merges" };
+    h("header", {}, h("h1", {}, "Forks and merges"), shown, h("span", { class: "buttons", style: { margin: "0 0 0 auto" } }, said, compare, merge)), table, none);
+  return { element, title: "Forks and merges", news: merged(1000, load) };
 }
+
+const nameOf = ({ stream, version }) => `${stream}@${version}`;
+
+const cellsOf = (point) => [
+  h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, `${short(point.stream)}@${point.version}`), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null,
+    point.names.map((name) => [" ", h("span", { class: "tag" }, name)])),
+  h("td", {}, wordsOf(point)), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)),
+];
 
 /** What happened at a point; head, names and actor have places of their own. */
 function wordsOf({ kind, text, actor }) {

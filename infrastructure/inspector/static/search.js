@@ -1,15 +1,28 @@
 /** Where something was said, in all contexts. */
 import { contextAddress, short } from "./address.js";
 import { ask } from "./api.js";
-import { h, number } from "./dom.js";
+import { h, merged, number, refill } from "./dom.js";
+
+const HITS_MAX = 100;
 
 export async function screen(place) {
   const words = place.query.q ?? "";
-  const hits = words ? await ask("search", { q: words, limit: 100 }) : [];
-  return { title: `Search: ${words}`, element: h("div", { class: "sheet" },
-    h("header", {}, h("h1", {}, words ? `“${words}”` : "Search"), h("span", { class: "dim" }, hits.length >= 100 ? "the best 100" : `${number(hits.length)} found`)),
-    hits.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Where", "Kind", "Text"].map((name) => h("th", { scope: "col", class: name === "Kind" ? "roomy" : undefined }, name)))), h("tbody", {}, hits.map((hit) => {
-      const stream = `${hit.kind}:${hit.context}`;
-      return h("tr", {}, h("td", { class: "name" }, h("a", { href: contextAddress(stream, hit.version, { msg: hit.item }) }, `${short(stream)}@${hit.version}`)), h("td", { class: "roomy" }, h("span", { class: "tag" }, hit.kind)), h("td", { class: "text" }, h("div", {}, hit.snippet)));
-    })))) : h("p", { class: "empty" }, "Nothing was found. All words must be in one item; begin* finds the beginning of a word.")) };
+  const said = h("span", { class: "dim" });
+  const body = h("tbody");
+  const table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Where", "Kind", "Text"].map((name) => h("th", { scope: "col", class: name === "Kind" ? "roomy" : undefined }, name)))), body));
+  const none = h("p", { class: "empty" }, "Nothing was found. All words must be in one item; begin* finds the beginning of a word.");
+  async function load() {
+    const hits = words ? await ask("search", { q: words, limit: HITS_MAX }) : [];
+    refill(body, hits.map(row));
+    said.textContent = hits.length >= HITS_MAX ? `the best ${HITS_MAX}` : `${number(hits.length)} found`;
+    table.hidden = !hits.length;
+    none.hidden = !table.hidden;
+  }
+  await load();
+  return { title: `Search: ${words}`, news: merged(1000, load), element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, words ? `“${words}”` : "Search"), said), table, none) };
+}
+
+function row(hit) {
+  const stream = `${hit.kind}:${hit.context}`;
+  return h("tr", {}, h("td", { class: "name" }, h("a", { href: contextAddress(stream, hit.version, { msg: hit.item }) }, `${short(stream)}@${hit.version}`)), h("td", { class: "roomy" }, h("span", { class: "tag" }, hit.kind)), h("td", { class: "text" }, h("div", {}, hit.snippet)));
 }

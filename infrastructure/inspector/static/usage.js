@@ -8,21 +8,28 @@ export async function screen(place) {
 }
 
 async function usage() {
-  const rows = await ask("usage", { by: "day,agent,model" });
-  const sum = (name) => rows.reduce((all, row) => all + row[name], 0);
   const sums = [["counted_in", "input tokens"], ["counted_out", "output tokens"], ["counted_cached", "of them cached"]];
   const heads = ["Day", "Agent", "Model"];
   const numbers = ["About", "In", "Out", "Cached", "Cost, $"];
-  return { title: "Usage", element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Usage")),
-    h("div", { class: "sums" }, sums.map(([name, label]) => h("div", {}, h("strong", {}, number(sum(name))), h("span", {}, label))),
-      h("div", {}, h("strong", {}, `$${sum("cost").toFixed(4)}`), h("span", {}, "cost"))),
-    rows.length ? h("div", { class: "scroll" }, h("table", {},
-      h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)), numbers.map((name) => h("th", { scope: "col", class: "number" }, name)))),
-      // A day is said once, and what nobody counted is left empty.
-      h("tbody", {}, rows.map((row, at) => h("tr", {}, h("td", { class: "nowrap" }, rows[at - 1]?.day === row.day ? "" : row.day), h("td", {}, row.agent || "-"), h("td", {}, row.model ?? ""),
-        [row.tokens_in + row.tokens_out, row.counted_in, row.counted_out, row.counted_cached].map((one) => h("td", { class: "number" }, one ? number(one) : "")),
-        h("td", { class: "number" }, row.cost ? row.cost.toFixed(4) : ""))))))
-      : h("p", { class: "empty" }, "No message was recorded yet.")) };
+  const said = h("div", { class: "sums" });
+  const body = h("tbody");
+  const table = h("div", { class: "scroll" }, h("table", {},
+    h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)), numbers.map((name) => h("th", { scope: "col", class: "number" }, name)))), body));
+  const none = h("p", { class: "empty" }, "No message was recorded yet.");
+  async function load() {
+    const rows = await ask("usage", { by: "day,agent,model" });
+    const sum = (name) => rows.reduce((all, row) => all + row[name], 0);
+    refill(said, sums.map(([name, label]) => h("div", {}, h("strong", {}, number(sum(name))), h("span", {}, label))),
+      h("div", {}, h("strong", {}, `$${sum("cost").toFixed(4)}`), h("span", {}, "cost")));
+    // A day is said once, and what nobody counted is left empty.
+    refill(body, rows.map((row, at) => h("tr", {}, h("td", { class: "nowrap" }, rows[at - 1]?.day === row.day ? "" : row.day), h("td", {}, row.agent || "-"), h("td", {}, row.model ?? ""),
+      [row.tokens_in + row.tokens_out, row.counted_in, row.counted_out, row.counted_cached].map((one) => h("td", { class: "number" }, one ? number(one) : "")),
+      h("td", { class: "number" }, row.cost ? row.cost.toFixed(4) : ""))));
+    table.hidden = !rows.length;
+    none.hidden = !table.hidden;
+  }
+  await load();
+  return { title: "Usage", news: merged(1000, load), element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Usage")), said, table, none) };
 }
 
 async function approvals() {

@@ -262,10 +262,29 @@ def test_an_entry_of_its_source_says_what_it_is(watched: Watched, served: Served
     expect(page.locator("aside")).not_to_contain_text("frameworks")
 
 
+# The characters of an element from left to right.
+PLACES = """element => {
+  const range = document.createRange(), walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT), found = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) for (let at = 0; at < node.data.length; at++) {
+    range.setStart(node, at);
+    range.setEnd(node, at + 1);
+    found.push([range.getBoundingClientRect().x, node.data[at]]);
+  }
+  return found.sort(([one], [other]) => one - other).map(([, text]) => text).join("");
+}"""
+
+
 def test_a_text_is_read_in_its_own_direction(watched: Watched, served: Served) -> None:
-    """A paragraph that begins in Hebrew begins at the right, and ends with its full stop at the left."""
-    apart(served.store.chat("hebrew").add_message, "user", "\u05e9\u05dc\u05d5\u05dd, abc.\nEnglish.")
-    body = watched.open("/c/hebrew").locator(".item .body")
+    """
+    A paragraph that begins in Hebrew begins at the right, and ends with its full stop at the left; behind a name of
+    Hebrew a version stays where it is.
+    """
+    apart(served.store.chat("\u05e9/7", agent="\u05e9").add_message, "user", "\u05e9\u05dc\u05d5\u05dd, abc.\nEnglish.")
+    places = watched.open("/e/chat:%D7%A9%2F7@2").locator("h1").evaluate(PLACES)
+    assert places == "\u05e9/7@2"
+    page = watched.open("/c/%D7%A9%2F7")
+    assert " by \u05e9 \u00b7 20" in page.locator(".steps .about").evaluate(PLACES)
+    body = page.locator(".item .body")
     expect(body).to_contain_text("English.")
     sides = body.evaluate(
         """body => [[0, 1], [9, 10], [11, 12]].map(([from, to]) => {

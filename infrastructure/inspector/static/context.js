@@ -2,7 +2,7 @@
 import { contextAddress, go, here, note, noteName, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
-import { counted, debounced, fill, h, icon, kept, merged, number, refill, say, span } from "./dom.js";
+import { counted, debounced, fill, h, icon, kept, merged, named, number, refill, say, span } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
 import { keyOf } from "./keys.js";
 import { Splitter } from "./splitter.js";
@@ -304,12 +304,12 @@ class ContextScreen {
     for (let at = 0; at < items.v0.length; at++) if (isThere(items, at, this.version)) { count++; tokens += items.tokens[at]; }
     const origin = /^(.*)@(\d+)$/.exec(parent ?? "");
     if (HOLDS_INTERVALS.includes(this.kind)) this.timeline.range.ariaValueText = `version ${this.timeline.about()}, ${counted(count, "item")}, ${counted(tokens, "token")}`;
-    refill(this.about, h("h1", {}, short(this.stream)), h("span", { class: "tag" }, this.kind),
+    refill(this.about, h("h1", {}, named(short(this.stream))), h("span", { class: "tag" }, this.kind),
       HOLDS_INTERVALS.includes(this.kind) ? h("span", { class: "dim" }, `${counted(count, "item")} · ${counted(tokens, "token")}`) : null,
-      opened.user ? h("span", { class: "dim" }, `user ${opened.user}`) : null,
+      opened.user ? h("span", { class: "dim" }, "user ", h("bdi", {}, opened.user)) : null,
       // Chats, runs and pools of one session lie side by side there.
       opened.session ? h("span", { class: "dim" }, "session ", h("a", { href: withQuery("/", { session: opened.session }) }, opened.session)) : null,
-      origin ? h("span", { class: "dim" }, "forked from ", h("a", { href: contextAddress(origin[1], Number(origin[2])) }, short(parent))) : null);
+      origin ? h("span", { class: "dim" }, "forked from ", h("a", { href: contextAddress(origin[1], Number(origin[2])) }, named(short(parent)))) : null);
     fill(this.comparing, this.from ? `Compare @${this.from} with @${this.version}` : this.win ? `Compare @${this.win[0]} with @${this.win[1]}` : "Compare from here");
     this.comparing.setAttribute("aria-pressed", Boolean(this.from));
     this.following.setAttribute("aria-pressed", this.isLive);

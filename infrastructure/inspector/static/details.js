@@ -1,7 +1,7 @@
 /** The details beside the items: of the chosen item, of the version, or of what a search found; and what can be done. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { about, ask, change, fetchBodies, known } from "./api.js";
-import { counted, fill, h, number, quoted, refill, roleOf, say, time } from "./dom.js";
+import { counted, fill, h, named, number, quoted, refill, roleOf, say, time } from "./dom.js";
 import { isThere } from "./feed.js";
 import { showDialog } from "./keys.js";
 
@@ -11,7 +11,7 @@ export function pair(name, value) {
 }
 
 /** A link to an event, by its reference. */
-export const eventLink = (ref, text = ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, text);
+export const eventLink = (ref, text = ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, named(text));
 
 /** By what items leave a queue or a pool, in a word. */
 const LEFT = { evict: "made room", remove: "taken out", clear: "cleared", merge: "merged", replace: "replaced" };

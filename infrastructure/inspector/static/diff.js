@@ -1,7 +1,7 @@
 /** What differs between two versions, of one context or of two: as one list, or side by side where there is room. */
 import { contextAddress, nodeAddress, short, withQuery } from "./address.js";
 import { ask, bodyAt, fetchBodies, known } from "./api.js";
-import { counted, fill, h, number, say } from "./dom.js";
+import { counted, fill, h, named, number, say } from "./dom.js";
 
 const WIDE = matchMedia("(min-width: 1400px)");
 // So many changes are drawn at once, and so many again on demand, that the page stays small.
@@ -13,7 +13,7 @@ const SORTS = ["added", "removed", "changed", "moved"];
 export async function screen(place) {
   const found = await ask("diff", { before: place.before, after: place.after });
   const made = found.nodes_added ? graphDiff(found) : new ItemDiff(found);
-  const link = (side) => h("a", { href: contextAddress(side.context, side.version) }, `${short(side.context)}@${side.version}`);
+  const link = (side) => h("a", { href: contextAddress(side.context, side.version) }, named(`${short(side.context)}@${side.version}`));
   const element = h("div", { class: "sheet diff" },
     h("header", {}, h("h1", {}, link(found.before), " → ", link(found.after)), h("span", { class: "dim" }, made.sums)),
     made.counts, between(found), made.element);
@@ -95,7 +95,7 @@ function linesOf(found) {
 /** What happened to an item, with its link; an item that moved is there twice, where it was and where it is. */
 function head(line, item) {
   const said = line.sort === "moved" ? line.to ? "moved here" : "moved away" : line.sort;
-  return h("div", { class: "dim" }, item.speaker ? h("strong", {}, item.speaker) : null, ` ${said} · `, h("a", { href: contextAddress(...addressOf(item.ref)) }, short(item.ref)));
+  return h("div", { class: "dim" }, item.speaker ? h("strong", {}, item.speaker) : null, ` ${said} · `, h("a", { href: contextAddress(...addressOf(item.ref)) }, named(short(item.ref))));
 }
 
 const cut = (item) => item.cut ? h("span", { class: "dim" }, `${number(item.cut)} more characters`) : null;
@@ -137,7 +137,7 @@ function between({ before, after }) {
     if (body.childElementCount) return;
     const found = await ask("log", { context: before.context, row: first, limit: Math.min(EVENTS_MAX, last - first) });
     fill(body, found.events.map((event) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(`${event.stream}@${event.version}`)}`) }, `@${event.version}`),
-      ` ${event.type.split(".")[1].replaceAll("_", " ")} `, h("span", { class: "dim" }, `${event.actor ?? "-"} · ${event.text.slice(0, 160)}`))));
+      ` ${event.type.split(".")[1].replaceAll("_", " ")} `, h("span", { class: "dim" }, h("bdi", {}, event.actor ?? "-"), " · ", h("bdi", {}, event.text.slice(0, 160))))));
     if (last - first > EVENTS_MAX) body.after(h("p", {}, h("a", { href: contextAddress(after.context, after.version, { tab: "log", win: `${first + 1}-${last}` }) }, `All ${number(last - first)} events`)));
   };
   return h("details", { class: "between", ontoggle: load }, h("summary", {}, `${counted(last - first, "event")} between`), body);

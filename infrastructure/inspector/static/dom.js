@@ -10,6 +10,12 @@ export const harmless = (text) => text.replace(STEERING, (one) => `\\u${one.char
 const flat = (children) => children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false)
   .map((one) => typeof one === "string" ? harmless(one) : one);
 
+// A letter of a script that is written from right to left.
+const FROM_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** Return a name or an address, for a text, in parts that are each read in their own direction: else `@3` stood before a Hebrew name. */
+export const named = (text) => FROM_RIGHT.test(text) ? text.split(/([/:@]+)/).map((part, at) => at % 2 ? part : h("bdi", {}, part)) : text;
+
 let failed = () => {};
 /** Have something called with each error that ends what a person had begun, as by a button. */
 export const onFailure = (call) => { failed = call; };

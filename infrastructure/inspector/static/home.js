@@ -1,7 +1,7 @@
 /** All contexts of the store, or its pools and queues, a page at a time. */
 import { contextAddress, go, withQuery } from "./address.js";
 import { about } from "./api.js";
-import { ago, brief, counted, fill, h, merged, number, time } from "./dom.js";
+import { ago, brief, counted, fill, h, merged, named, number, time } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const POOLS = ["pool", "queue"];
@@ -40,13 +40,13 @@ const changed = (one) => one.changed_at ? h("td", { class: "nowrap", title: time
 
 function parentOf(one) {
   const parent = /^(.*)@(\d+)$/.exec(one.parent ?? "");
-  return h("td", { class: "roomy" }, parent ? h("a", { href: contextAddress(parent[1], Number(parent[2])) }, one.parent.replace(/^chat:/, "")) : "");
+  return h("td", { class: "roomy" }, parent ? h("a", { href: contextAddress(parent[1], Number(parent[2])) }, named(one.parent.replace(/^chat:/, ""))) : "");
 }
 
 function row(one) {
   const stream = `${one.kind}:${one.id}`;
   return h("tr", { onclick: opens(stream) },
-    h("td", { class: "name" }, h("a", { href: contextAddress(stream) }, one.id)), h("td", {}, h("span", { class: "tag" }, one.kind)),
+    h("td", { class: "name" }, h("a", { href: contextAddress(stream) }, named(one.id))), h("td", {}, h("span", { class: "tag" }, one.kind)),
     h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number roomy" }, counts(one.items)), h("td", { class: "number" }, counts(one.tokens, brief)),
     h("td", { class: "roomy" }, one.user ?? ""), h("td", { class: "roomy" }, one.session ?? ""), parentOf(one), changed(one));
 }
@@ -54,7 +54,7 @@ function row(one) {
 function poolRow(one) {
   const stream = `${one.kind}:${one.id}`;
   return h("tr", { onclick: opens(stream) },
-    h("td", { class: "name" }, h("a", { href: contextAddress(stream) }, one.id)), h("td", {}, h("span", { class: "tag" }, one.kind)),
+    h("td", { class: "name" }, h("a", { href: contextAddress(stream) }, named(one.id))), h("td", {}, h("span", { class: "tag" }, one.kind)),
     h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number" }, counts(one.items)), h("td", { class: "number roomy" }, counts(one.tokens, brief)),
     parentOf(one), h("td", { class: "roomy" }, one.changed_by ?? ""), changed(one));
 }

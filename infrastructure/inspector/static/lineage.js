@@ -1,7 +1,7 @@
 /** Forks and merges of all contexts, a row for each, with the lanes of the contexts beside it; two can be compared. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { ask } from "./api.js";
-import { fill, h, merged, number, refill, time } from "./dom.js";
+import { fill, h, merged, named, number, refill, time } from "./dom.js";
 
 const ROWS_MAX = 500;
 
@@ -20,7 +20,7 @@ export async function screen(place) {
     for (const [name, one] of rows) one.setAttribute("aria-selected", names.has(name));
     compare.disabled = chosen.length < 2;
     merge.disabled = chosen.length < 2 || chosen[0].stream === chosen[1].stream || !chosen.every((one) => one.stream.startsWith("chat:"));
-    fill(said, chosen.map((one) => `${short(one.stream)}@${one.version}`).join(" and "));
+    fill(said, chosen.map((one, at) => [at ? " and " : null, named(`${short(one.stream)}@${one.version}`)]));
     row?.focus();
   };
   const body = h("tbody");
@@ -54,9 +54,9 @@ export async function screen(place) {
 const nameOf = ({ stream, version }) => `${stream}@${version}`;
 
 const cellsOf = (point) => [
-  h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, `${short(point.stream)}@${point.version}`), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null,
+  h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, named(`${short(point.stream)}@${point.version}`)), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null,
     point.names.map((name) => [" ", h("span", { class: "tag" }, name)])),
-  h("td", {}, wordsOf(point)), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)),
+  h("td", {}, named(wordsOf(point))), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)),
 ];
 
 /** What happened at a point; head, names and actor have places of their own. */

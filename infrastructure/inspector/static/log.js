@@ -1,7 +1,7 @@
 /** The events of the store, or of one context, as lines: of millions only those on the screen exist. One event in full. */
 import { contextAddress, go, note, short, withQuery } from "./address.js";
 import { about, ask } from "./api.js";
-import { cleared, colour, debounced, fill, h, merged, number, refill, say, span, time } from "./dom.js";
+import { cleared, colour, debounced, fill, h, merged, named, number, refill, say, span, time } from "./dom.js";
 
 const LINE = 28;
 // Browsers clamp an element's height near 16 million pixels: above this a scroll position is a share of the lines.
@@ -266,7 +266,7 @@ class Lines {
     return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": [event, ...event.rest ?? []].some((one) => this.chosen === one.version) || (ref && this.opened === ref) || undefined,
       onclick: (pressed) => { if (ref && !pressed.target.closest("a")) this.open(event); } },
       cell(ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, `${event.at.slice(5, 10)} ${event.at.slice(11, 19)}`) : "-"),
-      cell(ref ? contextLink(event, short(ref), { title: ref }) ?? ref : "-"), cell(event.actor ?? "-"),
+      cell(ref ? contextLink(event, named(short(ref)), { title: ref }) ?? ref : "-"), cell(event.actor ?? "-"),
       cell(sortOf(event)), cell(wordsOf(event)));
   }
 
@@ -421,11 +421,11 @@ async function eventScreen(place) {
   const rows = [["position", found.position], ["recorded", time(found.recorded_at)], ["actor", found.actor], ["correlation", found.correlation_id],
     ["key", found.idempotency_key], ["digest", h("span", { class: "mono" }, found.digest)]];
   const element = h("div", { class: "sheet" },
-    h("header", {}, h("h1", {}, short(ref)), h("span", { class: "tag" }, found.type), contextLink(found, "the context at this version"), h("a", { href: withQuery("/log", { pos: found.position }) }, "its place in the log"),
+    h("header", {}, h("h1", {}, named(short(ref))), h("span", { class: "tag" }, found.type), contextLink(found, "the context at this version"), h("a", { href: withQuery("/log", { pos: found.position }) }, "its place in the log"),
       h("span", { class: "buttons", hidden: !isContext(found.stream), style: { margin: "0 0 0 auto" } }, h("button", { type: "button", onclick: step(-1), disabled: found.version < 2 }, "Before"), h("button", { type: "button", onclick: step(1) }, "Next"))),
     h("p", {}, found.text),
     h("dl", {}, rows.flatMap(([name, value]) => value ? [h("dt", {}, name), h("dd", {}, value)] : [])),
-    found.causes.length ? [h("h2", {}, "It follows from"), h("ol", {}, found.causes.map((cause) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(cause)}`) }, cause))))] : null,
+    found.causes.length ? [h("h2", {}, "It follows from"), h("ol", {}, found.causes.map((cause) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(cause)}`) }, named(cause)))))] : null,
     h("pre", { tabindex: 0, style: { "max-height": "none" } }, JSON.stringify(found.event, null, 2)));
   return { element, title: ref, keys: isContext(found.stream) ? { ArrowLeft: step(-1), ArrowRight: step(1) } : {}, events: about().events };
 }

@@ -1,7 +1,7 @@
 /** A merge of two chats before it is made: the base, what each side did since, what comes in, and the conflicts. */
 import { contextAddress, go, short } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { counted, fill, h, number, quoted } from "./dom.js";
+import { counted, fill, h, named, number, quoted } from "./dom.js";
 import { showDialog } from "./keys.js";
 
 const RULES = [["ours", "ours stays"], ["theirs", "theirs is taken"], ["newest", "the newest is taken"]];
@@ -53,7 +53,7 @@ const isNothing = (found) => !found.taken.count && !found.conflicts.length;
 
 function preview(found) {
   const { base, ours, theirs, result } = found;
-  const link = (one) => h("a", { href: contextAddress(one.context, one.version) }, `${short(one.context)}@${one.version}`);
+  const link = (one) => h("a", { href: contextAddress(one.context, one.version) }, named(`${short(one.context)}@${one.version}`));
   const side = (name, one) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, link(one)),
     h("td", { class: "number" }, number(one.items)), h("td", { class: "number" }, number(one.tokens)),
     base ? [since(one.added, "+"), since(one.removed, "−")] : null);
@@ -79,8 +79,8 @@ function part(title, { count, items }, sort, isOpen = false) {
     count > items.length ? h("p", { class: "dim" }, `the first ${number(items.length)}`) : null);
 }
 
-const line = (item, sort) => h("div", { class: `change ${sort}` }, h("span", { class: "dim" }, `${item.speaker} · ${short(item.ref)} `),
-  h("span", {}, item.body, item.cut ? "…" : ""));
+const line = (item, sort) => h("div", { class: `change ${sort}` }, h("span", { class: "dim" }, h("bdi", {}, item.speaker), " · ", named(short(item.ref)), " "),
+  h("bdi", {}, item.body, item.cut ? "…" : ""));
 
 function conflict({ kind, rule, kept, ours, theirs }) {
   const side = (name, { items }) => h("div", { class: "side" }, h("p", {}, h("strong", {}, name), kept === name.toLowerCase() ? [" ", h("span", { class: "tag good" }, "kept")] : null), items.map((item) => line(item, "")));

@@ -2,7 +2,7 @@
 import { contextAddress, nodeAddress, note, withQuery } from "./address.js";
 import { ask } from "./api.js";
 import { compared } from "./diff.js";
-import { counted, fill, h, time } from "./dom.js";
+import { counted, fill, h, named, time } from "./dom.js";
 
 const HEADS = ["Version", "When", "By", "Attribute", "What became of it", "Because of"];
 
@@ -59,11 +59,11 @@ function placeOf(reference) {
 }
 
 function row(one, name, isLater) {
-  const link = (ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, ref.replace(/^run:/, ""));
+  const link = (ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, named(ref.replace(/^run:/, "")));
   const changed = one.old === null || one.old === undefined ? one.new === "" ? h("span", { class: "dim" }, "empty") : h("ins", {}, textOf(one.new)) : one.new === null ? h("del", {}, textOf(one.old))
     : compared(textOf(one.old), textOf(one.new));
   return h("tr", { class: isLater ? "later" : undefined }, h("td", { class: "name short" },
-    h("a", { href: contextAddress(one.stream, one.version, { node: name }), title: "go to this version of its run" }, one.reference.replace(/^run:/, "")), isLater ? [" ", h("span", { class: "tag" }, "later")] : null),
+    h("a", { href: contextAddress(one.stream, one.version, { node: name }), title: "go to this version of its run" }, named(one.reference.replace(/^run:/, ""))), isLater ? [" ", h("span", { class: "tag" }, "later")] : null),
   h("td", { class: "nowrap" }, time(one.recorded_at)), h("td", { class: "nowrap" }, one.actor ?? "-"), h("td", {}, one.attribute || one.kind),
   h("td", { class: "said" }, changed), h("td", { class: "name" }, h("a", { href: withQuery(`/e/${encodeURIComponent(one.reference)}`) }, one.kind === "registered" ? "its registration" : "a change"),
     one.cause && /@\d+$/.test(one.cause) ? [" from ", link(one.cause)] : one.cause ? ` from ${one.cause}` : null));

@@ -1,7 +1,7 @@
 /** The nodes of all runs, by type: to find one whose history is asked for. */
 import { contextAddress, nodeAddress, short, withQuery } from "./address.js";
 import { about } from "./api.js";
-import { h, merged, number, time } from "./dom.js";
+import { h, merged, named, number, time } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const HEADS = [["Node"], ["What it says"], ["Changes", "number roomy"], ["Run"], ["Registered", "roomy"]];
@@ -21,6 +21,6 @@ function row(one) {
   return h("tr", { class: one.removed_by ? "later" : undefined },
     h("td", { class: "name short" }, h("a", { href: nodeAddress(one.stream, one.name, one.round, one.sub) }, one.name), one.removed_by ? [" ", h("span", { class: "tag bad" }, "removed")] : null),
     h("td", { class: "text" }, h("div", {}, one.text)), h("td", { class: "number roomy" }, one.changes ? number(one.changes) : ""),
-    h("td", { class: "name short" }, h("a", { href: contextAddress(one.stream, one.version, { node: one.name }) }, `${short(one.stream).replace(/^run:/, "")}@${one.version}`)),
+    h("td", { class: "name short" }, h("a", { href: contextAddress(one.stream, one.version, { node: one.name }) }, named(`${short(one.stream).replace(/^run:/, "")}@${one.version}`))),
     h("td", { class: "nowrap dim roomy" }, time(one.created_at * 1000)));
 }

@@ -1,7 +1,7 @@
 /** The rows that are kept for answers: how far each projection is, its faults, making it anew; the check of the store. */
 import { withQuery } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { merged, fill, h, number, refill, say, span } from "./dom.js";
+import { fill, h, merged, named, number, refill, say, span } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const STORE = "*";
@@ -43,7 +43,7 @@ function rowOf({ key, ...fields }) {
   return h("tr", {}, h("td", { class: "name short" }, key), h("td", { class: "said" }, there.map(([name, value]) => [h("span", { class: "field" }, h("span", { class: "dim" }, name), " ", cut(text(value))), " "])));
 }
 
-export const eventLink = (event) => h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, event);
+export const eventLink = (event) => h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, named(event));
 
 class Projections {
   /** With a name only that one. */

@@ -105,7 +105,7 @@ export class Timeline {
     this.range.value = version;
     this.number.value = `@${version}`;
     this.range.setAttribute("aria-valuetext", this.about());
-    fill(this.said, this.about());
+    fill(this.said, this.words((actor) => h("bdi", {}, actor)));
     const [first, last] = this.win ?? [this.begun, "…"];
     this.all.hidden = !first;
     fill(this.all, `@${first}–${last}`, icon("close"), h("span", { class: "unseen" }, "show all versions"));
@@ -113,12 +113,17 @@ export class Timeline {
   }
 
   about() {
+    return this.words((actor) => actor).join("");
+  }
+
+  /** What is said of the version, in parts; `shown` makes one of the actor. */
+  words(shown) {
     const { versions, head } = this.index;
     const place = this.version - versions.first;
-    if (place < 0 || place >= versions.at.length) return `version ${number(this.version)} of ${number(head)}`;
+    if (place < 0 || place >= versions.at.length) return [`version ${number(this.version)} of ${number(head)}`];
     const actor = versions.actors[versions.actor[place]];
     const type = versions.types[versions.type[place]].split(".")[1].replaceAll("_", " ");
-    return `${number(this.version)} of ${number(head)} · ${type}${actor ? ` by ${actor}` : ""} · ${time(versions.at[place])}`;
+    return [`${number(this.version)} of ${number(head)} · ${type}`, ...actor ? [" by ", shown(actor)] : [], ` · ${time(versions.at[place])}`];
   }
 
   by(steps) {

@@ -1,7 +1,7 @@
 /** Why an item is in a context, or not: the events that brought and removed it, and what led to them; and finding items. */
 import { short } from "./address.js";
 import { ask } from "./api.js";
-import { fill, h, number, time } from "./dom.js";
+import { fill, h, named, number, time } from "./dom.js";
 import { eventLink, pair } from "./details.js";
 import { isThere } from "./feed.js";
 
@@ -50,7 +50,7 @@ function told(said, event, more = []) {
   const lines = new Map(event.chain.map((line) => [`${line.stream}@${line.version}`, line]));
   const cause = (name) => {
     const line = lines.get(name);
-    return h("li", {}, line ? eventLink(name, short(name)) : name, line ? h("span", { class: "dim" }, ` ${time(line.at)} · ${line.actor ?? "-"} · ${line.text}`) : null);
+    return h("li", {}, line ? eventLink(name, short(name)) : name, line ? h("span", { class: "dim" }, ` ${time(line.at)} · `, h("bdi", {}, line.actor ?? "-"), " · ", h("bdi", {}, line.text)) : null);
   };
   return [h("dl", {}, pair(said, eventLink(ref, short(ref))), pair("when", time(event.recorded_at)), pair("by", event.actor ?? "-"),
     more, pair("model", event.event.model), pair("event", event.type)), h("p", { class: "words" }, event.text.slice(0, 400)),
@@ -63,8 +63,8 @@ export async function found(screen, query) {
   const hits = await ask("search", { q: query, kind, context: stream.slice(kind.length + 1), limit: FOUND_MAX }).catch((error) => error);
   const places = new Set();
   const others = new Map();
-  const named = screen.placeOf(query);
-  if (named !== null) places.add(named);
+  const meant = screen.placeOf(query);
+  if (meant !== null) places.add(meant);
   for (const hit of Array.isArray(hits) ? hits : []) {
     const ref = `${hit.kind}:${hit.context}@${hit.version}`;
     const at = screen.placeOf(hit.item) ?? screen.placeOf(ref);
@@ -84,7 +84,7 @@ export async function found(screen, query) {
   const other = ([ref, hit]) => h("li", {}, h("button", { type: "button", onclick: async () => {
     if (isBeyond(hit)) screen.goTo(hit.item, hit.version);
     else fill(answer, await whyMissing(screen, ref));
-  } }, short(ref)), " ", h("span", { class: "tag" }, isBeyond(hit) ? `came with @${hit.version}` : "not taken over"), h("div", { class: "dim" }, hit.snippet));
+  } }, named(short(ref))), " ", h("span", { class: "tag" }, isBeyond(hit) ? `came with @${hit.version}` : "not taken over"), h("div", { class: "dim" }, hit.snippet));
   const count = places.size + others.size;
   return [h("h2", {}, count ? `${number(count)} found` : "Nothing was found"), h("p", { class: "dim" }, hits.message ?? `“${query}”, in this context and in those it comes from`),
     h("ol", { class: "found" }, [...places].map(row), [...others].map(other)), answer];

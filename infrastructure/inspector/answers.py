@@ -110,7 +110,8 @@ def context_answer(store: Store, wish: Wish) -> Shape:
     Return a context's head, its times and actors, and the intervals of its items.
 
     If there are more than INTERVALS_MAX, they are those of the window around `version`; `sums` has what came and left
-    in all versions. Of a damaged context these are the versions before the damage, and `damage` says what is wrong.
+    in all versions. Of a damaged context these are the versions before the damage, and `damage` says what is wrong. Of
+    an archived one `archive` is the file that has its texts.
 
     Raises:
         DamagedError: none of its versions can be read.
@@ -128,6 +129,7 @@ def context_answer(store: Store, wish: Wish) -> Shape:
     about = None if first is None else first.event
     opened = {name: getattr(about, name, None) for name in ("user", "session", "agent", "source")}
     parent = getattr(about, "parent", None)
+    archive = (_asked(store.archives) or {}).get(stream)
     return {
         "context": stream,
         "kind": kind,
@@ -139,6 +141,7 @@ def context_answer(store: Store, wish: Wish) -> Shape:
         "lineage": [_edge_shape(edge) for edge in edges or ()],
         "damage": damage
         and {"event": f"{stream}@{head + 1}", "head": end, "message": str(damage), "has_items": stays is not None},
+        **({"archive": archive} if archive else {}),
     }
 
 

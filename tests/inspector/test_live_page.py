@@ -152,8 +152,8 @@ def test_a_server_that_shows_another_store_is_told_from_the_one_before(browser: 
         served.stop()
 
 
-def test_what_was_erased_is_on_no_page(watched: Watched, served: Served) -> None:
-    """An open page loads itself anew, and its browser gives it nothing of what it kept."""
+def test_what_was_erased_is_on_no_page(watched: Watched, served: Served, tmp_path: Path) -> None:
+    """An open page loads itself anew, and its browser gives it nothing of what it kept; it says where an archive is."""
     chat = served.store.chat("forgotten")
     for text in ("my number is 0123", "the end"):
         chat.add_message("user", text)
@@ -164,6 +164,12 @@ def test_what_was_erased_is_on_no_page(watched: Watched, served: Served) -> None
     expect(ready(page).locator(".item .body")).to_have_count(1)
     expect(page.locator(".item .waiting")).to_have_count(0)
     assert "0123" not in page.locator("main").inner_text()
+    apart(served.store.chat("it's cold").add_message, "user", "said long ago")
+    page = watched.open("/c/it's%20cold")
+    with page.expect_event("load"):
+        apart(lambda: served.store.archive(tmp_path / "cold", "it's cold", why="cold"))
+    said = f"Its texts are in {tmp_path / 'cold'}: refold unarchive 'chat:it'\\''s cold' brings them back."
+    expect(ready(page).locator(".banner:visible")).to_have_text(said)
 
 
 def test_news_without_a_pause_are_shown(folding: Page) -> None:

@@ -2,7 +2,7 @@
 import { contextAddress, go, here, note, noteName, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
-import { counted, debounced, fill, h, icon, kept, merged, named, number, refill, say, span } from "./dom.js";
+import { counted, debounced, fill, h, icon, kept, merged, named, number, quoted, refill, say, span } from "./dom.js";
 import { Feed, isThere } from "./feed.js";
 import { keyOf } from "./keys.js";
 import { Splitter } from "./splitter.js";
@@ -61,7 +61,8 @@ class ContextScreen {
     this.tabs = h("div", { class: "tabs", role: "tablist" });
     this.panes = h("div", { class: "panes", role: "tabpanel" });
     this.damage = h("div", { class: "damage", role: "alert", hidden: true });
-    this.element = h("section", { class: "context" }, this.head, this.damage, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.middle, this.finder), this.rest, this.panes);
+    this.archive = h("div", { class: "banner", hidden: true });
+    this.element = h("section", { class: "context" }, this.head, this.damage, this.archive, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.middle, this.finder), this.rest, this.panes);
     this.take(index);
     this.keys = {
       ArrowLeft: () => this.timeline.by(-1), ArrowRight: () => this.timeline.by(1),
@@ -81,7 +82,9 @@ class ContextScreen {
     this.windows.forget();
     if (index.window) Object.assign(index, { versions: index.window.versions });
     this.timeline.take(index);
-    const { damage } = index;
+    const { archive, damage } = index;
+    this.archive.hidden = !archive;
+    if (archive) fill(this.archive, h("span", {}, `Its texts are in ${archive}: `, h("code", {}, `refold unarchive ${quoted(this.stream)}`), " brings them back."));
     this.damage.hidden = !damage;
     if (damage) {
       fill(this.damage, h("span", {}, `The versions from ${number(index.head + 1)} to ${number(damage.head)} cannot be shown: ${damage.message}. The log below has what can be read of them. `,

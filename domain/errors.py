@@ -336,6 +336,9 @@ class KeyUnavailableError(RefoldError):
     key = ""
 
 
+OPEN_WITH_KEYS = "open the store with the keys that it was made with"
+
+
 class KeyMissingError(KeyUnavailableError):
     """There is no key named `key` in `where`."""
 
@@ -345,7 +348,7 @@ class KeyMissingError(KeyUnavailableError):
         where: str,
         *,
         reason: str = "",
-        remedy: str = "open the store with the keys that it was made with",
+        remedy: str = OPEN_WITH_KEYS,
     ) -> None:
         self.key, self.where = key, where
         missing = reason or f"the key {key!r} is not in {where}"

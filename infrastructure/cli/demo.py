@@ -11,6 +11,7 @@ from ...domain.context.description import counted
 from ..demo import SIZES, fill_store
 from .args import database, given_keys, shown
 from .progress import progress_bar
+from .render import one_line
 
 
 @click.command("demo")
@@ -35,4 +36,6 @@ def command(size: str, location: str) -> None:
         made = fill_store(location, size=size, until=REAL_SYSTEM.now(), progress=progress, keys=given_keys())
     contexts, events = counted(made.contexts, "context"), counted(made.events, "event")
     click.echo(f"{shown(location)} holds {contexts} with {events} of {made.days} days, all of them made up")
-    click.echo(f"look at them on a page: refold ui --db {quote(shown(location))}", err=True)
+    keys = click.get_current_context().find_root().params["keys"]
+    with_keys = "" if keys is None else f"--keys {quote(one_line(keys))} "
+    click.echo(f"look at them on a page: refold {with_keys}ui --db {quote(shown(location))}", err=True)

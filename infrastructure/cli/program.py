@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import shell_complete
 
-from ...domain.errors import ConcurrencyError, DamagedError, DamagedFileError, RefoldError
+from ...domain.errors import (
+    OPEN_WITH_KEYS,
+    ConcurrencyError,
+    DamagedError,
+    DamagedFileError,
+    KeyMissingError,
+    RefoldError,
+)
 from .args import DATABASE_HELP, KEYS_HELP, optional_text
 from .render import one_line
 
@@ -296,4 +303,6 @@ def _message(error: RefoldError) -> str:
         return f"another program wrote to {error.stream} at the same time: run the command again"
     if isinstance(error, DamagedError) and not isinstance(error, DamagedFileError):
         return f"{error}; `refold verify` tells all that is wrong"
+    if isinstance(error, KeyMissingError) and str(error).endswith(OPEN_WITH_KEYS):
+        return f"{error} (--keys or REFOLD_KEY_FILE names their file)"
     return str(error)

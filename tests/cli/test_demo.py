@@ -67,6 +67,23 @@ def test_it_says_what_was_made(tmp_path: Path) -> None:
     assert refold("verify", db=place).code == 0
 
 
+def test_it_says_how_to_look_at_an_encrypted_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the file of its keys; who leaves it out is told how to name it."""
+    monkeypatch.setattr("refold.infrastructure.cli.demo.fill_store", _opened)
+    keys, place = tmp_path / "its keys", tmp_path / "demo.db"
+    refold("keys", "new", keys)
+
+    ended = refold("--keys", keys, "demo", db=place)
+
+    assert ended.err == f"look at them on a page: refold --keys '{keys}' ui --db {place}\n"
+    assert refold("ui", "--no-open", db=place).fault.endswith("made with (--keys or REFOLD_KEY_FILE names their file)")
+
+
+def _opened(location: str, *, keys: package.KeyFile, **_: object) -> demo.Made:
+    package.open(location, keys=keys).close()
+    return demo.Made(0, 0, 0)
+
+
 def test_a_store_with_something_in_it_is_refused(tmp_path: Path) -> None:
     """Nothing is written into it."""
     place = tmp_path / "mine.db"

@@ -9,11 +9,13 @@ not overruled them, each message of instructions is sent as it was imported.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ..canonical import parse_json
 from ..chat.events import (
     INSTRUCTION_ROLES,
     ChatItemEvent,
@@ -26,6 +28,8 @@ from ..chat.events import (
 from ..chat.pairing import pair_calls
 from ..chat.state.fold import Config as ConfigInForce
 from ..chat.state.fold import active_config
+from ..concurrency.known_types import known
+from ..errors import MISSHAPEN
 
 Config = tuple[str | None, Sequence[str] | None] | ConfigInForce
 # Sent where a provider requires content that the context does not have.
@@ -198,6 +202,83 @@ def inline_of(url: str) -> Inline | None:
     except ValueError:
         return None
     return Inline(media_type, data) if decoded else None
+
+
+class _Text(msgspec.Struct, tag="text"):
+    text: str
+
+
+class _InputText(msgspec.Struct, tag="input_text"):
+    text: str
+
+
+class _Base64(msgspec.Struct, tag="base64"):
+    media_type: str
+    data: str
+
+
+class _Image(msgspec.Struct, tag="image"):
+    source: _Base64
+
+
+class _InputImage(msgspec.Struct, tag="input_image"):
+    image_url: str
+
+
+def parts_of_output(answer: FunctionReturned) -> list[str | Inline] | None:
+    """
+    Return the texts and images of an output with images; None of any other, which is a text.
+
+    It is kept as JSON in the form of Anthropic, or has come from the Responses API; other parts of that are named. An
+    address is not taken from an output: whoever wrote it would have the provider load something.
+    """
+    origin, output = answer.origin, answer.output
+    if origin is not None and b'"input_' in origin.rest:
+        with suppress(*MISSHAPEN):
+            beside = parse_json(origin.rest)["responses"]
+            if beside["parts"]:
+                return [_part_of(part) for part in listed_output(output, beside)]
+    if not output.startswith("[{") or "base64" not in output:
+        return None
+    try:
+        listed = msgspec.json.decode(output, type=known(list[_Text | _InputText | _Image | _InputImage]))
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    parts = [one.text if isinstance(one, _Text | _InputText) else _inline_in(one) for one in listed]
+    sound = [part for part in parts if part is not None]
+    return sound if len(sound) == len(parts) and any(isinstance(part, Inline) for part in sound) else None
+
+
+def listed_output(output: str, beside: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parts of an output from the Responses API, given what its origin keeps of them."""
+    parts: list[dict[str, Any]] = []
+    start = 0
+    for length in beside["cuts"]:
+        parts.append({"type": "input_text", "text": output[start : start + length]})
+        start += length
+    for index, part in beside.get("parts", ()):
+        parts.insert(index, part)
+    return parts
+
+
+def _part_of(part: dict[str, Any]) -> str | Inline:
+    kind, address = part["type"], part.get("image_url")
+    if kind == "input_text":
+        return str(part["text"])
+    inline = _inline_in(_InputImage(address)) if isinstance(address, str) else None
+    return inline or f"[An {kind} is left out]"
+
+
+def _inline_in(image: _Image | _InputImage) -> Inline | None:
+    if isinstance(image, _Image):
+        return inline_of(f"data:{image.source.media_type};base64,{image.source.data}")
+    return inline_of(image.image_url) if image.image_url[:11].lower() == "data:image/" else None
+
+
+def text_of_output(parts: Iterable[str | Inline], takes: Container[str] = ()) -> str:
+    """Return the texts of an output, and the names of its images but for those of the media types in `takes`."""
+    left = (part for part in parts if isinstance(part, str) or part.media_type not in takes)
+    return "\n".join(part if isinstance(part, str) else f"[An image is left out: {part.media_type}]" for part in left)
 
 
 def left_out(image: Image, why: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from ...domain.formats.google.send import function_name
 from ...domain.llm.base import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
+
+# Models that refuse images in outputs.
+BEFORE_3 = re.compile(r"gemini-[12]\b")
 
 
 class GoogleLLM(ClientLLM):
@@ -48,6 +52,8 @@ class GoogleLLM(ClientLLM):
     async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return the parameters of a generation."""
         contents, system = await messages.to_google_contents(pending=self.pending)
+        if BEFORE_3.search(self.model):
+            contents = [one for content in contents for one in _with_images_behind(content)]
         # The caller of Refold runs the tools, not Google's client.
         config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
         if system:
@@ -82,6 +88,22 @@ class GoogleLLM(ClientLLM):
     async def close_client(self) -> None:
         await self.client.aio.aclose()
         self.client.close()
+
+
+def _with_images_behind(content: Any) -> list[Any]:
+    """Return a content without images in its outputs, and these images as a content of the user."""
+    from google.genai.types import Part
+
+    images = []
+    for part in content.parts or ():
+        response = part.function_response
+        if response is not None and response.parts:
+            images += [
+                Part.from_bytes(data=one.inline_data.data, mime_type=one.inline_data.mime_type)
+                for one in response.parts
+            ]
+            response.parts = None
+    return [content, type(content)(role="user", parts=images)] if images else [content]
 
 
 def _read(chunk: Any, ending: Ending) -> str:

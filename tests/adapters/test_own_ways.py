@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -214,3 +215,23 @@ def test_what_google_is_sent(server: Server) -> None:
     assert told["contents"] == untold["contents"] == [{"parts": [{"text": "hi"}], "role": "user"}]
     assert "systemInstruction" not in untold
     assert "tools" not in told
+
+
+def test_an_image_in_an_output_goes_to_each_gemini(server: Server) -> None:
+    """Within the output, where the model takes one there; models before Gemini 3 get it behind, from the user."""
+    data = base64.b64encode(b"a picture").decode()
+    chat = ChatContext()
+    chat.add_function_call("look", "{}", call_id="c1")
+    listed = [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}]
+    chat.add_function_output("look", json.dumps(listed), call_id="c1")
+    server.answers = [Answer([*Google.texts("ok"), *Google.end()]) for _ in range(2)]
+
+    for name in ("gemini-3-pro", "gemini-2.5-pro"):
+        asyncio.run(collect(GoogleLLM(name, api_key="key-1", base_url=server.url).chat(chat)))
+
+    new, old = ([content["parts"] for content in body["contents"]] for _, _, body in server.requests)
+    # The package writes the names of these fields in one or the other way; the API takes both.
+    (within,) = new[-1][0]["functionResponse"]["parts"]
+    assert [sorted(one.values()) for one in within.values()] == [sorted(["image/png", data])]
+    assert "parts" not in old[-2][0]["functionResponse"]
+    assert [sorted(one["inlineData"].values()) for one in old[-1]] == [sorted(["image/png", data])]

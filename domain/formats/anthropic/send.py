@@ -14,11 +14,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from ...canonical import parse_json
 from ...chat.events import ChatItemEvent, FunctionReturned, Image, MessageAdded
-from ...concurrency.known_types import known
 from ..send import (
     DUMMY_FIRST,
     DUMMY_LAST,
@@ -26,11 +23,13 @@ from ..send import (
     NO_OUTPUT,
     Batch,
     Config,
+    Inline,
     UniqueIds,
     arguments_of,
     inline_of,
     instructions_in_force,
     left_out,
+    parts_of_output,
     tell,
 )
 from .source_shape import messages_as_came
@@ -187,39 +186,18 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-class _OutputText(msgspec.Struct, tag="text"):
-    text: str
-
-
-class _Base64(msgspec.Struct, tag="base64"):
-    media_type: str
-    data: str
-
-
-class _OutputImage(msgspec.Struct, tag="image"):
-    source: _Base64
-
-
 def _output_of(answer: FunctionReturned) -> str | list[dict[str, Any]]:
-    """
-    Return an output as it is sent: one with images, which is kept as JSON, as the blocks that it was.
+    """Return an output as it is sent: one with images as blocks. That of an error can only be text."""
+    parts = None if answer.is_error else parts_of_output(answer)
+    if parts is None or any(part.media_type not in MEDIA_TYPES for part in parts if isinstance(part, Inline)):
+        return answer.output
+    # The provider refuses blank texts.
+    kept = (part for part in parts if isinstance(part, Inline) or part.strip())
+    return [_image(part) if isinstance(part, Inline) else _text(part) for part in kept]
 
-    That of an error can only be text. An address is not taken from an output: whoever wrote it would have the provider
-    load something.
-    """
-    output = answer.output
-    if answer.is_error or not output.startswith("[{") or '"base64"' not in output:
-        return output
-    try:
-        listed = msgspec.json.decode(output, type=known(list[_OutputText | _OutputImage]))
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return output
-    images = [one.source for one in listed if isinstance(one, _OutputImage)]
-    are_sound = (
-        one.media_type in MEDIA_TYPES and inline_of(f"data:{one.media_type};base64,{one.data}") for one in images
-    )
-    blocks = [msgspec.to_builtins(one) for one in listed if isinstance(one, _OutputImage) or one.text.strip()]
-    return blocks if all(are_sound) else output
+
+def _image(inline: Inline) -> dict[str, Any]:
+    return {"type": "image", "source": {"type": "base64", "media_type": inline.media_type, "data": inline.data}}
 
 
 def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:

@@ -138,8 +138,23 @@ class GoogleReader:
         response = _plain(found, where)
         name = field_of(response, "name", str, where)
         output, is_error = _output_of(response.get("response"), where)
+        if response.get("parts"):
+            output = self._with_parts(output, response, where, is_error=is_error)
         call_id = self._asked(response.get("id"), name)
         self._receiver.answer(name, output, call_id, is_error=is_error, where=where)
+
+    def _with_parts(self, output: str, response: Part, where: str, *, is_error: bool) -> str:
+        """Return an output with its images, as JSON with blocks; with other parts, all of it as JSON."""
+        images = []
+        listed = [_plain(one, where) for one in field_of(response, "parts", list, where)]
+        for part in listed:
+            found = _get(part, "inline_data")
+            inline = found if isinstance(found, Mapping) else {}
+            kind, sound = _get(inline, "mime_type"), signature_of(inline.get("data"))
+            if is_error or not _is_image(kind) or sound is None:
+                return as_text({"response": response.get("response"), "parts": listed}, where)
+            images.append({"type": "image", "source": {"type": "base64", "media_type": kind, "data": sound}})
+        return as_text([*([{"type": "text", "text": output}] if output else []), *images], where)
 
     def _asked(self, call_id: str | None, name: str) -> str | None:
         """Return the id of the call that a response answers, and mark the call as answered."""

@@ -18,12 +18,15 @@ from ..send import (
     NO_OUTPUT,
     Batch,
     Config,
+    Inline,
     UniqueIds,
     arguments_of,
     inline_of,
     instructions_in_force,
     left_out,
+    parts_of_output,
     tell,
+    text_of_output,
 )
 
 SIGNATURE = "thought_signature"
@@ -33,6 +36,8 @@ ADDRESSES = ("https://", "http://", "gs://")
 MEDIA_TYPES = {
     "png": "image/png", "webp": "image/webp", "gif": "image/gif", "heic": "image/heic", "heif": "image/heif",
 }  # fmt: skip
+# An output takes images of these types, which models before Gemini 3 refuse.
+OUTPUT_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_.:-]")
 # The package writes base64 in the alphabet for URLs; this converts it to the standard one.
 _STANDARD = str.maketrans("-_", "+/")
@@ -119,7 +124,17 @@ class _Thread:
             calls.append(part)
             failed = answer is None or answer.is_error
             said = NO_OUTPUT if answer is None else answer.output
-            response = {"id": call_id, "name": name, "response": {"error" if failed else "output": said}}
+            shown = None if answer is None or failed else parts_of_output(answer)
+            if shown is not None:
+                said = text_of_output(shown, takes=OUTPUT_TYPES)
+            response: dict[str, Any] = {
+                "id": call_id,
+                "name": name,
+                "response": {"error" if failed else "output": said},
+            }
+            images = [one for one in shown or () if isinstance(one, Inline) and one.media_type in OUTPUT_TYPES]
+            if images:
+                response["parts"] = [_inline_part(one) for one in images]
             responses.append({"function_response": response})
         self._add("model", calls)
         self._add("responses", responses)
@@ -184,10 +199,14 @@ def _image_of(image: Image) -> dict[str, Any]:
         inline = inline_of(url)
         if inline is None:
             return {"text": left_out(image, MALFORMED)}
-        return {"inline_data": {"mime_type": inline.media_type, "data": inline.data}}
+        return _inline_part(inline)
     if not url.lower().startswith(ADDRESSES):
         return {"text": left_out(image, f"only web addresses can be sent: {url}")}
     return {"file_data": {"file_uri": url, "mime_type": media_type_of(url)}}
+
+
+def _inline_part(inline: Inline) -> dict[str, Any]:
+    return {"inline_data": {"mime_type": inline.media_type, "data": inline.data}}
 
 
 def media_type_of(url: str) -> str:

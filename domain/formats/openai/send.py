@@ -12,7 +12,16 @@ from typing import Any
 from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
-from ..send import MALFORMED, NO_OUTPUT, Config, Placed, left_out, place_instructions
+from ..send import (
+    MALFORMED,
+    NO_OUTPUT,
+    Config,
+    Placed,
+    left_out,
+    parts_of_output,
+    place_instructions,
+    text_of_output,
+)
 from ..source_json import Check, are_parts, has, is_maybe_text, is_text, where_given
 from .source_shape import OpenAIMessage, grouped, image_part, message_of
 
@@ -255,11 +264,14 @@ def _uniquely_called(calls: list[dict[str, Any]]) -> list[str]:
 def _answer(output: ChatItemEvent | None, call_id: str) -> OpenAIMessage:
     if type(output) is not FunctionReturned:
         return {"role": "tool", "tool_call_id": call_id, "content": NO_OUTPUT}
-    if output.origin is not None:
+    parts = parts_of_output(output)
+    if output.origin is not None and parts is None:
         came = _as_it_came(output)
         if came is not None and came["role"] == "tool":
             return {**came, "tool_call_id": call_id}
-    return {"role": "tool", "tool_call_id": call_id, "content": output.output}
+    # An image has no place in an output here.
+    said = output.output if parts is None else text_of_output(parts)
+    return {"role": "tool", "tool_call_id": call_id, "content": said}
 
 
 # Single messages

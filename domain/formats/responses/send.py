@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, MessageAdded, is_apart
+from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded, is_apart
 from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
 from ..openai.send import RESPONSES_ID_MAX, function_name, unique_call_ids
 from ..openai.source_shape import grouped, rest_of
-from ..send import NO_OUTPUT, Config, place_instructions
+from ..send import NO_OUTPUT, Config, Inline, parts_of_output, place_instructions
 from .receive import KEPT_KINDS
 from .source_shape import (
     LEFT_OUT,
@@ -146,7 +146,15 @@ def _made_anew(item: Spoken) -> ResponsesItem:
     made = plain_item(item, {})
     if type(item) is FunctionCalled:
         made["name"] = function_name(item.name)
+    elif type(item) is FunctionReturned and (parts := parts_of_output(item)):
+        made["output"] = [_output_part(part) for part in parts if part]
     return made
+
+
+def _output_part(part: str | Inline) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "input_text", "text": part}
+    return {"type": "input_image", "image_url": f"data:{part.media_type};base64,{part.data}", "detail": "auto"}
 
 
 def _with_unique_ids(items: list[ResponsesItem]) -> list[ResponsesItem]:

@@ -11,6 +11,7 @@ from ...canonical import parse_json
 from ...chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
 from ...erasure.forgetting import clears_with_erasures
 from ..openai.send import RESPONSES_ID_MAX, is_function_name, is_image_address, left_out_image
+from ..send import listed_output
 from ..source_json import Check, are_parts, has, is_maybe_text, is_text, patched, where_given
 
 DETAILS = ("auto", "low", "high", "original")
@@ -115,7 +116,8 @@ def plain_item(item: Spoken, beside: dict[str, Any], *, has_id: bool = True) -> 
     if isinstance(item, FunctionCalled):
         return {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments}
     if isinstance(item, FunctionReturned):
-        return {"type": "function_call_output", "call_id": item.call_id, "output": _output(item.output, beside)}
+        output = listed_output(item.output, beside) if "cuts" in beside else item.output
+        return {"type": "function_call_output", "call_id": item.call_id, "output": output}
     content = item.content if isinstance(item.content, str) else _parts(item, beside)
     message = {"type": "message", "role": item.role, "content": content}
     if item.role != "assistant" or isinstance(content, str):
@@ -149,16 +151,3 @@ def _part(part: str | Image, role: str) -> dict[str, Any]:
     if role == "assistant":
         return {"type": "output_text", "text": part, "annotations": []}
     return {"type": "input_text", "text": part}
-
-
-def _output(output: str, beside: dict[str, Any]) -> str | list[dict[str, Any]]:
-    if "cuts" not in beside:
-        return output
-    parts: list[dict[str, Any]] = []
-    start = 0
-    for length in beside["cuts"]:
-        parts.append({"type": "input_text", "text": output[start : start + length]})
-        start += length
-    for index, part in beside.get("parts", ()):
-        parts.insert(index, part)
-    return parts

@@ -1,16 +1,21 @@
 """From Google contents back to items."""
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 
 from refold.domain.canonical import parse_json
 from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.anthropic.send import anthropic_messages
 from refold.domain.formats.google.receive import items_from_google
 from refold.domain.formats.google.send import google_contents, to_google_types
 from refold.domain.formats.openai.send import openai_messages
+from refold.domain.formats.responses.receive import items_from_openai_responses
+from refold.domain.formats.responses.send import openai_responses_input
 from refold.domain.log.envelope import encode_payload
 from tests.domain.fakes import CountingSystem
 
@@ -41,6 +46,38 @@ def test_objects_of_the_package_say_the_same(items: list[ChatItemEvent]) -> None
     contents = google_contents(items)[0]
 
     assert google_contents(read(*to_google_types(contents)))[0] == contents
+
+
+def test_an_image_in_an_output_is_kept_and_sent() -> None:
+    """As an image, to each provider in its form; one that takes none there is told so. Other parts are kept as JSON."""
+    data = PIXEL.partition(",")[2]
+    blob = {"inline_data": {"mime_type": "image/png", "data": data}}
+    shown = {"id": "c1", "name": "look", "response": {"output": "the page"}, "parts": [blob]}
+    called = {"role": "model", "parts": [{"function_call": {"id": "c1", "name": "look", "args": {}}}]}
+    contents = [{"role": "user", "parts": [{"text": "?"}]}, called]
+    contents.append({"role": "user", "parts": [{"function_response": shown}]})
+    items = read(*contents)
+
+    assert google_contents(items)[0] == google_contents(read(*to_google_types(contents)))[0] == contents
+    assert openai_messages(items)[-1]["content"] == "the page\n[An image is left out: image/png]"
+    entries, _ = openai_responses_input(items)
+    image = {"type": "input_image", "image_url": PIXEL, "detail": "auto"}
+    assert entries[-1]["output"] == [{"type": "input_text", "text": "the page"}, image]
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    answered = anthropic_messages(items)[0][-1]["content"][0]["content"]
+    assert answered == [{"type": "text", "text": "the page"}, {"type": "image", "source": source}]
+    file = {"type": "input_file", "file_id": "f1"}
+    listed = [entries[-2], {**entries[-1], "output": [*entries[-1]["output"], file]}]
+    both = items_from_openai_responses(listed, system_clock=CountingSystem())
+    told = openai_messages(both)[-1]["content"].splitlines()
+    assert told == ["the page", "[An image is left out: image/png]", "[An input_file is left out]"]
+    assert google_contents(both)[0][-1]["parts"][0]["function_response"]["parts"] == [blob]
+    gif = msgspec.structs.replace(items[-1], output=json.dumps([{**image, "image_url": PIXEL.replace("png", "gif")}]))
+    (part,) = google_contents([*items[:-1], gif])[0][-1]["parts"]
+    assert part["function_response"]["response"] == {"output": "[An image is left out: image/gif]"}
+    sound = {"inlineData": {"mimeType": "audio/wav", "data": "QUJD"}}
+    heard = read(called, {"parts": [{"function_response": {**shown, "parts": [blob, sound]}}]})[-1]
+    assert json.loads(heard.output)["parts"] == [blob, sound]  # type: ignore[union-attr]
 
 
 def test_pictures_and_signatures_are_kept() -> None:

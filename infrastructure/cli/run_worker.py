@@ -109,7 +109,12 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
             if url is not None:
                 _say(f"metrics at {url}")
             _keep(store, chosen, worker_log, stop, seal=seal)
-        _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {worker_log.sums()}")
+        try:
+            sums = worker_log.sums()
+        except RefoldError as error:
+            # Whoever stops it is not told that it failed: it would have gone on.
+            sums = f"how far it came is not known: {error}"
+        _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {sums}")
 
 
 def _keep(store: Store, names: Sequence[str], worker_log: WorkerLog, stop: threading.Event, *, seal: bool) -> None:

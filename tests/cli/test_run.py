@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import refold as package
-from refold.domain.errors import DamagedError, StorageBusyError
+from refold.domain.errors import DamagedError, StorageBusyError, StorageUnavailableError
 from refold.infrastructure.cli import run_worker as run_module
 from refold.infrastructure.cli.run_worker import WorkerLog
 from tests.cli.running import PROGRAM, environment, refold, started
@@ -130,6 +130,18 @@ def test_what_goes_wrong_is_said(
     assert f"the projection rollup {fault}" in ended.err
     assert ended.err.endswith("catalogue: 14 events\n")
     assert known == [f"rollup stands still: it cannot fold chat:air-0.0@1: {reason}"]
+
+
+def test_a_stop_while_the_database_is_away_is_no_failure(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker would have waited for it; only its sums cannot be said."""
+
+    def away(*_: object) -> Any:
+        raise StorageUnavailableError("the server is gone")
+
+    monkeypatch.setattr(package.Store, "run_projections", lambda *_: monkeypatch.setattr(WorkerLog, "_standing", away))
+    ended = refold("run", db=database)
+
+    assert (ended.code, ended.err.splitlines()[-1].endswith(": the server is gone")) == (0, True)
 
 
 def test_names_are_checked_first(database: Path) -> None:

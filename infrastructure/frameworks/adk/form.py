@@ -47,7 +47,7 @@ class EventForm:
         listed = content.get("parts") or [] if isinstance(content, dict) else None
         if not isinstance(listed, list):
             raise fields.unexpected_value("content", content, "an object with a list of parts")
-        is_user = content.get("role", author) == USER
+        is_user = (content.get("role") or author) == USER
         read_parts(
             USER if is_user else "assistant", (_part(Fields("a part", part)) for part in listed), into, "an event"
         )

@@ -76,6 +76,15 @@ def test_what_is_no_event_is_refused(store: refold.Store, wrong: dict[str, Any],
     assert chat.version == 1
 
 
+@pytest.mark.parametrize("role", ["", None])
+def test_a_content_without_a_role_has_that_of_its_author(store: refold.Store, role: str | None) -> None:
+    """As the kit leaves it out, or empty."""
+    chat = store.chat("c")
+    content = {"role": role, "parts": [{"text": "hello"}]}
+    EVENTS.add(chat, [{"author": author, "content": content} for author in ("user", "clerk")])
+    assert [item.role for item in chat.items if isinstance(item, refold.ChatMessage)] == ["user", "assistant"]
+
+
 async def test_a_session_made_by_hand_knows_what_its_last_event_says(store: refold.Store) -> None:
     """One with the newest event is appended to; one with an older one, or none, came too late."""
     service = RefoldSessionService(store)

@@ -19,10 +19,11 @@ from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
 from ...domain.log.memory_log import MemoryLog
 from ...domain.log.ports import LiveLog
+from ...domain.positions import BEGINNING
 from ..databases import location_of
 from ..exchange import TakenIn, copy_store, export_events, take_in_events
 from ..exchange.copying import LAG_SECONDS
-from ..exchange.import_events import checked_file
+from ..exchange.import_events import checked_file, take_in_checked
 from ..exchange.parquet import export_parquet
 from ..exchange.transcripts import TRANSCRIPT_FORMS, export_transcripts
 from ..files import require_regular
@@ -79,13 +80,17 @@ def _is_export(path: Path) -> bool:
 
 def take_in(store: Store, path: Path, shown: str, checked: int | None = None) -> None:
     """
-    Import the contexts of an export, each under its own name, and print the result; see `take_in_events`.
+    Import the contexts of an export, each under its own name, and print the result; `checked` is what `checked_file`
+    returned with an empty log.
 
     Raises:
         InvalidInputError: the file is damaged, or the store has a context with another past; nothing was written.
     """
     with progress_bar("importing") as progress:
-        done = take_in_events(store.log, path, progress=progress, checked=checked)
+        if checked is not None and store.now() == BEGINNING:
+            done = take_in_checked(store.log, path, checked, progress=progress)
+        else:
+            done = take_in_events(store.log, path, progress=progress)
     click.echo(f"{shown}: {_events_summary(done)}, from {one_line(str(path))}")
 
 

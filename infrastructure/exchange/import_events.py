@@ -19,7 +19,6 @@ from ...domain.kinds import KINDS
 from ...domain.log.admission import admitted
 from ...domain.log.envelope import encode_payload, require_payload_size
 from ...domain.log.ports import LiveLog, NewEvents
-from ...domain.positions import BEGINNING
 from ..context_streams import named_versions, root_of
 from ..log.codec import tag_of
 from .event_files import EventLine, Progress, ReadLine, event_lines
@@ -171,14 +170,11 @@ class TakenIn(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 0
 
 
-def take_in_events(
-    log: LiveLog, path: str | os.PathLike[str], *, progress: Progress | None = None, checked: int | None = None
-) -> TakenIn:
+def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Progress | None = None) -> TakenIn:
     """
     Import the events of a file. The whole file is checked before anything is written.
 
-    `progress` is called with the streams done so far and their number. `checked` is what `checked_file` returned with
-    an empty log; such a log does not check the file again.
+    `progress` is called with the streams done so far and their number.
 
     Raises:
         InvalidInputError: the file is not such a file, is cut off or has a newer format; or it names events that are
@@ -186,7 +182,11 @@ def take_in_events(
         ConcurrencyError, StorageError: the streams before the one with the error are written; import it again.
     """
     file = Path(path)
-    count = checked_file(file, log) if checked is None or log.now() != BEGINNING else checked
+    return take_in_checked(log, file, checked_file(file, log), progress=progress)
+
+
+def take_in_checked(log: LiveLog, file: Path, count: int, *, progress: Progress | None = None) -> TakenIn:
+    """Import the events of a file of `count` streams, which was checked with the log, or with an empty one like it."""
     done = TakenIn()
     for number, (stream, read) in enumerate(groupby(event_lines(file), key=lambda one: one.line.stream), 1):
         head = log.head(stream)

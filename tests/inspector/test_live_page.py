@@ -169,7 +169,7 @@ def test_what_was_erased_is_on_no_page(watched: Watched, served: Served, tmp_pat
     with page.expect_event("load"):
         apart(lambda: served.store.archive(tmp_path / "cold", "it's cold", why="cold"))
     said = f"Its texts are in {tmp_path / 'cold'}: refold unarchive 'chat:it'\\''s cold' brings them back."
-    expect(ready(page).locator(".banner:visible")).to_have_text(said)
+    expect(ready(page).locator(".archive:visible")).to_have_text(said)
 
 
 def test_news_without_a_pause_are_shown(folding: Page) -> None:

@@ -61,7 +61,7 @@ class ContextScreen {
     this.tabs = h("div", { class: "tabs", role: "tablist" });
     this.panes = h("div", { class: "panes", role: "tabpanel" });
     this.damage = h("div", { class: "damage", role: "alert", hidden: true });
-    this.archive = h("div", { class: "banner", hidden: true });
+    this.archive = h("div", { class: "archive", hidden: true });
     this.element = h("section", { class: "context" }, this.head, this.damage, this.archive, this.timeline.steps, this.timeline.element, this.banner, h("div", { class: "tab-row" }, this.tabs, this.middle, this.finder), this.rest, this.panes);
     this.take(index);
     this.keys = {

@@ -14,6 +14,13 @@ EQUIVALENT = {
     ("infrastructure/trust/selection.py", "after = start - 2 if start == first and (start >= 1) else start - 1"): (
         "whatever is asked for before the first event, a stream is read from its beginning"
     ),
+    ("infrastructure/trust/checkpoints.py", 'pass  # not self.failure = ""'): (
+        "`start` reaches the witness or notes why not, before anybody asks"
+    ),
+    (
+        "infrastructure/trust/witness.py",
+        "if opened.writer not in self.writers or (self.writers[opened.writer].time <= opened.time):",
+    ): "what a writer said at one time is the same",
     (
         "infrastructure/helper_process.py",
         "page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=2, until=end)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -20,6 +21,7 @@ from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.trust.erasing import Eraser
+from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.verifying import store_check
 from tests.contract.chat_checking import Teller
 from tests.projecting.counts import Count, Counts
@@ -256,6 +258,8 @@ def test_a_receipt_that_was_changed(location: str) -> None:
     with refold.open(location) as store, refold.open(":memory:") as other:
         for each in (store, other):
             each.chat("a").add_message("user", WORD)
+        store.chat("b").add_message("user", WORD)
+        store.erase(context="b", why="ticket 6", dry_run=False)
         receipt = store.erase(context="a", why="ticket 7", dry_run=False).receipt
         assert receipt is not None
 
@@ -263,6 +267,18 @@ def test_a_receipt_that_was_changed(location: str) -> None:
         assert not replace(receipt, why="ticket 8").is_sound(store.log)
         assert not replace(receipt, erased_at=receipt.erased_at - 1).is_sound(store.log)
         assert not receipt.is_sound(other.log)
+        changes: list[dict[str, Any]] = [
+            {"version": receipt.version - 1},
+            {"version": receipt.version + 1},
+            {"digest": "00" * 32},
+            {"events": receipt.events + 1},
+            {"seals": "00" * 32},
+            {"erasure": "another"},
+        ]
+        for change in changes:
+            forged = replace(receipt, **change)
+            digest = blake2b(forged.covered(), digest_size=HASH_BYTES).hexdigest()
+            assert not replace(forged, digest_of_receipt=digest).is_sound(store.log), change
 
 
 @pytest.fixture(params=[*KINDS, "sealed-postgres"])

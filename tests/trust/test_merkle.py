@@ -52,6 +52,17 @@ def test_roots_of_subtrees(size: int) -> None:
     assert large.root(small) == part(0, size)
 
 
+def test_leaves_before_subtrees() -> None:
+    """A complete subtree follows as many leaves, or another subtree."""
+    tree = Growing()
+    for leaf in LEAVES[:8]:
+        tree.add(leaf_hash(leaf))
+    for start in (8, 16, 24):
+        tree.add(part(start, start + 8), 3)
+
+    assert tree.root() == part(0, 32)
+
+
 def test_inclusion() -> None:
     """A path leads from its leaf to the root, and from no other leaf, place or size."""
     for size in range(1, 34):
@@ -75,3 +86,4 @@ def test_consistency() -> None:
     assert is_consistent((0, b""), (5, part(0, 5)), [])
     assert not is_consistent((0, b""), (5, part(0, 5)), [b"more"])
     assert not is_consistent((6, part(0, 6)), (5, part(0, 5)), [b"more"])
+    assert not is_consistent((3, part(0, 3)), (5, part(0, 5)), [])

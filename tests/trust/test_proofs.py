@@ -15,7 +15,7 @@ from refold.domain.errors import InvalidInputError, NotFoundError, TamperedError
 from refold.domain.ids import slice_of
 from refold.infrastructure.open import accept_store
 from refold.infrastructure.trust.checkpoints import Checkpoints
-from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash
+from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash, root_by_path
 from refold.infrastructure.trust.witness import FileWitness
 
 from .forging import Place
@@ -50,15 +50,29 @@ def led_to(proof: dict[str, Any], start: bytes) -> str:
 def test_an_event_is_among_those_of_a_checkpoint(place: Place, event: str) -> None:
     """Its bytes lead to the root that the witness has, and other bytes lead elsewhere."""
     filled(place)
+    stream, _, version = event.partition("@")
     with place.open() as store:
         proof = json.loads(json.dumps(store.prove(event)))
+        (recorded,) = store.log.read(stream, after=int(version) - 1, until=int(version))
+        seen = store._witnessed_by().known.seen.slices[recorded.position.slice]
 
-    covered = bytes.fromhex(proof["covered"])
-    assert event.partition("@")[0].encode() in covered
-    assert led_to(proof, hashlib.blake2b(covered, digest_size=32).digest()) == checkpoints(place)[-1]["root"]
-    assert (
-        led_to(proof, hashlib.blake2b(covered[:-1] + b"?", digest_size=32).digest()) != checkpoints(place)[-1]["root"]
-    )
+    last, covered, tree = checkpoints(place)[-1], bytes.fromhex(proof.pop("covered")), proof.pop("tree")
+    assert stream.encode() in covered
+    assert led_to(proof, hashlib.blake2b(covered, digest_size=32).digest()) == last["root"]
+    assert led_to(proof, hashlib.blake2b(covered[:-1] + b"?", digest_size=32).digest()) != last["root"]
+    path = [bytes.fromhex(one) for one in tree.pop("path")]
+    assert tree == {"index": recorded.position.number - 1, "size": seen.events}
+    assert root_by_path(leaf_hash(recorded.digest), tree["index"], tree["size"], path) == seen.root
+    del proof["steps"]
+    assert proof == {
+        "format": "refold.inclusion.v1",
+        "store": last["lineage"],
+        "event": event,
+        "position": str(recorded.position),
+        "digest": recorded.digest.hex(),
+        "is_keyed": False,
+        "checkpoint": {"events": last["events"], "root": last["root"], "time": last["time"]},
+    }
 
 
 def test_an_event_of_the_first_slice(place: Place) -> None:
@@ -108,7 +122,9 @@ def test_a_checkpoint_continues_an_earlier_one(place: Place) -> None:
         with pytest.raises(NotFoundError, match="no checkpoint with 7 events"):
             store.prove_consistency(7)
 
-    assert (proof["earlier"]["root"], proof["later"]["root"]) == (first["root"], last["root"])
+    ends = [{"events": one["events"], "root": one["root"]} for one in (first, last)]
+    assert [proof["earlier"], proof["later"]] == ends
+    assert (proof["format"], proof["store"]) == ("refold.consistency.v1", last["lineage"])
     assert _root_over([(tree["slice"], *tree["earlier"]) for tree in proof["trees"]]) == first["root"]
     later = [(int(number), *one) for number, one in proof["later_slices"].items()]
     # A log with one sequence has a single tree.

@@ -6,6 +6,7 @@ import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from refold.infrastructure.trust.receipts import Receipt
+from refold.infrastructure.trust.retention import DAYS_MAX, days_of
 from tests.cli.running import refold as run
 
 DAY = 86_400.0
@@ -51,7 +53,7 @@ def test_contexts_are_erased_when_their_time_is_over(location: str) -> None:
         policy = store.retain("mia's", "400 days", kind="chat", user="mia", why="notice")
         clock.time += 399 * DAY
         assert store.apply_retention().contexts == {}
-        clock.time += 2 * DAY
+        clock.time += DAY
         due = store.apply_retention()
 
         done = store.apply_retention(dry_run=False)
@@ -127,12 +129,40 @@ def test_a_tag_is_an_attribute_of_a_chat_or_one_of_a_container(location: str) ->
         assert store.apply_retention().contexts == {}
 
 
+@pytest.mark.parametrize(
+    ("keep", "days"),
+    [
+        (1, 1),
+        (DAYS_MAX, DAYS_MAX),
+        ("1 day", 1),
+        (" 400 days ", 400),
+        ("2 weeks", 14),
+        ("1 year", 365),
+        ("1000 years", DAYS_MAX),
+        (timedelta(days=2, hours=23), 2),
+    ],
+)
+def test_times_to_keep(keep: str | int | timedelta, days: int) -> None:
+    """They are whole days, up to a thousand years."""
+    assert days_of(keep) == days
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [0, -1, DAYS_MAX + 1, True, 1.5, None, "0 days", "1001 years", "3", "3 months", "-1 day", timedelta(hours=23)],
+)
+def test_what_is_no_time_to_keep(keep: Any) -> None:
+    """The error shows it."""
+    with pytest.raises(InvalidInputError) as refused:
+        days_of(keep)
+    assert str(refused.value).startswith(f"{keep!r} is no time: give")
+
+
 def test_what_is_wrong_is_refused(location: str) -> None:
     """A policy says which contexts, for how long, and why."""
     with refold.open(location) as store:
-        for keep in ("soon", 0, timedelta(hours=3), "0 days"):
-            with pytest.raises(InvalidInputError, match="is no time"):
-                store.retain("a", keep, kind="chat", why="x")
+        with pytest.raises(InvalidInputError, match="'soon' is no time"):
+            store.retain("a", "soon", kind="chat", why="x")
         with pytest.raises(InvalidInputError, match="which contexts"):
             store.retain("a", 3, why="x")
         with pytest.raises(InvalidInputError, match="no kind"):

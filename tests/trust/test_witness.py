@@ -7,9 +7,9 @@ import socket
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -22,7 +22,6 @@ from refold.infrastructure.log.evidence import SegmentRow
 from refold.infrastructure.times import time_of
 from refold.infrastructure.trust import checkpoints, known_events
 from refold.infrastructure.trust.known_events import _other_events
-from refold.infrastructure.trust.slices import END_BYTES, KEY_BYTES, SEGMENT, VERSION_BYTES, SliceEvidence, stream_key
 from refold.infrastructure.trust.witness import FileWitness, Seen, WriterClosed, WriterOpened, is_over, text_of
 from refold.projections.catalogue import CATALOGUE
 from tests.contract.damage import forge_blocks
@@ -224,7 +223,7 @@ def test_the_end_of_a_stream(place: Place, read: Callable[[LiveLog], object]) ->
         assert len(store.log.read("chat:a", until=3)) == 3
 
 
-def test_a_row_of_the_catalogue(place: Place) -> None:
+def test_a_row_of_the_catalogue(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of contexts is compared with the events of one of them; a row that they do not give is refused."""
     with place.open() as store:
         store.chat("a").add_message("user", "Hello.")
@@ -242,6 +241,16 @@ def test_a_row_of_the_catalogue(place: Place) -> None:
             checked.sample(rows)
         # At most once a second: it is not looked at again at once.
         checked.sample(rows)
+        checked._sampled_at = 0.0
+        with pytest.raises(TamperedError):
+            checked.sample([msgspec.structs.replace(rows[0], version=3)])
+        # A long one is not drawn.
+        checked._sampled_at = 0.0
+        monkeypatch.setattr(checkpoints, "SAMPLED_EVENTS_MAX", 1)
+        checked.sample(rows)
+        monkeypatch.setattr(checkpoints, "SAMPLED_EVENTS_MAX", 2)
+        with pytest.raises(TamperedError):
+            checked.sample(rows)
 
 
 def test_an_older_copy(tmp_path: Path) -> None:
@@ -289,16 +298,6 @@ def test_where_events_differ() -> None:
     assert _other_events(-1, 1_600, rows[:2], rows).what == "positions 1 to 1600"
 
 
-def test_a_version_that_was_looked_up_stays_right() -> None:
-    """While events are added, in the segment that is not full and in those that are."""
-    slices = SliceEvidence()
-    for number in range(1, SEGMENT + 3):
-        stream = "chat:a" if number % 2 else "chat:b"
-        slices.add(SimpleNamespace(stream=stream, version=(number + 1) // 2, digest=bytes([number % 7]) * 32))  # type: ignore[arg-type]
-        assert slices.last_version(stream) == (number + 1) // 2
-    assert slices.last_version("chat:c") == 0
-
-
 def test_no_thread_is_left(place: Place) -> None:
     """A store that is closed has nobody who writes checkpoints."""
     with place.open() as store:
@@ -323,30 +322,6 @@ def test_a_checkpoint_names_the_slices_that_grew(place: Place) -> None:
     assert first["full"]
     assert sum(events for events, *_ in first["slices"].values()) == first["events"]
     assert (last.get("full"), len(last["slices"])) == (None, 1)
-
-
-def test_a_slice_that_is_looked_up_for_many_streams() -> None:
-    """Few versions are kept in memory, and they are right."""
-    slices = SliceEvidence()
-    for number in range(1, 9):
-        slices.add(SimpleNamespace(stream=f"chat:{number}", version=number, digest=bytes(32)))  # type: ignore[arg-type]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("refold.infrastructure.trust.slices.VERSIONS_KEPT_MAX", 3)
-        assert [slices.last_version(f"chat:{number}") for number in range(1, 9)] == [*range(1, 9)]
-
-    assert len(slices._versions) <= 3
-
-
-def test_the_short_form_of_a_stream_across_two_entries() -> None:
-    """It is no entry: the version is that of the entry before it, or none."""
-    key, other = stream_key("chat:a"), bytes(KEY_BYTES)
-    # The key stands here only by chance, behind what is an entry.
-    across = other + b"\0\0" + key + bytes(2 * END_BYTES - KEY_BYTES - 2 - KEY_BYTES)
-    before = key + (7).to_bytes(VERSION_BYTES)
-    for ends, version in ((across, 0), (before + across, 7), (across + before, 7)):
-        slices = SliceEvidence()
-        slices.add_row(SegmentRow(0, bytes(32), bytes(32), ends))
-        assert slices.last_version("chat:a") == version
 
 
 def test_few_segments_are_kept_in_memory(filled: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,6 +452,12 @@ def test_whether_a_writer_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "kill", refuse)
     assert not is_over(writer(socket.gethostname(), opened(99)), now)
+
+    def miss(pid: int, number: int) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", miss)
+    assert is_over(writer(socket.gethostname(), opened(0)), now)
 
 
 @pytest.mark.parametrize("left", ["{", '{"kind":"opened"', '{"kind":"closed"}\n', ""])

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import encode_payload
 from refold.infrastructure.log import compression as compressing
-from refold.infrastructure.log.compression import Compression, has_references, mark_references, train_dictionary
+from refold.infrastructure.log.compression import (
+    Compression,
+    erased_form,
+    expanded_size,
+    has_references,
+    key_in,
+    mark_references,
+    train_dictionary,
+)
+from refold.infrastructure.trust.sealed_log import Sealed
 
 from ..domain.chat_events import called, returned, said
 from ..domain.strategies import PROPERTY
@@ -272,3 +281,22 @@ def test_too_little_memory_is_no_damage(dictionary: bytes, monkeypatch: pytest.M
         compression.expand(stored[0], "it")
     with pytest.raises(MemoryError):
         compression.expand_many(stored, str)
+
+
+def test_how_large_stored_bytes_become(dictionary: bytes) -> None:
+    """As their frame says, whatever their flags; damaged ones count as they are."""
+    data, plain = b"ab" * 400, Compression(no_dictionary)
+    for stored in (plain.shrink(data), plain.shrink_block(data), trained_compression(dictionary, 258).shrink(data)):
+        assert len(stored) < expanded_size(stored) == expanded_size(mark_references(stored)) == len(data)
+        assert expanded_size(stored[:5]) == 5
+    assert [expanded_size(stored) for stored in (b"", b"\x00", b"\x00short", b"\x10short")] == [0, 1, 6, 6]
+    assert erased_form(b"left") == b"\x20left"
+    assert (plain.expand(b"\x20left", "it"), expanded_size(b"\x20left")) == (b"left", 5)
+
+
+@pytest.mark.parametrize("key", ["k", "store", "x" * 31])
+def test_the_key_of_an_encrypted_event(key: str) -> None:
+    """It stands in the stored bytes of an encrypted event, and of no other."""
+    for content in (b"", b"c" * 300):
+        assert key_in(b"\x00" + encode_payload(Sealed(key, content))) == key.encode()
+    assert [key_in(stored) for stored in (b"", b"\x00", b"\x00" + encode_payload(said("k")))] == [b"", b"", b""]

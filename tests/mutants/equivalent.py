@@ -22,6 +22,18 @@ EQUIVALENT = {
         "if opened.writer not in self.writers or (self.writers[opened.writer].time <= opened.time):",
     ): "what a writer said at one time is the same",
     (
+        "infrastructure/queries/entries.py",
+        "return sorted(counted, key=lambda step: (step.version, (step.kind == LEFT)))",
+    ): "an entry in whose place another one comes is not named among those that leave with that event",
+    (
+        "infrastructure/queries/intervals.py",
+        "if found == len(self._clears) or (end and (end <= self._cleared_at[found])):",
+    ): "no item leaves or comes with the event that clears, by itself",
+    (
+        "infrastructure/queries/pages.py",
+        "rows = runner.page(projection, after=max(prefix, after), limit=limit + 2)",
+    ): "one row more is read, and left out",
+    (
         "infrastructure/helper_process.py",
         "page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=2, until=end)",
     ): "between the event before the end and the end is only one event",

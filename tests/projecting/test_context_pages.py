@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import refold
 from refold import InvalidInputError, Store
-from refold.infrastructure.queries.pages import ContextPage
+from refold.infrastructure.queries.pages import ContextPage, row_page
 from refold.projections.catalogue import CatalogueRow
 
 CONTEXTS = 23
@@ -90,3 +91,28 @@ def test_bad_wishes(store: Store, wish: dict[str, object], message: str) -> None
     """The error says what was wrong."""
     with pytest.raises(InvalidInputError, match=message):
         store.find_contexts(**wish)  # type: ignore[arg-type]
+
+
+def test_rows_of_a_projection_by_their_keys() -> None:
+    """Page by page those that begin so, also one whose key is nothing else; a cursor is the last key."""
+    with refold.open(":memory:") as store:
+        for name in ("b", "c", "c1", "c2", "c20", "d"):
+            store.chat(name)
+        keys = ["chat:c", "chat:c1", "chat:c2", "chat:c20"]
+        pages = {
+            1: [keys[:1], keys[1:2], keys[2:3], keys[3:]],
+            2: [keys[:2], keys[2:]],
+            3: [keys[:3], keys[3:]],
+            4: [keys],
+            5: [keys],
+        }
+        for limit, wanted in pages.items():
+            cursor, found = None, []
+            for page in wanted:
+                rows, cursor = row_page(store._runner, "catalogue", under="chat:c", limit=limit, cursor=cursor)
+                found.append([row.key for row in rows])
+                assert cursor == (None if page is wanted[-1] else page[-1])
+            assert found == wanted
+        for under, cursor, wanted_keys in (("chat:c3", None, []), ("chat:c", "chat:d", []), ("chat:c", "a", keys)):
+            rows, more = row_page(store._runner, "catalogue", under=under, limit=9, cursor=cursor)
+            assert ([row.key for row in rows], more) == (wanted_keys, None)

@@ -11,9 +11,10 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.trajectory.history import AttributeVersion
+from refold.domain.trajectory.identity import RunId
 from refold.domain.trajectory.nodes import DATA, NodeNotFoundError
 from refold.domain.trajectory.run import Run
-from refold.infrastructure.queries.node_audit import AttributeTransition
+from refold.infrastructure.queries.node_audit import AttributeTransition, SeveralNodesError
 
 from .run_lives import USER, Life
 
@@ -111,15 +112,24 @@ def test_which_node(store: refold.Store) -> None:
     """Where a name means several nodes, it has to be said which one; a number says it too."""
     for user, session, number in (("mia", "s1", 0), ("mia", "s1", 1), ("mia", "s2", 0)):
         run = store.run(user, session, number)
-        run.register_node("State", f"{session} {number}", [run.register_query("?")], label="done", state="yes")
+        query = run.register_query("?")
+        run.register_node("State", f"{session} {number}", [query], label="done", state="yes")
+        run.register_node("Table", "", [query], "has", "orders", path="/o.csv")
 
     def found(node: str, **place: Any) -> list[Any]:
         return [one.new for one in store.audit_node(node, "description", **place)]
 
-    with pytest.raises(InvalidInputError, match="in 2 sessions: give user_id and session_id"):
+    runs = [RunId("mia", "s1", 0, 0), RunId("mia", "s1", 1, 0), RunId("mia", "s2", 0, 0)]
+    with pytest.raises(SeveralNodesError, match="in 2 sessions: give user_id and session_id") as refused:
         found("State(done)")
-    with pytest.raises(InvalidInputError, match="in 2 runs: give run_id and sub_id"):
+    assert refused.value.runs == (*runs,)
+    with pytest.raises(SeveralNodesError, match="in 2 runs: give run_id and sub_id") as refused:
         found("State(done)", user_id="mia", session_id="s1")
+    assert refused.value.runs == (*runs[:2],)
+    with pytest.raises(SeveralNodesError, match="in 2 sessions: give user_id and session_id") as refused:
+        found("Table(orders)")
+    # A data node is the same in all runs of a session.
+    assert refused.value.runs == (runs[0], runs[2])
     assert found("State(done)", session_id="s2") == ["s2 0"]
     assert found("State(done)", user_id="mia", session_id="s1", run_id=1) == ["s1 1"]
     assert found("State(done)#1", user_id="mia", session_id="s1") == ["s1 0"]

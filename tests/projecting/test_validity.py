@@ -11,14 +11,14 @@ from hypothesis.stateful import rule
 import refold
 from refold.domain.chat.events import ItemsEvicted, Opened
 from refold.domain.chat.items import ChatMessage, ChatRole
-from refold.domain.errors import NotFoundError
+from refold.domain.errors import DamagedError, NotFoundError
 from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore
-from refold.infrastructure.queries.intervals import Interval, ids_seen
+from refold.infrastructure.queries.intervals import Interval, described, ids_seen
 from refold.projections.intervals import rows_prefix
 from refold.projections.validity import VALIDITY
 
@@ -233,3 +233,9 @@ def tokens_of(item: object) -> int:
     """Return the estimate of a message with one text."""
     assert isinstance(item, ChatMessage)
     return 4 + len("".join(map(str, item.content))) // 4
+
+
+def test_an_item_that_nothing_recorded() -> None:
+    """It is named: neither an event nor a merge has it."""
+    with pytest.raises(DamagedError, match=r"chat:a@3.*: a merge or fork names it as an item, and it is none"):
+        described(MemoryProjectionStore(), ["chat:a@3"], ())

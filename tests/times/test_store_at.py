@@ -222,6 +222,24 @@ def test_a_position_of_the_store_that_this_is_a_copy_of() -> None:
     assert cut_at("pos:0.5", names, LogEnd(log)) == Moment(((0, 5),))
 
 
+def test_what_is_still_to_come_is_cut_off() -> None:
+    """By the end of the log, which is read only where a moment lies beyond the one that was seen."""
+    reads: list[None] = []
+
+    def now() -> Moment:
+        reads.append(None)
+        return Moment(((0, 9), (7, 9)))
+
+    log: Any = SimpleNamespace(has_slices=True, now=now)
+    end = LogEnd(log)
+    asked = [((0, 5),), ((0, 9), (7, 3)), ((7, 9),), ((0, 12), (7, 3)), ((3, 1), (7, 10))]
+
+    found = [end.cut(Moment(heads)).heads for heads in asked]
+
+    assert found == [((0, 5),), ((0, 9), (7, 3)), ((7, 9),), ((0, 9), (7, 3)), ((3, 0), (7, 9))]
+    assert len(reads) == 3
+
+
 def test_rows_that_go_away_meanwhile(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two of its questions, as in an erasure: the contexts are as they were all the same."""
     chat = store.chat("a")

@@ -2,6 +2,7 @@
 
 _NO_PLACE = "an item that left has no place: one that comes back gets a new one, and nothing reads this"
 _ONE_BY_ITSELF = "this orders those that one event brings back; where an event brings one alone any number does"
+_ONE_MORE = "one event more is looked at, on the same side of the moment"
 
 EQUIVALENT = {
     ("domain/chat/context.py", "if (plan is None and (not told.strip())):"): (
@@ -33,6 +34,12 @@ EQUIVALENT = {
         "infrastructure/queries/pages.py",
         "rows = runner.page(projection, after=max(prefix, after), limit=limit + 2)",
     ): "one row more is read, and left out",
+    ("infrastructure/log/evidence.py", "for recorded in read(max(version - 2, 0), version + 1):"): _ONE_MORE,
+    ("infrastructure/log/evidence.py", "for recorded in read(max(version - 1, 0), version + 2):"): _ONE_MORE,
+    (
+        "infrastructure/log/acknowledged.py",
+        "if lane not in self._last_by_slice or (self._last_by_slice[lane].number <= number):",
+    ): "each position has one event",
     (
         "infrastructure/helper_process.py",
         "page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=2, until=end)",

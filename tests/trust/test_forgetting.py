@@ -13,6 +13,7 @@ from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import InvalidInputError, RefoldError, StorageClosedError, StorageUnavailableError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
+from refold.infrastructure.log import erasure_watch
 from refold.infrastructure.log.erasure_watch import ErasureWatch
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.projecting.counts import Count, Counts
@@ -131,6 +132,46 @@ def test_a_log_that_cannot_be_looked_at(caplog: pytest.LogCaptureFixture) -> Non
 
     assert (closed.looks, broken.looks) == (1, 2)
     assert caplog.messages == ["erasures in a log could not be looked for: it is gone"] * 2
+
+
+class Looked:
+    """A log whose stream of erasures has a version that a test sets."""
+
+    def __init__(self) -> None:
+        self.version, self.forgot = 0, 0
+
+    def head(self, stream: str) -> int:
+        """Return the version."""
+        return self.version
+
+    def forget(self) -> None:
+        """Count it."""
+        self.forgot += 1
+
+
+def test_when_a_log_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each erasure by another process that was not seen yet; one's own is none of these."""
+    monkeypatch.setattr(erasure_watch, "LOOK_SECONDS", None)
+    watch, log, found = ErasureWatch(), Looked(), list[int]()
+    watch.add(log)
+    for version in (0, 0, 2, 2, 3, 5, 4):
+        log.version = version
+        if version == 5:
+            watch.note(log, version)
+        watch.look()
+        found.append(log.forgot)
+    assert found == [0, 0, 1, 1, 2, 2, 3]
+
+    watch.discard(log)
+    log.version = 9
+    watch.look()
+    assert log.forgot == 3
+    other = Looked()
+    other.version = 7
+    watch.add(other)
+    watch.look()
+    # What it read before it was looked at for the first time may have been erased since.
+    assert other.forgot == 1
 
 
 def test_of_two_large_texts_in_one_block_the_other_stays(tmp_path: Path) -> None:

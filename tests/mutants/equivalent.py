@@ -2,6 +2,8 @@
 
 _NO_PLACE = "an item that left has no place: one that comes back gets a new one, and nothing reads this"
 _ONE_BY_ITSELF = "this orders those that one event brings back; where an event brings one alone any number does"
+_BEATS = "a beat need only be another one than the last, and a worker gets its place before anybody sees it"
+_SET_BEFORE = "it is set with what makes it be read"
 _ONE_MORE = "one event more is looked at, on the same side of the moment"
 
 EQUIVALENT = {
@@ -40,6 +42,12 @@ EQUIVALENT = {
         "infrastructure/log/acknowledged.py",
         "if lane not in self._last_by_slice or (self._last_by_slice[lane].number <= number):",
     ): "each position has one event",
+    ("infrastructure/projecting/leases.py", "self._beat = 1"): _BEATS,
+    ("infrastructure/projecting/leases.py", "self._beat += 2"): _BEATS,
+    ("infrastructure/projecting/leases.py", "self._place = self._beat = 1"): _BEATS,
+    ("infrastructure/projecting/leases.py", "pass  # not self._held_at = 0.0"): _SET_BEFORE,
+    ("infrastructure/projecting/leases.py", "pass  # not self._seen_at = 0.0"): _SET_BEFORE,
+    ("infrastructure/projecting/leases.py", "pass  # not self._noted_at = 0.0"): _SET_BEFORE,
     (
         "infrastructure/helper_process.py",
         "page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=2, until=end)",

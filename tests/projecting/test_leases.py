@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,9 +20,14 @@ from refold.infrastructure.projecting.leases import (
     TAKE_OVER_SECONDS,
     Crew,
     Lease,
+    Member,
     holder_of,
     members_of,
+    parts_of,
+    workers_on,
 )
+from refold.infrastructure.projecting.shadow import RebuildProgress, progress_after
+from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.projections.catalogue import CATALOGUE
 
@@ -104,6 +111,82 @@ def test_two_take_over_at_once(store: refold.Store) -> None:
         thread.join()
 
     assert sorted(held) == [False, False, False, True]
+
+
+def test_when_a_beat_is_due() -> None:
+    """Once BEAT_SECONDS have passed, and a lease is free only when more than TAKE_OVER_SECONDS have."""
+    rows, watch = MemoryProjectionStore(), HandMoved()
+    holder, other = (Lease(rows, NAME, watch) for _ in range(2))
+    notes = list[str | None]()
+    assert not holder_of(rows, NAME)
+    for seconds in (0.0, BEAT_SECONDS / 2, BEAT_SECONDS / 2):
+        watch.seconds += seconds
+        assert holder.hold()
+        notes.append(rows.note(f"lease/{NAME}"))
+
+    assert notes[0] == notes[1] != notes[2]
+    assert {str(note).rpartition(".")[0] for note in notes} == {holder_of(rows, NAME)}
+    assert not other.hold()
+    watch.seconds += TAKE_OVER_SECONDS
+    assert not other.hold()
+    watch.seconds += 0.25
+    assert other.hold()
+
+
+def test_when_a_worker_shows_that_it_is_there() -> None:
+    """Its note is another one after BEAT_SECONDS; more than TAKE_OVER_SECONDS without another one, and it is gone."""
+    rows, watch = MemoryProjectionStore(), HandMoved()
+    silent, other = (Crew(rows, ["b", "a"], watch) for _ in range(2))
+    assert silent.hold()
+    assert other.hold()
+    notes = list[dict[str, str]]()
+    for seconds in (0.0, BEAT_SECONDS / 2, BEAT_SECONDS / 2):
+        watch.seconds += seconds
+        assert other.hold()
+        notes.append(rows.notes("worker/"))
+    assert notes[0] == notes[1]
+    (changed,) = {name for name, note in notes[2].items() if notes[1][name] != note}
+    assert changed == f"worker/{other.members[1].id}"
+    assert [(one.place, one.names) for one in other.members] == [(1, ("a", "b")), (2, ("a", "b"))]
+
+    watch.seconds += TAKE_OVER_SECONDS - BEAT_SECONDS
+    assert other.hold()
+    assert len(other.members) == 2
+    watch.seconds += BEAT_SECONDS
+    assert other.hold()
+    assert [*rows.notes("worker/")] == [changed]
+    other.release()
+    assert rows.notes("worker/") == {}
+    # It joins again at once, though its last beat was just now.
+    assert other.hold()
+    assert [one.place for one in members_of(rows)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("members", "parts"),
+    [
+        ({}, 1),
+        ({"stays_in_slice": False}, 1),
+        ({"stays_in_slice": True}, 8),
+        ({"positions_of_row": 64}, 8),
+        ({"stays_in_slice": False, "positions_of_row": 64}, 8),
+    ],
+)
+def test_what_workers_may_divide(members: dict[str, Any], parts: int) -> None:
+    """Projections whose rows are each of one slice, or of a range of positions."""
+    projection: Any = SimpleNamespace(name="p", version=1, row=str, keys=str, evolve=str, **members)
+    rows: Any = SimpleNamespace(groups=8)
+    workers = [Member(place, str(place), ("p",)) for place in range(9)]
+
+    assert parts_of(rows, projection) == parts
+    assert workers_on([Member(0, "x", ("q",)), *workers], rows, projection) == [one.id for one in workers[:parts]]
+
+
+def test_progress() -> None:
+    """The rate is that of the last seconds, and says how long the rest takes; without one nobody knows."""
+    assert progress_after("p", 30, 100, 20, 2.0) == RebuildProgress("p", 30, 100, 10.0, 7.0)
+    assert progress_after("p", 30, 100, 0, 2.0) == RebuildProgress("p", 30, 100, 0.0, 0.0)
+    assert progress_after("p", 30, 100, 20, 0.0) == RebuildProgress("p", 30, 100, 0.0, 0.0)
 
 
 def test_released(store: refold.Store) -> None:

@@ -11,6 +11,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError, RefusedError
 from refold.domain.positions import Moment
+from refold.infrastructure.queries import at
 from refold.infrastructure.queries.at import store_difference
 from refold.infrastructure.queries.cuts import LogEnd, cut_at
 from refold.projections.growth import GROWTH, GROWTH_EVENTS
@@ -220,6 +221,33 @@ def test_a_position_of_the_store_that_this_is_a_copy_of() -> None:
 
     assert cut_at("pos:5", names, LogEnd(log)) == old
     assert cut_at("pos:0.5", names, LogEnd(log)) == Moment(((0, 5),))
+
+
+def test_which_contexts_changed_between_two_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their events are read, whichever comes first; not of times, of moments far apart, or of none within the other."""
+    with refold.open(":memory:") as store:
+        first = store.now()
+        for name in ("a", "b"):
+            store.chat(name)
+        second = store.now()
+        store.chat("c").add_message("user", "hello")
+        last = store.now()
+        monkeypatch.setattr(at, "CHANGES_READ_MAX", 2)
+
+        found = [at._changed_between(store.log, *pair) for pair in ((first, second), (last, second), (last, last))]
+        assert found == [{"chat:a", "chat:b"}, {"chat:c"}, set()]
+        for pair in ((first, last), (7, last), (last, 7), (7, 8), (Moment(((1, 1),)), Moment(((2, 1),)))):
+            assert at._changed_between(store.log, *pair) is None
+
+
+def test_a_cut_includes_its_own_event() -> None:
+    """That at its time, or at its number of each slice; of other slices it has none."""
+    by_time, by_number = at._inclusion(7), at._inclusion(Moment(((0, 3), (5, 9))))
+
+    assert [by_time(0, 1, time) for time in (6, 7, 8)] == [True, True, False]
+    assert [by_number(*place, 0) for place in ((0, 3), (0, 4), (5, 9), (5, 10), (6, 1))] == [
+        True, False, True, False, False,
+    ]  # fmt: skip
 
 
 def test_what_is_still_to_come_is_cut_off() -> None:

@@ -63,6 +63,8 @@ def read(place: Place, chat: str = "a") -> list[str]:
 
 def test_nothing_was_changed(filled: Place) -> None:
     """What was written is read, also by somebody who opens it again and writes more."""
+    # The row of the segment that is complete.
+    assert [*filled.sql("SELECT number FROM segment")] == [(0,)]
     with filled.open() as store:
         store.chat("b").add_message("user", "more")
         assert texts_of(store, "a") == TEXTS

@@ -46,6 +46,20 @@ def test_a_backup_that_is_killed_leaves_the_one_before(tmp_path: Path) -> None:
     assert min(first.count("none"), first.count("new"), second.count("old"), second.count("new")) > 1
 
 
+def test_a_chunk_ends_before_it_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what payloads, envelopes and names take; an event that is larger by itself has a chunk of its own."""
+    monkeypatch.setattr("refold.infrastructure.exchange.backup.CHUNK_BYTES_MAX", 1_000)
+    sizes = [(10, 0), (10, 300), (10, 300), (10, 300), (600, 0), (300, 0), (1_500, 0), (10, 0), (10, 0)]
+    with refold.open(":memory:") as store:
+        for text, actor in sizes:
+            with refold.acting(actor="a" * actor or None):
+                store.chat("a").add_message("user", "t" * text)
+        store.backup(tmp_path / "a.backup")
+
+    with reading_backup(tmp_path / "a.backup") as file:
+        assert [len(file.open(frame)) for frame in file.chunks] == [3, 2, 1, 1, 1, 2]
+
+
 def test_what_a_crash_left_behind_the_end_goes_with_the_next_run(tmp_path: Path) -> None:
     """Otherwise the file would keep bytes for ever that belong to no event, and may have been erased since."""
     path = tmp_path / "a.backup"
@@ -223,11 +237,9 @@ def test_a_record_that_says_more_than_there_is_is_noticed(tmp_path: Path) -> Non
         check_backup(forged)
 
 
-NO_COLUMNS = msgspec.msgpack.encode([[], [0], [], [], [], [], [], [], b""])
 FRAMES = {
     "no record": (backup_file.RECORD, b"\xc1", "it cannot be read"),
     "no chunk": (backup_file.CHUNK, b"\0\xc1", "it cannot be read"),
-    "columns": (backup_file.CHUNK, b"\0" + NO_COLUMNS, "its columns are not of one length"),
     "a dictionary": (backup_file.CHUNK, b"\2\0\7" + bytes(9), "dictionary 7 is damaged: there are none in a backup"),
 }
 
@@ -245,6 +257,24 @@ def test_what_has_its_hash_and_cannot_be_read(kind: bytes, body: bytes, said: st
         back_up_from(source, path)
 
     assert path.read_bytes() == before
+
+
+def test_the_columns_of_a_chunk_agree(tmp_path: Path) -> None:
+    """Each has a value for every event, and each event is of a stream that the chunk has."""
+    path, replaced = tmp_path / "a.backup", msgspec.structs.replace
+    with refold.open(":memory:") as store:
+        store.chat("a")
+        store.backup(path)
+
+    with writing_backup(path) as file:
+        [chunk] = map(file.open, file.chunks)
+        shorter = {name: getattr(chunk, name)[:-1] for name in chunk.__struct_fields__[2:]}
+        wrong = [(replaced(chunk, **{name: value}), "not of one length") for name, value in shorter.items()]
+        wrong += [(replaced(chunk, places=[place]), "an event is of no stream in it") for place in (-1, 1)]
+        for bad, fault in wrong:
+            file.add(bad)
+            with pytest.raises(DamagedFileError, match=fault):
+                file.open(file.left[-1])
 
 
 def test_what_a_disk_keeps_otherwise_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 import refold
 from refold.domain.chat.events import Opened
-from refold.domain.errors import StorageUnavailableError
+from refold.domain.errors import InvalidInputError, StorageUnavailableError
+from refold.infrastructure.exchange.restore import restore
 from refold.infrastructure.log.postgres import schema as postgres_schema
 from refold.infrastructure.log.sqlite import schema as sqlite_schema
 from tests.contract.stores import log_at
@@ -84,7 +85,7 @@ def test_an_older_key_replays_as_before(place: str) -> None:
 
 
 def test_an_older_file_that_is_only_read(tmp_path: Path) -> None:
-    """It is read as it is, and stays so."""
+    """It is read as it is, and stays so; also by a backup, and by a restore that finds events in it."""
     place = str(tmp_path / "store.db")
     log = log_at(place)
     append(log, "chat:a", Opened(), root="a")
@@ -96,6 +97,9 @@ def test_an_older_file_that_is_only_read(tmp_path: Path) -> None:
     with refold.open(place, read_only=True) as store:
         assert len(store.chat("a").items) == 1
         assert store.verify().is_whole
+        store.backup(tmp_path / "store.backup")
+    with pytest.raises(InvalidInputError, match="has events"):
+        restore(tmp_path / "store.backup", place)
 
     assert (version(place), Path(place).read_bytes()) == (1, before)
 

@@ -39,10 +39,15 @@ class Ended(NamedTuple):
 
 
 class _Stream(io.TextIOWrapper):
-    """A text stream over memory, as sys.stdout is one over a file."""
+    """A text stream over memory, as sys.stdout is one over a file, or over a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_terminal: bool = False) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        """Say which."""
+        return self._is_terminal
 
     def said(self) -> str:
         """Return all that was written."""
@@ -50,9 +55,9 @@ class _Stream(io.TextIOWrapper):
         return self.read()
 
 
-def refold(*arguments: object, db: Path | None = None) -> Ended:
-    """Run a command within this process."""
-    out, err = _Stream(), _Stream()
+def refold(*arguments: object, db: Path | None = None, at_terminal: bool = False) -> Ended:
+    """Run a command within this process, with its stdout at a terminal or not."""
+    out, err = _Stream(is_terminal=at_terminal), _Stream()
     named = ["--db", str(db)] if db is not None else []
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([*named, *map(str, arguments)])

@@ -176,6 +176,39 @@ export refund-7Q2KLM-softer --as atif -o -
 export flaky-test-two-models --as sharegpt -o -
 export heron-report-short --as otel -o -
 """
+NARROW = """
+contexts
+show refund-7Q2KLM --ids --tail 12
+show flaky-test@51 --evicted
+show heron-report-short --tail 2
+show heron-draft
+show policies
+show desk --tail 3
+show user:ada.brink
+log refund-7Q2KLM@9
+log --limit 5
+log --type run.edge_added --limit 3
+log policies-draft --graph
+audit refund-7Q2KLM@9
+audit policies-draft
+audit "Table(orders)"
+graph late-orders --round 1
+graph mia.frey/late-orders/2/2
+search pairs --limit 2
+search hotel --context policies
+queue search cello
+pool show policies@5 bags
+memory search window
+diff refund-7Q2KLM@17..20
+diff policies@5..
+diff flaky-test flaky-test-longer-wait --stat
+diff mia.frey/late-orders/0/0@20..
+approvals
+moments
+changes pos:400 pos:700
+replay flaky-test --policy items:20
+usage --by day,model
+"""
 CHANGING = """
 fork refund-7Q2KLM@20 second
 fork refund-7Q2KLM brief --brief "Be short." --task "Where is the bag?" --agent scout --json
@@ -260,9 +293,9 @@ def named(line: str) -> str:
     return re.sub(r"[^\w.@-]+", "_", line).strip("_")
 
 
-def said(line: str, db: Path) -> str:
+def said(line: str, db: Path, *, at_terminal: bool = False) -> str:
     """Return all that a command says, and how it ends if it fails."""
-    ended = refold(*shlex.split(line), db=db)
+    ended = refold(*shlex.split(line), db=db, at_terminal=at_terminal)
     code = f"[ends with {ended.code}]\n" if ended.code else ""
     told = f"$ refold {line}\n{ended.out}{ended.err}{code}".replace(str(db.parent), "FOLDER")
     return TAKEN.sub("SECONDS", told)
@@ -274,6 +307,16 @@ def test_what_is_asked(line: str, made: Path, monkeypatch: pytest.MonkeyPatch) -
     stop_clock(monkeypatch)
 
     assert_as_written(f"asked/{named(line)}", said(line, made))
+
+
+def test_a_narrow_terminal(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are cut, wrapped or divided to its width, in colours."""
+    stop_clock(monkeypatch)
+    for name, value in {"COLUMNS": "60", "TERM": "xterm", "PAGER": "cat"}.items():
+        monkeypatch.setenv(name, value)
+
+    told = "\n".join(said(line, made, at_terminal=True) for line in NARROW.strip().splitlines())
+    assert_as_written("narrow", told.replace("\x1b[", "ESC["))
 
 
 def test_what_is_changed(untouched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

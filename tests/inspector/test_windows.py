@@ -134,6 +134,26 @@ def test_what_comes_or_leaves_in_a_window_is_in_it(came: int, left: int, is_seen
     assert (window.touches(stay), window.is_within(stay)) == (is_seen, is_only_there)
 
 
+@pytest.mark.parametrize(
+    ("versions_max", "whole", "first", "last", "held"),
+    [(500, False, 21, 200, 8), (50, False, 50, 150, 28), (50, True, 50, 150, 0)],
+)
+def test_how_long_a_window_is(
+    small: None, monkeypatch: pytest.MonkeyPatch, versions_max: int, whole: bool, first: int, last: int, held: int
+) -> None:
+    """Up to the changes, or to the versions, on either side; of what is there throughout, the last items come."""
+    monkeypatch.setattr(windows, "VERSIONS_MAX", versions_max)
+    same = {"v1": 0, "type": "message", "role": "user", "agent": "", "tokens": 2, "how": "", "reason": ""}
+    stays = [SimpleNamespace(item=f"m{at}", birth=f"chat:a@{at}", v0=at, **same) for at in range(1, 41)]
+
+    answer = windows.windowed(stays, "chat:a", 100, 200, whole=whole)
+
+    sums = [["message", "user", 2 * held]] if held else []
+    assert (answer["window"]["first"], answer["window"]["last"]) == (first, last)
+    assert answer["window"]["held"] == {"count": held, "sums": sums}
+    assert answer["items"]["v0"] == [*range(held + 1, 41)]
+
+
 def test_sums_are_those_of_all_versions(small: None) -> None:
     """The line of versions and the chart of tokens need no window."""
     with refold.open(":memory:") as store:

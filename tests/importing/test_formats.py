@@ -8,7 +8,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.importing import import_file
-from refold.infrastructure.importing.formats import safe_id
+from refold.infrastructure.importing.formats import Format, conversations_in, read_document, safe_id
 from tests.importing.shapes import said
 from tests.importing.transcripts import HELLO, TALK, as_lines, kept, run, written
 
@@ -108,6 +108,28 @@ def test_the_format_can_be_demanded(store: refold.Store, tmp_path: Path) -> None
         import_file(store, runs, format="openai")
     with pytest.raises(InvalidInputError, match=r"expected runs: objects with traj, found .* keys 'role', 'content'"):
         import_file(store, talk, format="tau")
+
+
+USED = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted", "dialects"),
+    [
+        ([HELLO], "auto", ["openai"]),
+        ([HELLO], "openai", ["openai"]),
+        ([HELLO], "anthropic", ["anthropic"]),
+        ([[HELLO], [USED]], "auto", ["anthropic", "anthropic"]),
+        ([[HELLO], [USED]], "openai", ["openai", "openai"]),
+        ([run(0, USED)], "auto", ["openai"]),
+        ([run(0, USED)], "tau", ["openai"]),
+    ],
+)
+def test_the_dialect_is_found_or_demanded(tmp_path: Path, content: Any, wanted: Format, dialects: list[str]) -> None:
+    """It is looked for where nothing is demanded, and not in runs, which are in OpenAI's."""
+    document = read_document(written(tmp_path / "x.json", content))
+
+    assert [one.dialect for one in conversations_in(document, wanted)] == dialects
 
 
 def test_what_lies_beside_the_messages_is_kept(store: refold.Store, tmp_path: Path) -> None:

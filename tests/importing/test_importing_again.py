@@ -187,7 +187,7 @@ def test_another_importer_at_the_same_time_is_noticed(
 
     monkeypatch.setattr(store, "transaction", late)
 
-    with pytest.raises(ConcurrencyError):
+    with pytest.raises(ConcurrencyError, match=r"^chat:x-1 is at version 7, .* on version 6:"):
         import_file(store, path)
     assert kept(store) == {"x-1": [*TALK, HELLO]}
 
@@ -204,7 +204,7 @@ def test_a_context_that_another_program_began_meanwhile(store: refold.Store, tmp
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "transaction", late)
-        with pytest.raises(ConcurrencyError, match="x-1"):
+        with pytest.raises(ConcurrencyError, match=r"^chat:x-1 is at version 2, this was decided on version 0:"):
             import_file(store, path)
     assert len(store.chat("x-1").items) == 1
     with pytest.raises(InvalidInputError, match="another --prefix"):

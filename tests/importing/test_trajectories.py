@@ -176,6 +176,10 @@ def test_recording_again_changes_nothing(store: refold.Store) -> None:
     assert len(store.contexts()) == 2
 
 
+THERE = [QUESTION, said("user", "And there?")]
+DEEP = '{"a":' * 200 + "1" + "}" * 200
+
+
 @pytest.mark.parametrize(
     ("messages", "tools", "fault"),
     [
@@ -184,13 +188,15 @@ def test_recording_again_changes_nothing(store: refold.Store) -> None:
         ([QUESTION, said("user", "\ud800")], [], r"messages\[1\]"),
         ([QUESTION], [{"type": "function"}], r"tool 0 \(from 0\)"),
         ([QUESTION, QUESTION, said("assistant", "Other.")], [], r"round 1 \(from 0\) differs"),
+        # The round before could be recorded.
+        ([*THERE, QUESTION, QUESTION, asked(call("a", "f", DEEP))], [], "nested more than JSON_DEPTH_MAX"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_whole(
     store: refold.Store, messages: list[Message], tools: list[Message], fault: str
 ) -> None:
     """The error says what is wrong, and nothing was written."""
-    recorded(store, QUESTION, said("user", "And there?"))
+    recorded(store, *THERE)
     before = store.now()
 
     with pytest.raises(InvalidInputError, match=fault):

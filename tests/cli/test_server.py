@@ -30,9 +30,10 @@ def test_every_command_works_on_a_server(pg_url: str, transcript: Path) -> None:
     assert (stats["events"], stats["text_bytes"], stats["disk_bytes"]) == (14, 68, None)
 
 
-def test_a_position_of_one_slice_is_noted(pg_url: str, transcript: Path) -> None:
+def test_a_position_of_one_slice_is_noted(pg_url: str, transcript: Path, tmp_path: Path) -> None:
     """Where the whole store is asked for, as of a position that the log prints: other slices are left out."""
     refold("import", transcript, "--db", pg_url)
+    refold("backup", tmp_path / "a.backup", "--db", pg_url)
     position = refold("log", "air-1", "--json", "--db", pg_url).json[-1]["position"]
     said = f"note: pos:{position} is a position in one slice of the log: what lies in other slices is left out"
 
@@ -42,9 +43,19 @@ def test_a_position_of_one_slice_is_noted(pg_url: str, transcript: Path) -> None
         listed,
         refold("changes", f"pos:{position}", "--db", pg_url),
         refold("moments", "then", position, "--db", pg_url),
+        refold("restore", tmp_path / "a.backup", "--at", f"pos:{position}", "--overwrite", "--db", pg_url),
     ):
-        assert (ended.code, ended.err.startswith(said)) == (0, True)
+        assert (ended.code, ended.err.startswith(said)) == (0, True), ended
     assert refold("contexts", "--at", "2126-11-21", "--db", pg_url).err == ""
+
+
+def test_an_empty_database_stays_empty(pg_url: str) -> None:
+    """Whatever reads a store, or takes care of one, makes none."""
+    for words in ("contexts", "stats", "verify", "rebuild --all", "seal", "vacuum", "erase --user mia --why x"):
+        assert "there is no" in refold(*words.split(), "--db", pg_url).fault
+
+    with psycopg.connect(pg_url) as connection:
+        assert connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall() == []
 
 
 def test_every_kind_works_on_a_server(pg_url: str) -> None:

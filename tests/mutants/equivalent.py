@@ -161,4 +161,21 @@ EQUIVALENT = {
     ("infrastructure/frameworks/openai_agents.py", "pass  # not self._encoded = {}"): (
         "entries are encoded each time instead of being kept"
     ),
+    ("infrastructure/exchange/export.py", "if (version >= self.versions.get(stream, 0)):"): (
+        "a stream that is collected that far has no more events"
+    ),
+    (
+        "infrastructure/exchange/backup.py",
+        "log, rows = open_database(location, create=True, read_only=True, codec=BYTES, is_raw=True, "
+        "chain_key=chain.key)",
+    ): "the store is open, or was just before",
+    (
+        "infrastructure/exchange/backup.py",
+        "log, rows = open_database(location, create=False, read_only=True, codec=BYTES, is_raw=False, "
+        "chain_key=chain.key)",
+    ): "a store that has keys was opened before with them, which gave the chain its own",
+    (
+        "infrastructure/inspector/log_answers.py",
+        "return _moment_behind(block for block, end in zip(blocks, ends, strict=True) if (end < row))",
+    ): "the events of the last block are read instead of being counted",
 }

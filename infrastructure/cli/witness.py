@@ -104,7 +104,7 @@ def prove(event: str | None, since: int | None, location: str) -> None:
     with reading(location) as store:
         # A store without a witness is refused with how to name one.
         _state(store)
-        print_json(store.prove(event) if event is not None else store.prove_consistency(since or 0))
+        print_json(store.prove_consistency(since) if since else store.prove(event or ""))
 
 
 def _state(store: Store) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import asyncio
 import builtins
 import json
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from refold.domain.llm.base import (
     collect,
 )
 from refold.domain.llm.fallback import FallbackLLM
-from refold.infrastructure.models.client_llm import ClientLLM
+from refold.infrastructure.models.client_llm import ClientLLM, translated
 from refold.infrastructure.models.google_llm import GoogleLLM
 
 from .protocols import PROTOCOLS, Google, OpenAI, Protocol
@@ -178,6 +179,45 @@ def test_errors_say_what_to_do(server: Server, provider: Protocol, status: int, 
 
     assert (type(error), error.status, error.provider) == (kind, status, provider.name)
     assert f"no: {status}" in str(error)
+
+
+class OfClientError(Exception):
+    """An error as a client raises it, with a status and with what the provider sent along."""
+
+    __module__ = "openai.errors"
+
+    def __init__(self, status: object = None, *, code: object = None, wait: str | None = None, why: str = "no") -> None:
+        super().__init__(why)
+        self.status_code, self.code = status, code
+        self.response = SimpleNamespace(headers={} if wait is None else {"retry-after": wait})
+
+
+UNAVAILABLE, WRONG = LLMUnavailableError, LLMRequestError
+MEANT: list[tuple[Exception, type[LLMError] | None, int | None, float | None]] = [
+    *((OfClientError(status), WRONG, status, None) for status in (400, 402, 407, 410, 428, 430, 499)),
+    *((OfClientError(status), UNAVAILABLE, status, None) for status in (408, 409, 500, 503)),
+    *((OfClientError(status), UNAVAILABLE, None, None) for status in (None, 200, 399, "400")),
+    *((OfClientError(status), LLMAuthenticationError, status, None) for status in (401, 403)),
+    (OfClientError(400, why="API_KEY_INVALID"), LLMAuthenticationError, 400, None),
+    (OfClientError(code=404), WRONG, 404, None),
+    (OfClientError(429), LLMRateLimitError, 429, None),
+    (OfClientError(429, wait="1.5"), LLMRateLimitError, 429, 1.5),
+    (OfClientError(429, wait="Sun, 29 Nov 2026 02:00:00 GMT"), LLMRateLimitError, 429, None),
+    (OSError("no way"), UNAVAILABLE, None, None),
+    (json.JSONDecodeError("no JSON", "", 0), UNAVAILABLE, None, None),
+    (ValueError("of the program itself"), None, None, None),
+]
+
+
+@pytest.mark.parametrize(("error", "kind", "status", "seconds"), MEANT)
+def test_an_error_of_a_client_has_a_meaning(
+    error: Exception, kind: type[LLMError] | None, status: int | None, seconds: float | None
+) -> None:
+    """By its status; where there is none nobody answered, and an error of the program itself is left alone."""
+    found = translated(error, "openai")
+
+    assert type(found) is (kind or type(None))
+    assert (getattr(found, "status", None), getattr(found, "retry_after_seconds", None)) == (status, seconds)
 
 
 @each_provider

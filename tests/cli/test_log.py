@@ -189,25 +189,32 @@ def test_names_are_events(database: Path) -> None:
     assert rows(refold("log", "--type", "named", db=database).out)[0][-1] == "start = @2"
 
 
-@pytest.mark.parametrize("context", [None, "air-1"])
-def test_new_events_are_followed(database: Path, context: str | None) -> None:
-    """What another program writes appears, as JSON lines; Ctrl-C ends it with 130 and no word."""
-    named = [context] if context else []
-    process = started("log", *named, "--follow", "--json", "--after", "12", "--db", database)
+@pytest.mark.parametrize(
+    ("arguments", "others"), [(["--json"], ["chat:other@1", "chat:other@2"]), (["air-1"], [])], ids=["json", "text"]
+)
+def test_new_events_are_followed(database: Path, arguments: list[str], others: list[str]) -> None:
+    """What another program writes appears at once, as JSON lines or in words; Ctrl-C ends it with 130 and no word."""
+    process = started("log", *arguments, "--follow", "--after", "12", "--db", database)
     assert process.stdout is not None
-    seen = [json.loads(process.stdout.readline()) for _ in range(2)]
+    seen = [place_in(process.stdout.readline()) for _ in range(2)]
     with package.open(database) as store:
         store.chat("other").add_message("user", "not in air-1")
         store.chat("air-1").add_message("user", "news")
-    while "content" not in seen[-1]["event"] or seen[-1]["event"]["content"] != ["news"]:
-        seen.append(json.loads(process.stdout.readline()))
+    while seen[-1] != "chat:air-1@3":
+        seen.append(place_in(process.stdout.readline()))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
 
     assert (process.returncode, out, err) == (130, "", "")
-    places = [f"{event['stream']}@{event['version']}" for event in seen]
-    others = [] if context else ["chat:other@1", "chat:other@2"]
-    assert places == ["chat:air-1@1", "chat:air-1@2", *others, "chat:air-1@3"]
+    assert seen == ["chat:air-1@1", "chat:air-1@2", *others, "chat:air-1@3"]
+
+
+def place_in(line: str) -> str:
+    """Return the place of an event in a line about it."""
+    if not line.startswith("{"):
+        return f"chat:{line.split()[2]}"
+    event = json.loads(line)
+    return f"{event['stream']}@{event['version']}"
 
 
 def test_following_ends_at_a_limit(database: Path) -> None:

@@ -131,4 +131,4 @@ def test_bad_addresses(address: str, database: Path) -> None:
         ended = refold("run", "--metrics", asked_for, db=database)
 
     assert ended.code == 2
-    assert "HOST:PORT" in ended.err or "cannot be used: " in ended.err
+    assert "HOST:PORT" in ended.err or f"--metrics: {asked_for} cannot be used: " in ended.err

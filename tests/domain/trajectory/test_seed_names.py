@@ -176,12 +176,12 @@ def test_queues_of_a_context(tmp_path: Path) -> None:
 
 def test_queues_alone() -> None:
     """D11.3 to D11.5: a manager without a context; wrong queues and steps are ValueErrors."""
-    manager = TodoListManager(maxlen=1, pre_workflow=[{"name": "load"}])
+    manager = TodoListManager(maxlen=1, pre_workflow=[{"name": "load"}], post_workflow=["save"])
     manager.init_todolist()
 
     assert [manager.add_node({"name": name}) for name in "ab"] == [True, False]
     assert [manager.pop_node(), manager.pop_node()] == [TodoNode("a"), None]
-    assert list(manager.prelist) == [TodoNode("load", {})]
+    assert (list(manager.prelist), list(manager.postlist)) == ([TodoNode("load", {})], [TodoNode("save", {})])
     for wrong in (lambda: manager.add_node({"name": "x"}, "zz"), lambda: manager.pop_node("zz")):
         with pytest.raises(ValueError, match="Invalid list type"):
             wrong()

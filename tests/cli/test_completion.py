@@ -103,6 +103,26 @@ def test_bash(named: Path) -> None:
     assert done.stdout.splitlines() == ["@before-refund", "support-42"]
 
 
+@pytest.mark.parametrize(
+    ("line", "signs", "offered"),
+    [
+        ("refold show suppo", ":@", "support-42"),
+        ("refold show support-42@b", ":@", "@before-refund"),
+        ("refold show support-42@b", ":", "support-42@before-refund"),
+        ("refold log chat:suppo", ":@", "support-42"),
+        ("refold log chat:suppo", "@", "chat:support-42"),
+    ],
+)
+def test_bash_keeps_what_stands_before_a_sign(
+    named: Path, monkeypatch: pytest.MonkeyPatch, line: str, signs: str, offered: str
+) -> None:
+    """One at which it divides words; it puts what is offered behind that."""
+    for name, value in (("COMP_LINE", line), ("COMP_WORDBREAKS", signs), ("_REFOLD_COMPLETE", "bash_complete")):
+        monkeypatch.setenv(name, value)
+
+    assert offered in [one.partition(",")[2] for one in refold().out.splitlines()]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell(shell: str) -> None:
     """It asks `refold` with the variable that the program looks at."""

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import refold
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.context import view
-from refold.domain.errors import NotAllowedError
+from refold.domain.errors import ConcurrencyError, NotAllowedError
+from refold.infrastructure.frameworks import open_chats
 from refold.infrastructure.frameworks.conversation import Conversation, Message
 from refold.infrastructure.frameworks.open_chats import OpenChat, OpenChats
 
@@ -265,3 +266,33 @@ def test_a_child_process_goes_on_by_itself(tmp_path: Path) -> None:
             assert found is not None
             notes.add(found.chat, [noted(text="parent")])
         assert [message["text"] for message in shown(chats)] == ["one", "child", "parent"]
+
+
+def test_one_at_a_known_version_is_not_read_again(tmp_path: Path) -> None:
+    """It may be older than the log: an append there is refused. At any other version than that one it is read again."""
+    with refold.open(tmp_path / "a.db") as store, refold.open(tmp_path / "a.db") as other:
+        chats, versions = OpenChats(store, Conversation(Notes())), list[int]()
+        for known in (None, 2, 3):
+            # The first and the last time there is news; the second time it does not count.
+            if known != 3:
+                other.chat("c").add_message("user", "news")
+            with chats.taken("c", known=known) as found:
+                assert found is not None
+                versions.append(found.chat.version)
+
+    assert versions == [2, 2, 3]
+
+
+@pytest.mark.parametrize(("expected", "attempts"), [(1, open_chats.CATCH_UPS_MAX), (3, 1)])
+def test_how_often_a_change_is_tried(expected: int, attempts: int) -> None:
+    """As long as another writer comes first; a version that there is not yet does not come by waiting."""
+    tried = list[int]()
+
+    def refuse(found: OpenChat) -> None:
+        tried.append(found.chat.version)
+        raise ConcurrencyError("chat:c", expected=expected, actual=2)
+
+    with refold.open(":memory:") as store, pytest.raises(ConcurrencyError):
+        OpenChats(store, Conversation(Notes())).change("c", refuse)
+
+    assert len(tried) == attempts

@@ -221,11 +221,13 @@ def test_a_browser_that_missed_too_much(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(live, "MISSED_MAX", 3)
     with refold.open(":memory:") as store:
         store.chat("a").add_message("user", "one")
-        before = store.now()
+        moments = [store.now()]
         for number in range(4):
             store.chat("a").add_message("user", str(number))
+            moments.append(store.now())
 
-        assert live._read_on(store.log, before) == (store.now(), {}, 4, None)
+        assert live._read_on(store.log, moments[0]) == (moments[-1], {}, 4, None)
+        assert live._read_on(store.log, moments[1])[:3] == (moments[-1], {"chat:a": 6}, 3)
 
 
 async def test_a_long_first_question_tells_how_far_it_is() -> None:

@@ -178,4 +178,5 @@ EQUIVALENT = {
         "infrastructure/inspector/log_answers.py",
         "return _moment_behind(block for block, end in zip(blocks, ends, strict=True) if (end < row))",
     ): "the events of the last block are read instead of being counted",
+    ("infrastructure/frameworks/conversation.py", "if (foreign <= start):"): "no items are in no messages",
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from ...domain.chat import describe as chats
@@ -19,6 +17,7 @@ from ...domain.chat.events import (
     added_item,
 )
 from ...domain.chat.pieces import written
+from ...domain.chat.usage import NO_USAGE, usage_of
 from ...domain.content import Content
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent
@@ -119,9 +118,10 @@ def body_shape(recorded: RecordedEvent, most: int | None) -> Shape:
     }
 
 
-def _usage_of(item: object) -> Any:
-    usage = getattr(item, "usage", None)
-    return msgspec.to_builtins(usage, enc_hook=str) if isinstance(usage, msgspec.Struct) else None
+def _usage_of(item: Item) -> Shape | None:
+    """Return what a provider counted for an item, as far as it is given."""
+    usage = usage_of(item) if isinstance(item, ChatItemEvent) else NO_USAGE
+    return {name: value for name, value in msgspec.to_builtins(usage).items() if value} or None
 
 
 def _item_of(event: object) -> Item | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from decimal import Decimal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -13,8 +14,10 @@ import refold
 from refold.domain.chat.events import MessageAdded, Origin
 from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.memory.records import MemoryRecord
+from refold.infrastructure.inspector.item_answers import BODY_MAX
 from tests.contract.chat_checking import Teller
 
+from .asking import Asked
 from .browser import Served, Watched, apart
 
 
@@ -25,6 +28,27 @@ def _ids(served: Served, name: str) -> list[str]:
 def choose(page: Page, text: str) -> None:
     """Choose the item with a text."""
     page.locator(".item").filter(has_text=text).click()
+
+
+def test_an_item_comes_with_all_that_is_known_of_it() -> None:
+    """Who said it, what a provider counted, and to which call it belongs; a long text is cut unless it is asked for."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_message(
+            "assistant", "Hello.", usage={"model": "m", "input_tokens": 3, "output_tokens": 7}, cost=Decimal("0.1")
+        )
+        chat.add_function_call("look", "{}", call_id="c1")
+        chat.add_message("user", "x" * (BODY_MAX + 1))
+        page = Asked(store)
+        said, call, long = page("items", ref=[f"chat:a@{version}" for version in (2, 3, 4)])
+        [whole] = page("items", ref="chat:a@4", whole="1")
+
+    assert {name: said[name] for name in ("speaker", "body", "cut", "call_id", "name", "grows")} == {
+        "speaker": "assistant", "body": "Hello.", "cut": 0, "call_id": None, "name": None, "grows": False,
+    }  # fmt: skip
+    assert said["usage"] == {"model": "m", "input_tokens": 3, "output_tokens": 7, "cost": "0.1"}
+    assert (call["call_id"], call["name"], call["usage"]) == ("c1", "look", None)
+    assert [(len(one["body"]), one["cut"]) for one in (long, whole)] == [(BODY_MAX, 1), (BODY_MAX + 1, 0)]
 
 
 def test_an_item_says_why_it_is_here(watched: Watched, served: Served) -> None:

@@ -305,6 +305,31 @@ def test_outputs_stand_under_their_calls(living: Path) -> None:
     assert [line.rpartition(" ")[2] for line in noted] == ["t1)", "t1)", "t1)", "t2)", "t2)", "t1)"]
 
 
+@pytest.mark.parametrize(
+    ("items", "named"),
+    [
+        ("co", [""]), ("uco", [""]), ("cco", ["@2 "]), ("ccoo", ["@2 ", "@3 "]), ("cuo", ["@2 "]), ("cuuo", ["@2 "]),
+        ("ucuuo", ["@3 "]), ("cocuo", ["", "@4 "]), ("uccuoo", ["@3 ", "@4 "]),
+    ],
+)  # fmt: skip
+def test_an_output_names_a_call_that_it_does_not_follow(tmp_path: Path, items: str, named: list[str]) -> None:
+    """Directly under the only call of an answer it needs no name; calls are answered in their order."""
+    with package.open(tmp_path / "x.db", synchronous="NORMAL") as store:
+        chat, calls = store.chat("x"), iter("01")
+        for number, kind in enumerate(items):
+            if kind == "c":
+                chat.add_function_call("f", "{}", call_id=str(items[:number].count("c")))
+            elif kind == "o":
+                chat.add_function_output("f", "found", next(calls))
+            else:
+                chat.add_message("user", "hello")
+
+    shown = [
+        line.split(maxsplit=2)[2] for line in bodies(refold("show", "x", db=tmp_path / "x.db").out) if "found" in line
+    ]
+    assert shown == [f"{name}f: found" for name in named]
+
+
 def test_a_pair_has_one_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next call has another one; an error stays red."""
     called = [FunctionCalled(id=f"i{n}", created_at=1.0, name="f", arguments="", call_id=f"c{n}") for n in range(2)]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import refold
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.context import view
+from refold.domain.context.journal import CATCH_UPS_MAX
 from refold.domain.errors import ConcurrencyError, NotAllowedError
-from refold.infrastructure.frameworks import open_chats
 from refold.infrastructure.frameworks.conversation import Conversation, Message
 from refold.infrastructure.frameworks.open_chats import OpenChat, OpenChats
 
@@ -283,7 +283,7 @@ def test_one_at_a_known_version_is_not_read_again(tmp_path: Path) -> None:
     assert versions == [2, 2, 3]
 
 
-@pytest.mark.parametrize(("expected", "attempts"), [(1, open_chats.CATCH_UPS_MAX), (3, 1)])
+@pytest.mark.parametrize(("expected", "attempts"), [(1, CATCH_UPS_MAX), (3, 1)])
 def test_how_often_a_change_is_tried(expected: int, attempts: int) -> None:
     """As long as another writer comes first; a version that there is not yet does not come by waiting."""
     tried = list[int]()
@@ -296,3 +296,19 @@ def test_how_often_a_change_is_tried(expected: int, attempts: int) -> None:
         OpenChats(store, Conversation(Notes())).change("c", refuse)
 
     assert len(tried) == attempts
+
+
+@pytest.mark.parametrize("count", range(5))
+def test_the_last_of_messages_that_others_recorded(count: int) -> None:
+    """Where one of them begins is only known from the start, and the last ones are the same."""
+    notes = Conversation(Notes())
+    with refold.open(":memory:") as store:
+        chat = store.chat("c")
+        chat.add_message("user", "one")
+        notes.add(chat, [noted(text="two")])
+        chat.add_message("assistant", "three")
+        with OpenChats(store, notes).taken("c") as found:
+            assert found is not None
+            last = [msgspec.json.decode(entry.encoded)["text"] for entry in found.last(count)]
+
+    assert last == ["one", "two", "three"][3 - min(count, 3) :]

@@ -14,6 +14,7 @@ import refold
 from refold.domain.errors import LogWentBackError
 from refold.domain.positions import Moment
 from refold.infrastructure.inspector import live, log_answers
+from refold.projections.rollup import RollupRow
 from tests.support.every_kind import fill
 
 from .asking import Asked
@@ -96,6 +97,20 @@ def test_a_line_has_as_many_before_it_as_its_number(asked: Asked) -> None:
         assert found["row"] == row
         rest = asked("log", after=found["next"], limit=500)["events"]
         assert len(found["events"]) + len(rest) == min(1_000, total - row)
+
+
+@pytest.mark.parametrize(
+    ("row", "heads"), [(1_023, {}), (1_024, {0: 1_024}), (1_300, {0: 1_024, 5: 200}), (9_999, {0: 1_324, 5: 200})]
+)
+def test_whole_blocks_of_the_log_lead_near_a_line(row: int, heads: dict[int, int]) -> None:
+    """In the order of their times, as many as have no more events."""
+    sizes = {(0, 0): (1_024, 10), (0, 1): (300, 30), (5, 0): (200, 20)}
+    rows = [
+        RollupRow(key="", lane=lane, block=block, events=events, last_at=last_at)
+        for (lane, block), (events, last_at) in sizes.items()
+    ]
+
+    assert log_answers._moment_near(rows, row) == (Moment.of(heads), sum(heads.values()))
 
 
 @pytest.mark.parametrize("of", [{}, {"context": "a"}])

@@ -174,9 +174,9 @@ EQUIVALENT = {
         "log, rows = open_database(location, create=False, read_only=True, codec=BYTES, is_raw=False, "
         "chain_key=chain.key)",
     ): "a store that has keys was opened before with them, which gave the chain its own",
-    (
-        "infrastructure/inspector/log_answers.py",
-        "return _moment_behind(block for block, end in zip(blocks, ends, strict=True) if (end < row))",
-    ): "the events of the last block are read instead of being counted",
     ("infrastructure/frameworks/conversation.py", "if (foreign <= start):"): "no items are in no messages",
+    (
+        "infrastructure/cli/render.py",
+        "return max(shutil.get_terminal_size((DEFAULT_WIDTH, 25)).columns, WIDTH_MIN)",
+    ): "only the columns are read",
 }

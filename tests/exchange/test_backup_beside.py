@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -58,6 +59,27 @@ def test_a_chunk_ends_before_it_is_too_large(tmp_path: Path, monkeypatch: pytest
 
     with reading_backup(tmp_path / "a.backup") as file:
         assert [len(file.open(frame)) for frame in file.chunks] == [3, 2, 1, 1, 1, 2]
+
+
+def test_a_run_counts_once_it_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The beginning of the file, which says how long it is, changes after all else was synced, and is synced itself."""
+    path, synced, sync = tmp_path / "a.backup", list[bytes](), os.fsync
+
+    def note(number: int) -> None:
+        sync(number)
+        synced.append(path.read_bytes())
+
+    with refold.open(":memory:") as store:
+        store.chat("a")
+        store.backup(path)
+        store.chat("a").add_message("user", "hello")
+        monkeypatch.setattr(os, "fsync", note)
+        before, head = path.read_bytes(), backup_file._HEAD
+        store.backup(path)
+
+    *_, first, last = synced
+    assert last == path.read_bytes() == last[:head] + first[head:]
+    assert first[:head] == before[:head] != last[:head]
 
 
 def test_what_a_crash_left_behind_the_end_goes_with_the_next_run(tmp_path: Path) -> None:

@@ -429,10 +429,12 @@ def test_what_cannot_be_copied(bad: str, places: tuple[str, str], tmp_path: Path
     source = {"itself": places[0], "memory": ":memory:", "missing": str(tmp_path / "none.db")}[bad]
     target = places[0] if bad == "itself" else places[1]
 
-    with pytest.raises(refold.RefoldError, match=r"onto itself|in memory|there is no database"):
-        copy_store(source, target)
+    for move in (False, True):
+        with pytest.raises(refold.RefoldError, match=r"onto itself|in memory|there is no database"):
+            copy_store(source, target, move=move)
 
     assert not Path(places[1]).exists()
+    assert bad == "itself" or not Path(source).exists()
 
 
 def test_the_order_of_events_is_kept_in_few_bytes() -> None:

@@ -30,6 +30,8 @@ from tests.cli.running import refold as run
 from tests.contract.stores import log_at, start_python
 from tests.support.every_kind import fill
 
+from .backed_up import events_of
+
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 
 
@@ -421,6 +423,29 @@ def test_a_named_moment_between_events_of_a_file(skewed: tuple[str, Any], tmp_pa
 
     assert report.inexact == told.json["inexact"] == {"then": "0"}
     assert "the moment then lies between events there: it is pos:0 now\n" in told.err
+
+
+def test_a_page_does_not_divide_what_one_key_stands_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends before the first of these events, or after the last: they are one part of a copy."""
+    source, target = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    pages, write = list[list[int]](), copying.Incoming.write
+    with refold.open(source) as store:
+        chat = store.chat("a")
+        for key in ("one", "two"):
+            with store.transaction(idempotency_key=key):
+                for _ in range(3):
+                    chat.add_message("user", "hello")
+
+    def note(incoming: copying.Incoming) -> None:
+        pages.append([len(part.drafts) for part in incoming._parts])
+        write(incoming)
+
+    monkeypatch.setattr(copying, "PAGE_EVENTS", 2)
+    monkeypatch.setattr(copying.Incoming, "write", note)
+    copy_store(source, target)
+
+    assert [page for page in pages if page] == [[1, 3], [3]]
+    assert events_of(source) == events_of(target)[:7]
 
 
 @pytest.mark.parametrize("bad", ["itself", "memory", "missing"])

@@ -1,15 +1,17 @@
 """Merging: the point at which two contexts were the same, and what a merge records."""
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.events import Merged, Placement
+from refold.domain.chat.events import ConflictResolved, Merged, Placement
 from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.chat.rules.merging import fork_point
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import DamagedError
 from refold.domain.spans import Segment, Span
 
@@ -57,6 +59,29 @@ def test_what_the_other_side_evicted_is_told() -> None:
     assert ids(ours) == "a b new"
     assert isinstance(event, Merged)
     assert event.evicted == (Span.of("", [2]),)
+
+
+@pytest.mark.parametrize("whose", ["parent", "sibling", "parent in a transaction", "sibling in a transaction"])
+def test_the_base_lies_in_an_ancestor(whose: str) -> None:
+    """What both sides changed is compared with the ancestor's items at the fork, not with those of this context."""
+    parent = context(said("s", "Base.", role="system"))
+    with transaction(parent._journal.log) if "transaction" in whose else nullcontext():
+        parent.add_message("user", "hello", "a")
+        ours = parent.fork()
+        theirs = parent if "parent" in whose else parent.fork()
+        ours.add_message("system", "Ours.", "o")
+        ours.add_message("user", "new", "m")
+        theirs.add_message("system", "Theirs.", "t")
+        theirs.evict("a")
+        asyncio.run(ours.merge(theirs, on_conflict="theirs"))
+
+    merged, resolved = [one.event for one in ours.history()[-2:]]
+    assert isinstance(merged, Merged)
+    assert isinstance(resolved, ConflictResolved)
+    assert (merged.base, merged.evicted) == (Segment("chat:a", 3), (Span.of("chat:a", [3]),))
+    added = Span.of(theirs.stream_id, [2 if "sibling" in whose else 4])
+    assert (resolved.ours, resolved.theirs, resolved.kept) == ((Span.of("", [2]),), (added,), "theirs")
+    assert ids(ours) == "s a o m t"
 
 
 def test_a_merge_changes_the_totals_as_it_says() -> None:

@@ -25,7 +25,9 @@ def test_a_slice_is_one_of_1024(root: str) -> None:
     assert 0 <= slice_of(root) < SLICES == 1024
 
 
-@pytest.mark.parametrize("context_id", ["a", "x" * 255, "ü" * 127, "support-42", "a:b", "a/b", "a.b", "漢字", " "])
+@pytest.mark.parametrize(
+    "context_id", ["a", "x" * 255, "ü" * 127, "support-42", "a:b", "a/b", "a.b", "漢字", " ", "a\xa0b"]
+)
 def test_ids_that_can_be(context_id: str) -> None:
     """1 to 255 bytes of UTF-8; the id may hold colons, and is found again."""
     assert split_stream_id(stream_id("chat", context_id)) == ("chat", context_id)
@@ -41,8 +43,10 @@ def test_ids_that_can_be(context_id: str) -> None:
         ("a..b", r"`\.\.`"),
         ("a\nb", "control"),
         ("a\x00b", "control"),
+        ("a\x1fb", "control"),
         ("a\x7fb", "control"),
-        ("a\x85b", "control"),
+        ("a\x80b", "control"),
+        ("a\x9fb", "control"),
         ("a\ud800b", "surrogate"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.context.transaction import transaction
+from refold.domain.context.transaction import current_transaction, transaction
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError
 from refold.domain.log.envelope import Meta
 from refold.domain.log.memory_log import MemoryLog
@@ -51,6 +51,21 @@ def test_all_of_it_is_one_append() -> None:
     streams = [event.stream for event in log.read_all(after=BEGINNING, limit=99).events[4:]]
     assert streams in ([A, A, B], [B, A, A])
     assert (texts(left), texts(right)) == (["one", "two", "three"], ["uno", "dos"])
+
+
+def test_which_views_it_has_changed() -> None:
+    """From the first change of a view on, and no longer than it is open."""
+    log = MemoryLog()
+    left, right = two_contexts(log)
+    views = (left._journal, right._journal)
+
+    with transaction(log):
+        inner = current_transaction(log)
+        before = [one.is_changed_within(inner) for one in views]
+        left.add_message("user", "two")
+        assert (before, [one.is_changed_within(inner) for one in views]) == ([False, False], [True, False])
+        assert [one.is_changed_within(None) for one in views] == [False, False]
+    assert [one.is_changed_within(within) for one in views for within in (inner, None)] == [False] * 4
 
 
 def test_within_it_every_view_is_as_it_will_be() -> None:

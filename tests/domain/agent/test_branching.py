@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+import refold
 from refold.domain.agent.agent import Agent, AgentRegistry
 from refold.domain.agent.errors import UnregisteredToolError
+from refold.domain.agent.tool import ToolRegistry, tool
 from refold.domain.agent.turn import StopReason, Turn
 from refold.domain.errors import InvalidInputError
 from refold.domain.hooks.hook import UnregisteredHookError, UnserializableHookError
@@ -210,6 +212,30 @@ def test_a_refused_agent_opens_nothing() -> None:
             Agent.from_dict(saved | wrong, store=shelf)
 
     assert shelf.opened == []
+
+
+def test_a_refused_branch_makes_nothing() -> None:
+    """Neither an agent nor a branch of its queue or pool, whatever it is refused for."""
+    with refold.open(":memory:") as store:
+        agent = filled(store=store)
+        store.pool("taken")
+        before = store.log.streams()
+        ToolRegistry.clear()
+        tool(add)
+        agent.branch("bare", tools=[])
+        made = store.log.streams()
+        for given, saying in (
+            ({"name": "child"}, "another tool is registered as 'add'"),
+            ({"name": "ann", "tools": []}, "'ann' already registered"),
+            ({"name": "bare", "tools": []}, "'bare' already registered"),
+            ({"name": "child", "tools": [], "context_id": "taken"}, "taken"),
+        ):
+            with pytest.raises(InvalidInputError, match=saying):
+                agent.branch(**given)
+
+        assert made == sorted([*before, "pool:agent-bare", "queue:agent-bare"])
+        assert store.log.streams() == made
+        assert sorted(AgentRegistry._registry) == ["ann", "bare"]
 
 
 def test_a_branch_of_a_subclass_is_an_agent() -> None:

@@ -82,8 +82,11 @@ def test_the_first_that_rested_comes_back() -> None:
     first, second = ScriptedLLM([RuntimeError("a")], ["a works"]), failing("b")
     model = chain(first, second, ScriptedLLM(["c"]), clock=clock)
     ask(model)
+    assert (model.check_recovery(), model.active_provider) == (False, model.providers[2])
     clock.time += 61
 
+    assert (model.check_recovery(), model.active_provider) == (True, first)
+    assert model.check_recovery() is False
     assert ask(model) == ["a works"]
 
 

@@ -4,6 +4,7 @@ tests/golden/told/events.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -27,9 +28,15 @@ WHOLE = Mask("mia", b"salt", "[archived]")
 def variants(event: Event) -> Iterator[tuple[str, Event]]:
     """Yield an event, then the event without each of its optional fields, with the name of the field."""
     yield "", event
-    for field in msgspec.structs.fields(event):
-        if field.default is not msgspec.NODEFAULT and getattr(event, field.name) != field.default:
-            yield field.name, msgspec.structs.replace(event, **{field.name: field.default})
+    for name, default in defaults_of(type(event)).items():
+        if default is not msgspec.NODEFAULT and getattr(event, name) != default:
+            yield name, msgspec.structs.replace(event, **{name: default})
+
+
+@cache
+def defaults_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the fields of a struct with their defaults."""
+    return {field.name: field.default for field in msgspec.structs.fields(kind)}
 
 
 def write_json(value: Any) -> str:
@@ -44,8 +51,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Ref):
         return f"{value.stream}@{value.version}"
     if isinstance(value, msgspec.Struct):
-        fields = ((one, getattr(value, one.name)) for one in msgspec.structs.fields(value))
-        return {one.name: plain(inner) for one, inner in fields if inner != one.default}
+        fields = ((name, getattr(value, name), default) for name, default in defaults_of(type(value)).items())
+        return {name: plain(inner) for name, inner, default in fields if inner != default}
     if isinstance(value, tuple | list):
         return [*map(plain, value)]
     if isinstance(value, dict):
@@ -55,10 +62,10 @@ def plain(value: Any) -> Any:
 
 def data_of(change: Change) -> Iterator[str]:
     """Yield what a change says besides its words."""
-    for field in msgspec.structs.fields(change)[1:]:
-        value = getattr(change, field.name)
-        if value != field.default and value != {}:
-            yield f"{field.name}: {write_json(value)}"
+    for name, default in defaults_of(type(change)).items():
+        value = getattr(change, name)
+        if name != "words" and value not in (default, {}):
+            yield f"{name}: {write_json(value)}"
 
 
 def left_of(event: Any, left: Any) -> str:

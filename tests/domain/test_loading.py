@@ -231,6 +231,35 @@ def test_a_snapshot_of_a_context_that_another_event_opened(module: Any, of: Call
         module.unpacked(other._journal.log, one.stream_id, data)
 
 
+def test_a_snapshot_of_a_message_that_is_being_written() -> None:
+    """It has the text up to its version, and goes on with the rest, whether its events were folded together or not."""
+    log = MemoryLog()
+    chat = rooted(log, 2)
+    for pieces in (["One ", "two ", "three."], ["Four."], []):
+        with chat.stream() as out:
+            for piece in pieces:
+                out.write(piece)
+                out.flush()
+            chat.add_message("user", "meanwhile")
+    events = log.read_events(STREAM)
+
+    one_by_one = CHAT.initial_state
+    for version, event in enumerate(events, 1):
+        one_by_one = fold(one_by_one, [event])
+        for state in (one_by_one, fold(CHAT.initial_state, events[:version])):
+            again = chat_packed.unpacked(log, STREAM, packed(state) or b"")
+            assert packed(again) == packed(state)
+            assert list(again.items) == list(state.items) == list(chat.at(version).recorded_items())
+            assert packed(fold(again, events[version:])) == packed(chat._journal.state)
+
+    # Only the fold knows which pieces of it another context has.
+    record(log, OPENED, said("other"), stream="chat:b")
+    other = handle_on(log, "chat:b")
+    assert packed(other._journal.state) is not None
+    asyncio.run(other.merge(chat))
+    assert packed(other._journal.state) is None
+
+
 def test_a_snapshot_has_no_name_that_the_run_makes_anew() -> None:
     """Only a name that somebody gave is kept as a hash of it."""
     run = RunFactory().run("mia", "s")

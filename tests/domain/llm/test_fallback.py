@@ -23,8 +23,8 @@ def test_there_must_be_a_provider() -> None:
         FallbackLLM([])
 
 
-def test_the_next_is_asked() -> None:
-    """A failure is one event with the error's text, and the next provider stays active."""
+def test_the_next_is_asked(caplog: pytest.LogCaptureFixture) -> None:
+    """A failure is one event with the error's text, and one line in the log; the next provider stays active."""
     first, second = failing("a"), ScriptedLLM(["b"])
     model = chain(first, second)
     heard = errors_of(model)
@@ -35,6 +35,7 @@ def test_the_next_is_asked() -> None:
     assert heard == ["a"]
     assert (model.active_provider, model.attempts) == (second, {0: 1})
     assert len(first.prompts) == 1
+    assert caplog.messages == ["tests.domain.llm.models.ScriptedLLM failed: a"]
 
 
 def test_parameters_are_handed_on() -> None:

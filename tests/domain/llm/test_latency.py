@@ -35,8 +35,8 @@ def test_late_answers_in_a_row(latencies: tuple[float, ...], hits: int, active: 
     assert model.attempts == ({0: 1} if active else {})
 
 
-def test_the_count_starts_again_with_the_next_provider() -> None:
-    """Being slow is no error, so there is no event; the new provider has its own chance."""
+def test_the_count_starts_again_with_the_next_provider(caplog: pytest.LogCaptureFixture) -> None:
+    """Being slow is no error, so there is no event, but a line in the log; the new provider has its own chance."""
     model = reported(150, 150, 150, providers=3)
     heard = errors_of(model)
     assert model.active_provider is model.providers[1]
@@ -45,6 +45,8 @@ def test_the_count_starts_again_with_the_next_provider() -> None:
 
     assert model.active_provider is model.providers[2]
     assert heard == []
+    slow = "tests.domain.llm.models.ScriptedLLM is too slow (150 ms); going on with the next"
+    assert caplog.messages == [slow] * 2
 
 
 def test_a_slow_provider_is_better_than_none() -> None:

@@ -265,8 +265,24 @@ def test_a_closed_run() -> None:
     assert (describe(run, lambda prompt: "d"), description(run)) == (1, "d")
 
 
-@pytest.mark.parametrize("error", [ConcurrencyError("run:x", expected=1, actual=2), StorageClosedError("closed")])
-def test_a_log_that_refuses(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+LOST = ("a portrait could not be recorded, and can be asked for again",)
+
+
+@pytest.mark.parametrize(
+    ("error", "answer", "logged"),
+    [
+        (ConcurrencyError("run:x", expected=1, actual=2), "d", ()),
+        (StorageClosedError("closed"), "", ()),
+        (ZeroDivisionError("lost"), "", LOST),
+    ],
+)
+def test_a_log_that_refuses(
+    error: Exception,
+    answer: str,
+    logged: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """An answer is kept until the log has time for it; of a closed store nobody complains."""
     run, refused = run_with_finds(1), [error, error]
     change = run._record
@@ -279,7 +295,8 @@ def test_a_log_that_refuses(error: Exception, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(run, "_record", refusing)
     describe(run, lambda prompt: "d")
 
-    assert description(run) == ("" if isinstance(error, StorageClosedError) else "d")
+    assert (description(run), tuple(caplog.messages)) == (answer, logged)
+    assert [one.exc_info[1] for one in caplog.records if one.exc_info] == [error for _ in logged]
 
 
 @pytest.mark.parametrize(

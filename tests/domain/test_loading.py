@@ -241,7 +241,7 @@ def test_a_snapshot_of_a_message_that_is_being_written() -> None:
                 out.write(piece)
                 out.flush()
             chat.add_message("user", "meanwhile")
-    events = log.read_events(STREAM)
+    events: list[Any] = log.read_events(STREAM)
 
     one_by_one = CHAT.initial_state
     for version, event in enumerate(events, 1):

@@ -2,11 +2,15 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
+
+import msgspec
+from pydantic import BaseModel
 
 from tests.support.project import parsed
 from tests.support.written_down import FOLDER, assert_as_written
@@ -14,7 +18,6 @@ from tests.support.written_down import FOLDER, assert_as_written
 LAYERS = ("domain", "projections", "infrastructure")
 # Adapters need a framework that is not installed here.
 FRAMEWORKS = "refold.infrastructure.frameworks."
-WRITTEN = FOLDER / "numbers.txt"
 # Depends on the machine.
 VARYING = {"THREADS"}
 
@@ -46,18 +49,62 @@ def is_number(value: Any) -> bool:
     return type(value) in (int, float, bool)
 
 
+def classes() -> Iterator[tuple[str, type]]:
+    """Yield the classes of the product, with their names."""
+    for module in modules():
+        for name, one in vars(module).items():
+            if isinstance(one, type) and one.__module__ == module.__name__ and one.__qualname__ == name:
+                yield f"{module.__name__.removeprefix('refold.')}.{name}", one
+
+
+def fields_of(one: type) -> dict[str, Any]:
+    """Return the fields of a class that have a default, with it."""
+    if issubclass(one, msgspec.Struct):
+        return {field.name: field.default for field in msgspec.structs.fields(one)}
+    if issubclass(one, BaseModel):
+        return {name: field.default for name, field in one.model_fields.items()}
+    if is_dataclass(one):
+        return {field.name: field.default for field in fields(one)}
+    found: dict[str, Any] = getattr(one, "_field_defaults", {})
+    return found
+
+
+def flags_of(one: type) -> str:
+    """Return how a class behaves as a value: whether it is frozen, compared by what is in it, or ordered."""
+    if issubclass(one, BaseModel):
+        return "frozen" if one.model_config.get("frozen") else "open"
+    given: Any = getattr(one, "__struct_config__", None) or vars(one)["__dataclass_params__"]
+    flags = ["frozen" if given.frozen else "open", "compared" if given.eq else "not compared"]
+    return ", ".join([*flags, *(name for name in ("order", "omit_defaults") if getattr(given, name, False))])
+
+
 def test_numbers_are_as_they_were_chosen() -> None:
     """A change of one is seen, and is meant: then remove the file, and run it again, as well as for new ones."""
-    numbers = {
+    assert_unchanged("numbers", {
         f"{module.__name__.removeprefix('refold.')}.{name}": repr(vars(module)[name])
         for module in modules()
         for name in names_of(module)
         if is_number(vars(module).get(name))
-    }
-    lines = {name: f"{name} = {value}" for name, value in sorted(numbers.items())}
-    if WRITTEN.exists():
-        written = WRITTEN.read_text(encoding="utf-8").splitlines()
-        # A new one is none that was changed.
+    })  # fmt: skip
+
+
+def test_values_are_as_they_were_chosen() -> None:
+    """The same for the defaults of fields, and for what is frozen, compared and ordered."""
+    found: dict[str, str] = {}
+    for name, one in classes():
+        defaults = fields_of(one)
+        found |= {f"{name}.{field}": repr(default) for field, default in defaults.items() if is_number(default)}
+        if issubclass(one, msgspec.Struct | BaseModel) or "__dataclass_params__" in vars(one):
+            found[name] = flags_of(one)
+    assert_unchanged("values", found)
+
+
+def assert_unchanged(name: str, found: dict[str, str]) -> None:
+    """Compare with the file of this name; a line that is not in it is none that was changed."""
+    lines = {one: f"{one} = {value}" for one, value in sorted(found.items())}
+    file = FOLDER / f"{name}.txt"
+    if file.exists():
+        written = file.read_text(encoding="utf-8").splitlines()
         assert [lines.get(line.partition(" = ")[0]) for line in written] == written
     else:
-        assert_as_written(WRITTEN.stem, "".join(f"{line}\n" for line in lines.values()))
+        assert_as_written(name, "".join(f"{line}\n" for line in lines.values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.domain.chat.context import ChatContext
@@ -48,6 +48,10 @@ def item(letter: str, number: int) -> ChatItemEvent:
 
 @PROPERTY
 @given(HISTORY, LIMITS)
+# Parallel calls whose neighbours leave before, behind and around them.
+@example(["BB2h1", "BA1BC", "1B", "Ah2A2", "3A"], Truncate(max_items=2, whole_turns=True))
+@example(["Au2a", "A3B222", "BBBA", "31B3B", "BA23"], Truncate(max_items=0, whole_turns=True))
+@example(["A1BaA", "BA", "", "3B", "h", "2uu", "a"], Truncate(max_items=2, whole_turns=True))
 def test_as_a_context_is_truncated(history: list[str], limits: Truncate) -> None:
     """After each truncation the same items are left, with the same tokens, and before any of them as many."""
     rolling, chat, number = Truncation(limits), ChatContext(), 0

@@ -252,6 +252,11 @@ def test_a_snapshot_of_a_message_that_is_being_written() -> None:
             assert list(again.items) == list(state.items) == list(chat.at(version).recorded_items())
             assert packed(fold(again, events[version:])) == packed(chat._journal.state)
 
+    stored: Any = chat_packed.unpacked(log, STREAM, packed(one_by_one) or b"").items.raw.items
+    held = list(one_by_one.items.arena.items)
+    for places in (range(0), [], [0], [0, 2], [1, 0, 4], [3, 4], range(1, 5)):
+        assert [*stored._read(places)] == [held[place] for place in places]
+
     # Only the fold knows which pieces of it another context has.
     record(log, OPENED, said("other"), stream="chat:b")
     other = handle_on(log, "chat:b")

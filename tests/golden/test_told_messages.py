@@ -17,7 +17,7 @@ from refold.domain.chat.events import ChatItemEvent
 from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.receive import shape_anthropic_messages
-from refold.domain.formats.anthropic.source_shape import source_messages
+from refold.domain.formats.anthropic.source_shape import messages_as_came, source_messages
 from refold.domain.formats.messages import READERS
 from refold.domain.formats.openai.receive import shape_messages
 from refold.domain.formats.openai.source_shape import message_of
@@ -112,6 +112,13 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+REQUEST = {
+    "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},
+               {"type": "text", "text": "Be kind."}],
+    "messages": [{"role": "system", "content": "In between."}, {"role": "user", "content": "Where?"}],
+}  # fmt: skip
+
+
 def variants(value: Any, path: str = "") -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Yield the place of each value in JSON, each with a function that returns the JSON with another value there."""
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
@@ -158,6 +165,12 @@ def parts_of(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def read(form: str, given: Any) -> list[str]:
     """Return the items of messages, or of a document, and what is made of them again."""
+    if form == "anthropic request":
+        # A caller has looked whether there is a list.
+        asked = given["messages"] if isinstance(given.get("messages"), list) else []
+        groups = shape_anthropic_messages(asked, given.get("system"), context_id="a", created_at=NOW)
+        messages, system = messages_as_came(chain.from_iterable(groups)) or ([], None)
+        return lines_of(groups, [*messages, {"system": system}])
     if form.endswith(" import"):
         shape: Any = shape_messages if form == "openai import" else shape_anthropic_messages
         groups = shape(given, context_id="a", created_at=NOW)
@@ -187,7 +200,7 @@ def test_what_is_read_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     imports = {f"{form} import": MESSAGES[form] for form in ("openai", "anthropic")}
     documents = {f"{form} document": given for form, given in DOCUMENTS.items()}
     text: list[str] = []
-    for form, given in {**MESSAGES, **imports, **documents}.items():
+    for form, given in {**MESSAGES, **imports, "anthropic request": REQUEST, **documents}.items():
         whole = told(form, given)
         text += [form, *(f"    {line}" for line in whole)]
         for place, change in variants(given):

@@ -10,6 +10,9 @@ EQUIVALENT = {
     ("domain/chat/context.py", "if (plan is None and (not told.strip())):"): (
         "a plan tells messages, calls and outputs alone, each of which gives a line that is not blank"
     ),
+    ("domain/chat/rules/edits.py", "whole = totals_of(written(message, [((state.version - 1), piece)]))"): (
+        "the version of a piece counts no tokens"
+    ),
     ("domain/chat/state/sequence.py", "if (at <= self.reach):"): "the total of no items is nothing",
     ("domain/chat/state/sequence.py", "if isinstance(ordinals, range) and ordinals.step == 2:"): (
         "the loop behind it finds the same end of a run, one item after the other"

@@ -4,12 +4,16 @@ import gc
 
 import pytest
 
+from refold.domain.concurrency.promises import Promise
+from refold.domain.context.context import Attachment
 from refold.domain.errors import InvalidInputError
+from refold.domain.spans import Segment
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import NodeNotFoundError
 from refold.domain.trajectory.run import Run
 from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge
 
+from ..fakes import CountingSystem, LateLog
 from .runs import add, asked, bridges, edges
 
 
@@ -262,3 +266,16 @@ def test_a_graph_is_a_collection_of_names() -> None:
 
     assert (len(graph), list(graph), query in graph, "State(never)" in graph) == (2, [query, action], True, False)
     assert repr(graph) == f"Trajectory(2 nodes, 1 edges, root={graph.root!r})"
+
+
+def test_what_a_round_has_queued_is_restored() -> None:
+    """Its events are in the log first: the graph goes back over all that the round holds here."""
+    log = LateLog(lambda: Promise(lambda: log.land()))
+    queueing = Attachment(log, system=CountingSystem(), durability="enqueue", unflushed=set(), is_detached=False)
+    runs = RunFactory(queueing)
+    first, second = (runs.run("mia", "s", number, restore=False) for number in (0, 1))
+    query = first.register_query("why?")
+    first.register_node("State", "done", [query], state="done")
+    assert (log.head(first.stream_id) < first.version, second.restore_previous_runs()) == (True, [0])
+
+    assert second._state.pins == (Segment(first.stream_id, first.version),)

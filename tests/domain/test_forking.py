@@ -44,6 +44,16 @@ def test_the_last_turns(turns: int, expected: str) -> None:
     assert ids(context(*TALK).fork_filtered(turns)).partition(" cfgupd_")[0] == expected
 
 
+@pytest.mark.parametrize(("agent", "expected"), [(None, "triage"), ("billing", "billing")])
+def test_whose_a_fork_is(agent: str | None, expected: str) -> None:
+    """The user's of its parent, and of the agent that is named, or else of the parent's."""
+    parent = context(*TALK)
+    forks = [parent.fork(agent=agent), parent.fork_filtered(1, agent=agent), parent.fork_brief("Help.", agent_id=agent)]
+    opened: list[Any] = [one.history()[0].event for one in forks]
+
+    assert [(one.user, one.session, one.agent) for one in opened] == [("mia", None, expected)] * 3
+
+
 def test_what_is_in_force_comes_along() -> None:
     """Tools that were set before the cut are set in the fork by an item of its own (V4.14)."""
     parent = context(*TALK)

@@ -40,7 +40,8 @@ MESSAGES: dict[str, list[Any]] = {
         {"role": "assistant", "content": None, "refusal": "no",
          "tool_calls": [{"id": "c1", "type": "function", "function": CALLED},
                         {"id": "c2", "type": "custom", "custom": {"name": "sing", "input": "la"}}]},
-        {"role": "tool", "tool_call_id": "c1", "content": "Lyon"},
+        {"role": "tool", "tool_call_id": "c1", "content": [
+            {"type": "text", "text": "Ly"}, {"type": "audio", "audio": "x"}, {"type": "text", "text": "on"}]},
         {"role": "assistant", "content": "", "function_call": CALLED},
         {"role": "function", "name": "track", "content": "Rome"},
     ],

@@ -200,10 +200,11 @@ def _is_missing(location: str) -> bool:
 
 def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: bool, location: str) -> None:
     try:
-        from ..frameworks.langgraph.migration import import_threads
+        from ..frameworks.langgraph.migration import import_threads, require_threads
     except ImportError as error:
         raise click.ClickException('it needs LangGraph: pip install "refold[langgraph]"') from error
-    # A dry run makes no database.
+    # Neither a dry run makes a database, nor a source that cannot be read.
+    require_threads(source, allowed=allowed)
     target = ":memory:" if dry_run and _is_missing(location) else location
     with writing(target) as store, progress_bar("importing") as progress:
         reports = import_threads(store, source, prefix=prefix, allowed=allowed, dry_run=dry_run, progress=progress)

@@ -171,7 +171,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return found
 
     module: Any = ModuleType("migration")
-    module.import_threads = import_threads
+    module.import_threads, module.require_threads = import_threads, lambda source, allowed: None
     monkeypatch.setitem(sys.modules, f"{frameworks.__name__}.langgraph", ModuleType("langgraph"))
     monkeypatch.setitem(sys.modules, f"{frameworks.__name__}.langgraph.migration", module)
     return found

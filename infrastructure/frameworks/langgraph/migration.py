@@ -146,7 +146,7 @@ def import_threads(
     Raises:
         InvalidInputError: there is no such database, it has no checkpoints, or a type cannot be imported.
     """
-    serde = JsonPlusSerializer(allowed_msgpack_modules=[_imported(name) for name in allowed] or None)
+    serde = _serializer(allowed)
     reports: list[ThreadReport] = []
     with _opened(location, serde) as source:
         threads = source.threads()
@@ -158,6 +158,21 @@ def import_threads(
             if progress:
                 progress(number, len(threads))
     return reports
+
+
+def require_threads(location: str, *, allowed: Sequence[str] = ()) -> None:
+    """
+    Require that the threads of another saver can be read.
+
+    Raises:
+        InvalidInputError: there is no such database, it has no checkpoints, or a type cannot be imported.
+    """
+    with _opened(location, _serializer(allowed)):
+        pass
+
+
+def _serializer(allowed: Sequence[str]) -> JsonPlusSerializer:
+    return JsonPlusSerializer(allowed_msgpack_modules=[_imported(name) for name in allowed] or None)
 
 
 def _import(

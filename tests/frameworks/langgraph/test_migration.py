@@ -303,6 +303,11 @@ def test_a_missing_saver_is_named(tmp_path: Path, memory: Store, monkeypatch: py
 def test_the_command(tmp_path: Path) -> None:
     """`refold import --from-langgraph`; a dry run makes no database, and a refused thread is an exit code."""
     place, target = str(tmp_path / "theirs.db"), tmp_path / "store.db"
+    Path(place).touch()
+    for source, says in ((place, "no checkpoints"), (f"{place}x", "no file"), (place, "cannot be imported")):
+        options = ("--allow", "nowhere:X") if says.startswith("cannot") else ()
+        wrong = command("import", "--from-langgraph", source, *options, db=target)
+        assert (wrong.code, says in wrong.err, target.exists()) == (1, True, False), wrong.err
     with saver_at(place) as saver:
         put(saver, "a", messages=[HumanMessage("fine", id="1")])
         put(saver, "b", plan=Plan(["x"]))

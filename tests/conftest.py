@@ -47,15 +47,28 @@ settings.load_profile("deep" if IS_DEEP else "ci")
 erasure_watch.LOOK_SECONDS = None
 
 
-# Of these many take long. They come first, or one process would still be at one of them when the others have ended; and
-# before them those of the benchmarks, which collect all garbage for each figure, while there is little.
+# What runs models, kills and interrupts, or measures, is left to `scripts/test --long`. So is what looks at the page
+# through a browser. The tests of the benchmarks come first: they collect all garbage for each figure, while there is
+# little.
 FIRST = ("tests/benchmarks/",)
-LONG = ("tests/interrupts/", "tests/crash/", "tests/model/", "tests/trust/test_killed.py", "tests/projecting/test_any_")
+LONG = (
+    *FIRST,
+    *(f"tests/{folder}/" for folder in ("crash", "dask", "demo", "interrupts", "model")),
+    "tests/contract/test_sealed.py",
+    "tests/house/test_archives.py",
+    "tests/projecting/test_ahead",
+    "tests/projecting/test_any_",
+    "tests/trust/test_killed.py",
+)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that take long before all others."""
-    items.sort(key=lambda item: 0 if item.nodeid.startswith(FIRST) else 1 if item.nodeid.startswith(LONG) else 2)
+    """Mark the tests that take long, and put them before all others."""
+    for item in items:
+        if item.nodeid.startswith(LONG) or "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
+    items.sort(key=lambda item: 0 if item.nodeid.startswith(FIRST) else 1 if item.get_closest_marker("long") else 2)
 
 
 def pytest_collection() -> None:

@@ -173,6 +173,7 @@ def as_nobody(database: Path, shut: Path, arguments: list[str]) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [*READING, *LISTING])
 def test_reading_needs_no_right_to_write(database: Path, shut: Path, arguments: list[str]) -> None:
     """File and folder may be read-only."""
@@ -210,6 +211,7 @@ def test_writing_needs_it(database: Path, shut: Path) -> None:
     assert as_nobody(database, shut, ["evict", "air-1", "@2"]).fault == fault
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("room", [100_000, 700_000, 4_300_000])
 def test_a_full_disk(tmp_path: Path, room: int) -> None:
     """The import ends with one line; what was written is whole, and the rest comes with the next import."""

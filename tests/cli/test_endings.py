@@ -71,6 +71,7 @@ def test_no_room_for_the_output_of_a_command_that_fails(monkeypatch: pytest.Monk
     assert err.getvalue() == "refold: there is nothing\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("arguments", [["contexts"], ["verify"], ["import", "-"]])
 def test_streams_that_are_closed(database: Path, tmp_path: Path, arguments: list[str], closed: str) -> None:

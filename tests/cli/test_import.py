@@ -208,6 +208,7 @@ def test_a_hundred_real_runs() -> None:
         assert refold("show", name, "--as", "openai").json == one["traj"]
 
 
+@pytest.mark.long
 @HAS_REAL
 def test_real_runs_by_processes_of_their_own() -> None:
     """The program itself, from an import to a few of the contexts."""

@@ -198,6 +198,7 @@ def test_what_is_set_aside(database: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert refold("search", "about", db=database).err == ""
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_a_rebuild(tmp_path: Path) -> None:
     """It says so and ends with 1; the next one goes on there, unless it is to begin anew."""
     path = tmp_path / "long.db"

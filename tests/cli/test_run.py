@@ -80,6 +80,7 @@ def test_it_goes_on_where_nobody_can_read_what_it_says(database: Path) -> None:
             process.kill()
 
 
+@pytest.mark.long
 def test_another_takes_over(database: Path) -> None:
     """Who was killed held it; who comes next says so, and goes on in its place."""
     with running(database, "catalogue") as killed:

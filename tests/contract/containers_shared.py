@@ -14,6 +14,7 @@ WRITERS, ITEMS = 3, 15
 class SharedContainersContract:
     """What holds between processes. Needs the fixture `store`."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("kind", ["queue", "pool"])
     def test_processes_race_for_one_container(self, store: Store, kind: str) -> None:
         """Each gets all its items in, in its own order; the limit holds, and nothing is lost."""

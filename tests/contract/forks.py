@@ -22,6 +22,7 @@ WARNINGS = "error,ignore:This process:DeprecationWarning"
 class ForksContract:
     """What holds in both processes."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         "case",
         [

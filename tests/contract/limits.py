@@ -242,6 +242,7 @@ class LimitsContract:
 
         assert sum(counted) < 2 * 600
 
+    @pytest.mark.long
     @pytest.mark.parametrize("durability", ["commit", "enqueue"])
     @pytest.mark.parametrize("kind", KINDS)
     async def test_contexts_that_are_dropped(

@@ -4,6 +4,8 @@ import json
 import statistics
 import time
 
+import pytest
+
 from .stores import Store, start_python
 from .writing import append, check_chain, check_order, everything, ids, numbers, said
 
@@ -14,6 +16,7 @@ NEWS_SECONDS_MAX = 0.25
 class ProcessesContract:
     """What holds between processes."""
 
+    @pytest.mark.long
     def test_processes_race_for_one_stream(self, store: Store) -> None:
         """Each of four writers gets all its events in, in its own order; no version twice, none left out."""
         log = store.open()
@@ -31,6 +34,7 @@ class ProcessesContract:
             mine = [event.event.id for event in events if event.event.id.startswith(f"w{writer}-")]
             assert mine == [f"w{writer}-{number}" for number in range(25)] == lines.split()
 
+    @pytest.mark.long
     def test_processes_race_for_new_streams(self, store: Store) -> None:
         """Each stream is begun by one of three, who knows it; nobody else is in it, and none is half there."""
         log = store.open()
@@ -45,6 +49,7 @@ class ProcessesContract:
         assert [numbers(log.read(f"chat:n{number}")) for number in range(25)] == [[line] for line in begun]
         assert len(everything(log)) == 25
 
+    @pytest.mark.long
     def test_processes_with_streams_of_their_own(self, store: Store) -> None:
         """Their events are mixed in the log, and nothing of them is lost."""
         log = store.open()
@@ -65,6 +70,7 @@ class ProcessesContract:
             check_chain(log.read(stream))
             assert len(log.read(stream)) == 40
 
+    @pytest.mark.long
     def test_much_is_written_while_others_read(self, store: Store) -> None:
         """Whatever is tidied up in the background meanwhile: every look at the log shows a whole one."""
         log = store.open()

@@ -36,6 +36,7 @@ class RunsInTransactionsContract:
         with pytest.raises(ConcurrencyError):
             overtaken()
 
+    @pytest.mark.long
     def test_a_run_that_is_released_within_a_transaction(self, log: LiveLog) -> None:
         """Whoever asks for it again in the block gets it with what was decided in it; nothing is held behind it."""
         store = store_on(log)

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from ..domain.trajectory.runs import add, busy, everything
 from .agents import store_on
 from .stores import Store, start_python
@@ -27,6 +29,7 @@ class SharedRunsContract:
         assert reader.returncode == 0
         assert told == json.loads(json.dumps(everything(run)))
 
+    @pytest.mark.long
     def test_processes_take_steps(self, store: Store) -> None:
         """Each step is taken once, by one of three who want them all; each takes them in their order."""
         log = store.open()
@@ -43,6 +46,7 @@ class SharedRunsContract:
         run.refresh()
         assert run.steps("pre") == []
 
+    @pytest.mark.long
     def test_processes_begin_sub_agents(self, store: Store) -> None:
         """No number is given twice, and none is left out."""
         log = store.open()
@@ -53,6 +57,7 @@ class SharedRunsContract:
         assert [writer.returncode for writer in writers] == [0] * WRITERS
         assert sorted(int(number) for lines in printed for number in lines) == [*range(1, WRITERS * COUNT + 1)]
 
+    @pytest.mark.long
     def test_processes_register_nodes(self, store: Store) -> None:
         """All of them are there, each under a name of its own; who is killed leaves what was acknowledged."""
         log = store.open()

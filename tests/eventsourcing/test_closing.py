@@ -80,6 +80,7 @@ def run(variables: dict[str, str], code: str) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.long
 def test_closing_while_threads_work(variables: dict[str, str]) -> None:
     """They are told that it is closed; the process goes on."""
     run(variables, CLOSE_IN_USE)

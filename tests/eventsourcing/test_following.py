@@ -90,6 +90,7 @@ def test_news_of_another_process_come_soon(factory: NewFactory, variables: dict[
     assert sorted(delays)[-2] < 0.25
 
 
+@pytest.mark.long
 def test_nothing_is_missed_while_processes_write(factory: NewFactory, variables: dict[str, str]) -> None:
     """Who follows several writers sees each event once, in the order of their ids."""
     recorder = factory().application_recorder()

@@ -35,6 +35,7 @@ def left_by(*arguments: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_a_backup_that_is_killed_leaves_the_one_before(tmp_path: Path) -> None:
     """At each step the backup before counts, or the new one; the next run does the rest."""
     filled(str(tmp_path / "source.db"))
@@ -98,6 +99,7 @@ def test_what_a_crash_left_behind_the_end_goes_with_the_next_run(tmp_path: Path)
     assert check_backup(path).events == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_restore_that_is_killed_has_not_begun_or_is_done(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -143,6 +143,7 @@ def test_old_positions_are_understood(places: tuple[str, str], at_once: int, mon
             assert there == {row.key: row.version for row in old.at(f"pos:{position}").contexts()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("places", PAIRS[:2], indirect=True, ids="-".join)
 def test_it_goes_on_after_a_kill(places: tuple[str, str]) -> None:
     """Killed before or after any page, the next call takes the rest, and the copy is equal."""

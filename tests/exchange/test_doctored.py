@@ -34,6 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_by_chance(whole: bytes, tmp_path: Path, first: int) -> None:
     """Whatever was changed: the file is refused by its name and leaves nothing, or every answer works on it."""

@@ -59,6 +59,7 @@ async def pooled(store: refold.Store, text: str) -> None:
     await store.queue("q").append(refold.PoolItem(text, text))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text[:8]))
 async def test_every_text_everywhere(store: refold.Store, tmp_path: Path, text: str) -> None:
     """Into a store of each kind, from an SQLite file and back into one."""

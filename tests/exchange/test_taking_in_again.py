@@ -69,6 +69,7 @@ async def test_an_older_file(store: refold.Store, tmp_path: Path) -> None:
         assert recorded(store) == recorded(source)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_killed_half_way(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
     """Wherever that happens, taken in again it is all there, once, and the store is whole."""

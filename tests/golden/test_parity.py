@@ -94,6 +94,7 @@ def spoiled(answer: Any) -> Any:
     return answer + ("?" if isinstance(answer, str) else 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", [COMMITTED, WHOLE], ids=["committed", "whole"])
 @pytest.mark.parametrize("name", CORPORA)
 def test_every_answer_is_equal_or_explained(folder: Path, name: str) -> None:
@@ -107,6 +108,7 @@ def test_every_answer_is_equal_or_explained(folder: Path, name: str) -> None:
     assert numbers_met(verdicts) == SHOWN[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", [KEYS, *([None] if IS_DEEP else [])], ids=["sealed", "plain"][: 1 + IS_DEEP])
 def test_contexts_of_a_store_answer_so_too(keys: refold.Keys | None, ready_pg_url: str, tmp_path: Path) -> None:
     """

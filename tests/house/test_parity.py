@@ -138,6 +138,7 @@ def test_failing_is_an_answer() -> None:
     assert weighed(failed._replace(recorded="yes")) == [UNEXPLAINED]
 
 
+@pytest.mark.long
 def test_the_script_explains_what_is_committed() -> None:
     """Run as it is run by hand, from anywhere, it ends well, with a line for each case."""
     done = run(*(GOLDEN / name for name in CORPORA))

@@ -75,6 +75,7 @@ def refusal(path: Path, seed: int, folder: Path, *, as_runs: bool) -> str:
     return ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("as_runs", [False, True], ids=["contexts", "runs"])
 @pytest.mark.parametrize("name", SOURCES)
 def test_by_chance(tmp_path: Path, name: str, as_runs: bool) -> None:

@@ -119,6 +119,7 @@ def whole(name: str, folder: Path) -> tuple[dict[str, list[Any]], int]:
         return said(store), appends
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", IMPORTERS)
 def test_by_an_error(folder: Path, name: str) -> None:
     """Before and behind each append: every context is there whole or not at all, and the next import does the rest."""
@@ -139,6 +140,7 @@ def test_by_an_error(folder: Path, name: str) -> None:
                 assert said(store) == wanted, after
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tau as contexts", "tau as runs", "session as contexts", "rounds"])
 def test_by_a_kill(folder: Path, tmp_path: Path, name: str) -> None:
     """A process that is killed between two appends leaves whole contexts alone, and the next import does the rest."""

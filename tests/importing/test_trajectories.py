@@ -238,6 +238,7 @@ def test_every_transcript_is_a_graph(messages: list[Any]) -> None:
         assert store.now() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", ["made up", pytest.param("real", marks=HAS_REAL)])
 def test_whole_files_become_sessions(tmp_path: Path, source: str) -> None:
     """Every call and result is found again, rounds are bridged, and what was closed and opened is the same."""

@@ -106,6 +106,7 @@ def test_without_rows_there_are_names(tmp_path: Path) -> None:
         assert len(asked("view", context="a", version=str(bad - 1))["items"]) == bad - 2
 
 
+@pytest.mark.long
 def test_the_page_never_stays_blank(damaged: tuple[refold.Store, int]) -> None:
     """Each screen shows something that is there, and says what is damaged and what to do."""
     store, bad = damaged

@@ -49,6 +49,7 @@ def _ref(line: dict[str, Any]) -> str:
     return f"{line['stream']}@{line['version']}"
 
 
+@pytest.mark.long
 def test_a_position_is_the_first_line(asked: Asked) -> None:
     """That of each event; on a log with one sequence its number is that of the line."""
     lines = _lines(asked)

@@ -150,6 +150,7 @@ def test_each_screen_shows_what_the_store_holds(screen: Screen) -> None:
     assert page.evaluate(MOVING) == []
 
 
+@pytest.mark.long
 def test_themes_differ_in_colours_alone() -> None:
     """What is so on a light page but for its colours is so on a dark one: the rules of a theme give colours."""
     css = (files("refold.infrastructure.inspector") / "static/page.css").read_text()

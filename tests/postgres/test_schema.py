@@ -25,6 +25,7 @@ def _write(log: PostgresLog, stream: str) -> None:
     append(log, stream, said(1))
 
 
+@pytest.mark.long
 def test_processes_that_come_first_together(pg_url: str, open_log: OpenLog) -> None:
     """Each of four processes and of four threads finds a log that it can write to."""
     script = "tests.postgres.newcomer"

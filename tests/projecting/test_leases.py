@@ -331,6 +331,7 @@ def test_a_store_that_is_closed_before_its_worker(place: str) -> None:
         store.projections()
 
 
+@pytest.mark.long
 def test_killed_workers_are_replaced(place: str) -> None:
     """Of two processes one works; it is killed with -9, and the other one goes on within seconds."""
     with refold.open(place) as store:

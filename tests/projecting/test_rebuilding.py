@@ -25,6 +25,7 @@ def recorded(store: refold.Store) -> int:
     return sum(number for _, number in store.now().heads)
 
 
+@pytest.mark.long
 def test_rebuilt_equals_live(store: refold.Store) -> None:
     """Byte for byte, for every projection, and again when it is done a second time."""
     for seed in range(2):
@@ -71,6 +72,7 @@ def test_stopped_half_way(store: refold.Store) -> None:
     assert {one.rebuilt for one in store.projections()} == {None}
 
 
+@pytest.mark.long
 def test_killed_half_way(place: str) -> None:
     """A process that rebuilds everything is killed with -9: what is read has not changed, and others can go on."""
     with refold.open(place) as store:
@@ -104,6 +106,7 @@ def test_what_is_written_between_the_halves(store: refold.Store) -> None:
     assert stored_rows(store) == folded_rows(store)
 
 
+@pytest.mark.long
 def test_what_is_written_meanwhile(store: refold.Store) -> None:
     """It is in the result, also where the rows that are read have it already."""
     something_of_everything(store)

@@ -81,6 +81,7 @@ def test_readers_see_no_gap(place: str) -> None:
         assert stored_rows(other) == live
 
 
+@pytest.mark.long
 def test_readers_never_go_back(place: str) -> None:
     """What was seen once stays seen, while rows are rebuilt and others write and bring them up to date."""
     with refold.open(place) as store, refold.open(place) as other:

@@ -416,6 +416,7 @@ def whisper(place: str) -> None:
         store.chat("other").add_message("user", "behind")
 
 
+@pytest.mark.long
 def test_what_cannot_be_decoded(place: str) -> None:
     """All projections go on without it, and say so; to read the stream itself is an error that names it."""
     whisper(place)

@@ -252,6 +252,7 @@ def test_who_replaces_the_rows_holds_all_groups(store: refold.Store) -> None:
     assert left == ["0", str(GROUPS)]
 
 
+@pytest.mark.long
 def test_killed_between_its_pages(ready_pg_url: str) -> None:
     """Two processes share a store while it is written; one is killed with -9, and every event counts once."""
     names = ("catalogue", "growth", "rollup")

@@ -131,6 +131,7 @@ def follow_in_a_process(place: str, count: int) -> tuple[list[str], list[str]]:
     return " ".join(acknowledged).split(), rest.split()
 
 
+@pytest.mark.long
 def test_across_processes(place: str) -> None:
     """While others write, subscribers of one name follow on each other: what one did not acknowledge the next gets."""
     total = 21 + PROCESSES * EVENTS_EACH

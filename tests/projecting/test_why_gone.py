@@ -110,6 +110,7 @@ def test_forks(store: refold.Store) -> None:
     assert why(store, whole.id, "a@5") == ("there", None, None, None)
 
 
+@pytest.mark.long
 def test_a_chain_of_forks_longer_than_the_stack(store: refold.Store) -> None:
     """The question goes back over all of them, whatever Python allows."""
     first = last = store.chat("a")

@@ -33,6 +33,7 @@ def killed(place: Place, step: str, after: int) -> int:
     return writer.returncode
 
 
+@pytest.mark.long
 # Each step behind no event, or behind two; all of both in scripts/soak.
 @pytest.mark.parametrize(
     ("step", "after"),

@@ -61,6 +61,7 @@ def count_in_memory(process: int, word: bytes) -> int:
     return count
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="only Linux shows the memory of a process")
 def test_a_fresh_reader_remembers_nothing(place: Place) -> None:
     """Before the erasure the same look finds the word, and behind it another word that stayed."""

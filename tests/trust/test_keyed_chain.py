@@ -226,6 +226,7 @@ def test_masters_are_rotated(place: Place) -> None:
         assert store.verify().problems == ()
 
 
+@pytest.mark.long
 def test_other_processes_help(place: Place, keys: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """They get the key of the digests, and read the log themselves: for verify, and for a rebuild in partitions."""
     filled(place, keys)

@@ -55,6 +55,7 @@ def looked_at(place: str) -> Report:
     return report
 
 
+@pytest.mark.long
 def test_nothing_is_wrong(place: str) -> None:
     """Rows that are there are right, also where the log has gone on, and those that are not there are not missing."""
     assert (looked_at(place).problems, looked_at(place).left_out) == ((), ())
@@ -78,6 +79,7 @@ def test_rows_that_are_wrong(place: str) -> None:
             store.verify(repair=True)
 
 
+@pytest.mark.long
 def test_rows_that_are_gone(place: str) -> None:
     """A table that somebody dropped is no table that was never made."""
     sql(place, f"DROP TABLE {view_of(place, CATALOGUE)}")
@@ -183,6 +185,7 @@ def test_a_place_without_a_store(empty: str) -> None:
         assert stored(empty) == {}
 
 
+@pytest.mark.long
 def test_other_clients_of_a_pooler_may_write(pg_url: str) -> None:
     """What forbids changes ends with each transaction."""
     with pooler(pg_url, size=1) as url:

@@ -65,6 +65,7 @@ def verified(location: str, processes: int) -> Report:
         return store.verify(processes=processes)
 
 
+@pytest.mark.long
 async def test_all_kinds_are_found_right_by_helpers(location: str, helpers: list[Helper]) -> None:
     """Between them, the processes compare each projection once; no process is left when it ends."""
     with refold.open(location) as store:
@@ -80,6 +81,7 @@ async def test_all_kinds_are_found_right_by_helpers(location: str, helpers: list
     assert all(helper._process.returncode is not None for helper in helpers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("harm", HARM)
 def test_the_report_is_that_of_one_process(place: str, helpers: list[Helper], harm: str) -> None:
     """Whatever is wrong: what a helper does not find right is looked at again."""

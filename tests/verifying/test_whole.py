@@ -253,6 +253,7 @@ def test_a_time_that_falls() -> None:
     assert log.now() == Moment(((-1, 4),))
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events and rows of four times as many pages take as much memory as those of one."""
     monkeypatch.setattr(comparison, "PAGE_EVENTS", 32)

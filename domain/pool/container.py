@@ -224,11 +224,6 @@ class Container(Context[ContainerState], Generic[T]):
         """The folded state that is shown."""
         return self._state
 
-    @property
-    def recorded_state(self) -> ContainerState:
-        """The folded state at `version`: without the change that hooks are called for at this moment."""
-        return self._source.state
-
     def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
         """Return the events up to a version in the form that the fold takes."""
         return self._journal.completed(version)

@@ -43,7 +43,7 @@ SHOWN = {
     "memory": ("search", "history"),
 }
 # These calls are checked because they rebuild imported messages from the data in their origin.
-CONVERTED = ("to_openai_messages", "to_anthropic_messages", "to_google_json")
+CONVERTED = ("to_openai_messages", "to_openai_responses", "to_anthropic_messages", "to_google_json")
 
 
 def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None:

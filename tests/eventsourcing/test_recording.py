@@ -21,8 +21,12 @@ from eventsourcing.persistence import (
     Tracking,
 )
 
+from refold.domain.concurrency.promises import Promise
 from refold.domain.ids import VERSION_MAX
-from refold.infrastructure.recorders import stored_events
+from refold.infrastructure.log.group_commit import Ticket
+from refold.infrastructure.log.records import Request
+from refold.infrastructure.recorders import datastore, stored_events
+from refold.infrastructure.recorders.datastore import Job
 from refold.infrastructure.recorders.stored_events import NAME_LENGTH_MAX, safe_name
 from tests.eventsourcing.opening import NewFactory, event, events
 
@@ -452,3 +456,16 @@ def test_a_forked_process_has_its_own_connections(factory: NewFactory) -> None:
     assert status == 0
     assert [recorder.max_tracking_id(name) for name in ("child", "parent")] == [99, 99]
     assert [len(snapshots.select_events(name)) for name in ("child", "parent")] == [1, 1]
+
+
+def test_requests_that_share_a_transaction() -> None:
+    """Consecutive ones of one application; one that does something else as well has a transaction of its own."""
+    some, others = object(), object()
+    wanted = [(some, None), (some, None), (others, None), (others, print), (others, None), (some, None)]
+    group: list[Ticket[Job[Any], Any]] = [
+        Ticket(Job(appender, Request((), also)), Promise(), True) for appender, also in wanted
+    ]
+
+    runs = [[group.index(ticket) for ticket in run] for run in datastore._runs(group)]
+
+    assert runs == [[0, 1], [2], [3], [4], [5]]

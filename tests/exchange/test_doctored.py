@@ -13,6 +13,7 @@ from typing import IO, Any
 import pytest
 
 import refold
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError
 from refold.domain.log.envelope import Event, Meta
 from refold.infrastructure.exchange import event_files, export_events, rehearsal, take_in_events
@@ -114,6 +115,27 @@ def test_with_care(store: refold.Store, file: Path, name: str) -> None:
     assert store.now().heads == ()
     assert take_in_events(store.log, file).added == 2
     every_answer(store, file.parent)
+
+
+@pytest.mark.parametrize("name", [*rehearsal.CONVERTED, "exact"])
+def test_what_no_converter_takes(file: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Each of them is asked for a context with imported messages, before anything is written."""
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    lines[MESSAGE] = event(lines[MESSAGE], origin={"starts": True})
+    file.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    convert = "to_openai_messages" if name == "exact" else name
+    whole = getattr(ChatContext, convert)
+
+    def failing(chat: ChatContext, **options: Any) -> Any:
+        if bool(options) is (name == "exact"):
+            raise TypeError("a shape that nobody knows")
+        return whole(chat, **options)
+
+    monkeypatch.setattr(ChatContext, convert, failing)
+    with refold.open(":memory:") as store:
+        with pytest.raises(InvalidInputError, match="chat:a that do not fit"):
+            take_in_events(store.log, file)
+        assert store.now().heads == ()
 
 
 def test_a_line_without_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,26 @@ EQUIVALENT = {
         "infrastructure/log/acknowledged.py",
         "if lane not in self._last_by_slice or (self._last_by_slice[lane].number <= number):",
     ): "each position has one event",
+    (
+        "infrastructure/frameworks/agent_framework.py",
+        "new = filter_new_messages(_of_framework(found.last(len(messages) + 2)), messages)",
+    ): "one message more says no more of whether the history is longer",
+    (
+        "infrastructure/projecting/partitions.py",
+        "is_stopped = False",
+    ): "a plan that was called off is no longer the plan",
+    ("domain/chat/shown.py", "arrived = [*recorded.arrivals()] if (len(missing) >= FEW) else None"): (
+        "both ways give the same versions, in another time"
+    ),
+    (
+        "domain/chat/replay.py",
+        "pieces.setdefault(begins + event.item.version - 1, []).append(((place + begins) + 1, event))",
+    ): "of the version of a message's last piece a replay reads only whether there is one",
+    (
+        "infrastructure/importing/importer.py",
+        "chat = store.chat(run.context_id, user=user, create=True)",
+    ): "it is there, and contexts do not go",
+    ("infrastructure/log/sqlite/append.py", "pass  # not self._is_alone = True"): _SET_BEFORE,
     ("infrastructure/projecting/leases.py", "self._beat = 1"): _BEATS,
     ("infrastructure/projecting/leases.py", "self._beat += 2"): _BEATS,
     ("infrastructure/projecting/leases.py", "self._place = self._beat = 1"): _BEATS,

@@ -95,6 +95,8 @@ def test_parts_that_made_the_same_row() -> None:
         store.gather(shadow_of(Counts()), parts, moment=FIRST, plan=("plan", None))
 
     assert [store.count(one) for one in (*parts, shadow_of(Counts()))] == [1, 1, 0]
+    assert store.gather(shadow_of(Counts()), parts[:1], moment=FIRST, plan=("plan", None)) is True
+    assert [store.count(one) for one in (*parts, shadow_of(Counts()))] == [0, 1, 1]
 
 
 WAYS: dict[str, Callable[[MemoryProjectionStore], object]] = {

@@ -341,6 +341,17 @@ def test_an_erasure_while_events_are_packed(tmp_path: Path, change: str) -> None
             log.database.write(lambda connection: log._sealer.store(connection, found))
 
 
+def test_an_event_that_cannot_be_packed_is_named(tmp_path: Path) -> None:
+    """By its stream and version, and nothing is packed."""
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        write(log, 0, SEGMENT + 1)
+        change = "UPDATE event SET payload = cast(x'fe' || payload AS BLOB) WHERE version = 5"
+        log.database.write(lambda connection: connection.execute(change))
+
+        with log.database.reading() as connection, pytest.raises(DamagedError, match="event chat:a@5 is damaged"):
+            log._sealer.next_slice(connection)
+
+
 @pytest.mark.parametrize("others", [0, BLOCK_EVENTS, SEGMENT + 1])
 def test_a_copy_put_back_while_events_are_packed(tmp_path: Path, others: int) -> None:
     """Nothing is packed: the rows may be the last of the file now, or others at the same positions."""

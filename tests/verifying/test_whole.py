@@ -129,6 +129,10 @@ def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (report.problems, report.events, sum(pages), max(pages)) == ((), 300, 300, 16)
     assert sum(held) > 1_000
     assert max(held) == 16
+    scratch = ScratchProjectionStore(MemoryProjectionStore())
+    scratch.close()
+    with pytest.raises(StorageUnavailableError, match="closed"):
+        scratch.checkpoints(CATALOGUE)
 
 
 def test_no_room_for_temporary_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

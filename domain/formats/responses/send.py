@@ -114,7 +114,7 @@ class _Input:
             # An origin with a shape that no import creates is ignored.
             with suppress(*MISSHAPEN):
                 came = item_as_came(item, beside)
-                before, after = list(beside.get("before", ())), list(beside.get("after", ()))
+                before, after = _kept(beside, "before"), _kept(beside, "after")
                 made = came if is_sound_item(came) else None
                 self._input += before
                 self._behind += after
@@ -136,10 +136,25 @@ def entries_of(item: Spoken) -> list[ResponsesItem]:
         # Not by `suppress`, which costs as much as the rest: a session has thousands of entries.
         try:
             came = [item_as_came(item, beside)] if own else []
-            return [*beside.get("before", ()), *came, *beside.get("after", ())]
+            return [*_kept(beside, "before"), *came, *_kept(beside, "after")]
         except MISSHAPEN:
             pass
     return [_made_anew(item)] if own else []
+
+
+def _kept(beside: Any, where: str) -> list[ResponsesItem]:
+    """
+    Return the entries that are kept before or after an item.
+
+    Raises:
+        AttributeError, TypeError: they are not entries.
+    """
+    if where not in beside:
+        return []
+    entries = [*beside[where]]
+    if not all(isinstance(one, dict) for one in entries):
+        raise TypeError(f"what is kept {where} an item is no entries")
+    return entries
 
 
 def _made_anew(item: Spoken) -> ResponsesItem:

@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
+from refold.domain.chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.openai.send import openai_messages
@@ -134,7 +135,12 @@ def test_call_ids_are_unique_in_the_whole_input() -> None:
 def test_what_the_api_gave_comes_back_as_it_came(instructions: str | None) -> None:
     """With ids, reasoning, the calls of its own tools, instructions in the input, and outputs in their order."""
     entries = [
-        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "D"}]},
+        {
+            "type": "message",
+            "role": "developer",
+            "content": [{"type": "input_text", "text": "D"}],
+            "status": "completed",
+        },
         GO_ON,
         SEARCH,
         REASONING,
@@ -163,6 +169,27 @@ def test_little_lies_beside_an_item() -> None:
 
     assert json.loads(cut) == {"responses": {"cuts": [3, 0], "parts": [[2, PICTURE]]}}
     assert (call, plain) == (b"", b"")
+
+
+@pytest.mark.parametrize("beside", [{"before": [7]}, {"after": ["x"]}, {"before": 7}, 7])
+def test_what_no_import_keeps_beside_an_item_is_ignored(beside: Any) -> None:
+    """Another program may have written it."""
+    (item,) = received([GO_ON])
+    item = msgspec.structs.replace(item, origin=Origin(rest=msgspec.json.encode({"responses": beside})))
+
+    assert openai_responses_input([item])[0] == [{"type": "message", **GO_ON}]
+    assert isinstance(item, MessageAdded)
+    assert entries_of(item) == [{"type": "message", **GO_ON}]
+
+
+def test_entries_that_are_apart_are_sent_to_their_api_alone() -> None:
+    """What a session keeps of reasoning is no message for anybody else."""
+    items = items_from_session([GO_ON, REASONING, ANSWER], system_clock=REAL_SYSTEM)
+    chat = ChatContext()
+    chat.record_items(items)
+
+    assert chat.to_openai_responses()[0] == [GO_ON, REASONING, ANSWER]
+    assert [message["role"] for message in chat.to_openai_messages()] == ["user", "assistant"]
 
 
 @pytest.mark.parametrize(

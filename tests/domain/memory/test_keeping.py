@@ -154,6 +154,11 @@ async def test_few_scopes_stay_in_memory(store: Store, monkeypatch: pytest.Monke
     assert list(memory._scopes) == ["c", "d"]
     assert await found(memory, scope="a") == "k"
     assert list(memory._scopes) == ["d", "a"]
+    with store.transaction():
+        scope = memory.scope("e")
+        scope.put(about("k", scope="e"))
+        assert scope.is_ahead is True
+    assert scope.is_ahead is False
 
 
 async def test_many_tasks(store: Store) -> None:

@@ -82,7 +82,7 @@ async def refund(store: Store, simulation: Simulation) -> None:
         await talk.ask(
             "Hello, Ada Brink here. My flight to Bergen was cancelled and I slept at the airport. I want my money back."
         )
-        await talk.call("find_booking", json.dumps(booking(), ensure_ascii=False), code="7Q2KLM")
+        await talk.call("find_booking", json.dumps(booking()), code="7Q2KLM")
         await talk.answer(
             "I am sorry about that night, Ada. The flight was cancelled by fog. My colleague for refunds takes over."
         )

@@ -83,9 +83,10 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
     [
         (
             ConcurrencyError("chat:a", expected=2, actual=3),
-            {"stream": "chat:a", "expected": 2, "actual": 3},
+            {"stream": "chat:a", "expected": 2, "actual": 3, "refused": ()},
             "version 3",
         ),
+        (ConcurrencyError("chat:a", expected=2, actual=3, refused=[1]), {"refused": (1,)}, "version 3"),
         (DuplicateItemError("chat:a", "m1"), {"stream": "chat:a", "item_id": "m1"}, "'m1'"),
         (
             LogWentBackError("a.db", stream="chat:a", acknowledged=8, found=1, lost=LOST),
@@ -97,10 +98,14 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
             {"lost": (), "refused": ()},
             "has another event there now; cleanup() the context",
         ),
-        (LimitExceededError("BATCH_MAX", allowed=1_000, actual=1_001), {"allowed": 1_000, "actual": 1_001}, "1,001"),
+        (
+            LimitExceededError("BATCH_MAX", allowed=1_000, actual=1_001),
+            {"limit": "BATCH_MAX", "allowed": 1_000, "actual": 1_001},
+            "1,001",
+        ),
         (
             IdempotencyError("chat:a", "k1", ADDED[:3]),
-            {"stream": "chat:a", "key": "k1"},
+            {"stream": "chat:a", "key": "k1", "refused": ()},
             "at version 3: take",
         ),
         (

@@ -173,7 +173,7 @@ class Records:
 def _unrecorded(place: Place, *, at_import: bool) -> list[str]:
     """Return quick tests that are in no record, and look at what is defect here."""
     if place.file.startswith(FRAMEWORKS):
-        return []
+        return [NUMBERS] if at_import else []
     guarding = [GUARDED] if place.mutant.kind == "lock removed" else []
     # An argument that is a truth, as whether a thread is a daemon.
     ending = [ENDING] if isinstance(getattr(place.mutant.instead, "value", None), bool) else []

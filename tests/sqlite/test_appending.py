@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import refold
 from refold.domain.errors import ConcurrencyError, DamagedError
 from refold.domain.ids import slice_of
 from refold.infrastructure.log.sqlite.append import ROWS_IN_ONE_MAX, Appender
+from refold.infrastructure.log.sqlite.connection import WRITES_BEFORE_FILLING
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from refold.infrastructure.log.sqlite.open_files import WAL_BYTES
 
 from ..contract.writing import append, check_chain, everything, new, said
 
@@ -350,3 +354,19 @@ def test_what_a_refused_append_looked_up_is_not_kept(tmp_path: Path) -> None:
         append(log, "chat:a", said(3), expected=2)
 
         assert [one.version for one in log.read("chat:a")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("free", [2 * WAL_BYTES - 1, 1 << 40])
+def test_a_wal_that_has_no_room_to_be_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """Events take the room there is: on a disk that is nearly full, and in a file that may not grow much."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=free))
+    with refold.open(tmp_path / "store.db") as store:
+        writer = store.log.database.writer  # type: ignore[attr-defined]
+        if free > 2 * WAL_BYTES:
+            writer.execute("PRAGMA max_page_count = 200")
+        for number in range(WRITES_BEFORE_FILLING + 2):
+            store.chat("a").add_message("user", f"message {number}")
+
+        assert (tmp_path / "store.db-wal").stat().st_size < WAL_BYTES
+        assert writer.execute("PRAGMA cache_size").fetchone() == (-2_000,)
+        assert len(store.chat("a").items) == WRITES_BEFORE_FILLING + 2

@@ -96,9 +96,16 @@ def is_shut(path: str) -> bool:
 
 
 def fill_wal(connection: sqlite3.Connection, wal: str) -> None:
-    """Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it."""
-    if os.path.exists(wal) and os.path.getsize(wal) >= WAL_BYTES:
-        return
+    """
+    Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it. Where the disk
+    is nearly full, it stays as it is, since events need the room.
+    """
+    # Shutil is not needed for anything else, and a program that writes little never comes here.
+    from shutil import disk_usage
+
+    with contextlib.suppress(OSError):
+        if os.path.getsize(wal) >= WAL_BYTES or disk_usage(os.path.dirname(wal)).free < 2 * WAL_BYTES:
+            return
     ((cache_size,),) = connection.execute("PRAGMA cache_size")
     # With a small cache SQLite writes pages to the WAL before the commit, so a rollback leaves the WAL full.
     connection.execute("PRAGMA cache_size=10")
@@ -108,6 +115,10 @@ def fill_wal(connection: sqlite3.Connection, wal: str) -> None:
             connection.execute("CREATE TABLE refold_wal_filler (data BLOB)")
             connection.execute("INSERT INTO refold_wal_filler VALUES (zeroblob(?))", (WAL_BYTES,))
             raise _UndoneError
+    except sqlite3.OperationalError as error:
+        # A limit on the file or a quota leaves no room for all of it, but maybe for the events that are to be written.
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise
     finally:
         connection.execute(f"PRAGMA cache_size={cache_size}")
 

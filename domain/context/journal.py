@@ -11,6 +11,7 @@ An interrupt may come at any line. A call that was interrupted is then unsettled
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple, TypeVar
 
 from ..arguments import require_whole
@@ -466,7 +467,9 @@ class Journal(View[S]):
             failure = self._went_back(recorded) or failure
         self.forget()
         if isinstance(failure, ConcurrencyError | IdempotencyError | StorageError):
-            failure.refused = settlement.refused
+            # A log gives one error to all events that it could not write together, also those of other contexts.
+            cause, failure = failure.__cause__, copy(failure)
+            failure.__cause__, failure.refused = cause, settlement.refused
         # As late as possible: after an interrupt before this line, the next flush raises the error.
         self._unflushed.discard(self)
         self._outbox.start_afresh()

@@ -17,6 +17,7 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.concurrency.promises import Promise
 from refold.domain.context import outbox
+from refold.domain.errors import StorageError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import Receipt
 from refold.infrastructure import exits
@@ -221,3 +222,22 @@ def test_what_was_not_closed_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> No
         del closed
         monkeypatch.setattr(os, "getpid", lambda: -7)
         del inherited
+
+
+def test_contexts_whose_events_failed_together() -> None:
+    """A log gives one error to all of them; each lists its own events, and that of the store all."""
+    log = LateLog()
+    chats = [queued(log, 2, stream) for stream in ("chat:a", "chat:b", "chat:c")]
+    failed = StorageError("the server went away")
+    failed.__cause__ = cause = OSError()
+    for _batch, promise in log._queue:
+        promise.set_exception(failed)
+    log._queue.clear()
+
+    with pytest.raises(StorageError) as of_one:
+        chats[0].flush()
+    with pytest.raises(StorageError) as of_all:
+        exits.flush_all({chat._journal for chat in chats[1:]})
+
+    assert (len(of_one.value.refused), len({id(event) for event in of_all.value.refused})) == (2, 4)
+    assert of_one.value.__cause__ is of_all.value.__cause__ is cause

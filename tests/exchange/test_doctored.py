@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,7 @@ from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError
 from refold.domain.log.envelope import Event, Meta
 from refold.infrastructure.exchange import event_files, export_events, rehearsal, take_in_events
+from refold.infrastructure.queries.audit import AuditEntry, context_changes
 from tests.contract.chat_checking import message
 from tests.support.doctored import doctored, every_answer
 from tests.support.every_kind import fill, seen
@@ -136,6 +137,26 @@ def test_what_no_converter_takes(file: Path, monkeypatch: pytest.MonkeyPatch, na
         with pytest.raises(InvalidInputError, match="chat:a that do not fit"):
             take_in_events(store.log, file)
         assert store.now().heads == ()
+
+
+def test_what_is_audited_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every context but chats to which items were only added."""
+    audited: list[str] = []
+
+    def noted(log: Any, stream: str, until: int) -> Iterator[AuditEntry]:
+        audited.append(stream)
+        return context_changes(log, stream, until)
+
+    monkeypatch.setattr(rehearsal, "context_changes", noted)
+    with refold.open(":memory:") as source, refold.open(":memory:") as store:
+        source.chat("only added to").add_items([message("a")])
+        source.chat("edited").add_items([message("b")])
+        source.chat("edited").evict(["b"])
+        asyncio.run(source.queue("q").append(refold.PoolItem("text", "name", "name")))
+        export_events(source.log, tmp_path / "file")
+        take_in_events(store.log, tmp_path / "file")
+
+    assert sorted(audited) == ["chat:edited", "queue:q"]
 
 
 def test_a_line_without_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

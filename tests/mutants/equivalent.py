@@ -65,6 +65,7 @@ EQUIVALENT = {
         "chat = store.chat(run.context_id, user=user, create=True)",
     ): "it is there, and contexts do not go",
     ("infrastructure/log/sqlite/append.py", "pass  # not self._is_alone = True"): _SET_BEFORE,
+    ("domain/chat/state/stored.py", "self._asked = 1"): "an index is made one question earlier, and answers the same",
     ("infrastructure/projecting/leases.py", "self._beat = 1"): _BEATS,
     ("infrastructure/projecting/leases.py", "self._beat += 2"): _BEATS,
     ("infrastructure/projecting/leases.py", "self._place = self._beat = 1"): _BEATS,

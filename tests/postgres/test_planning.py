@@ -229,6 +229,16 @@ def test_ids_rise_with_time() -> None:
     assert {(one >> 76 & 15, one >> 62 & 3, one >> 61 & 1) for one in ids} == {(7, 2, 0)}
 
 
+def test_an_id_has_all_that_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The milliseconds, 12 bits of chance behind the version, and 61 behind the variant, from which it counts."""
+    monkeypatch.setattr("os.urandom", lambda count: b"\xff" * count)
+
+    drawn = EventIds().take(1, NOW)
+
+    assert drawn >> 80 == NOW // 1_000
+    assert drawn & (1 << 80) - 1 == 7 << 76 | 0xFFF << 64 | 2 << 62 | (1 << 61) - 1
+
+
 def test_ids_begin_anew_from_time_to_time() -> None:
     """So that the numbers that are left after a random one suffice, and time shows in them."""
     source = EventIds()

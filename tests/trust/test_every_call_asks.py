@@ -9,9 +9,16 @@ import pytest
 import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import NotAllowedError, ReadOnlyError
+from refold.domain.log.gated_log import GatedLog
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.overlay_log import OverlayLog
+from refold.domain.log.ports import LiveLog, Log
 from refold.domain.pool.items import ContextItem as PoolItem
 from refold.domain.window.items import ContextItem as BudgetItem
+from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.trust.gated_store import UNASKED
+from refold.infrastructure.trust.sealed_log import SealedLog
 
 from .policy import Policy, filled
 
@@ -159,3 +166,14 @@ def test_the_lists_are_of_names_that_exist() -> None:
 
     assert set(HARMLESS) - asyncio.run(names()) == set()
     assert set(UNASKED) - set(dir(refold.Store)) == set()
+
+
+@pytest.mark.parametrize("kind", [MemoryLog, OverlayLog, GatedLog, SealedLog, SqliteLog, PostgresLog])
+def test_every_log_takes_what_its_port_says(kind: type) -> None:
+    """The same parameters with the same defaults, so that a call means the same on each of them."""
+    for port in (Log, LiveLog):
+        for name, said in inspect.getmembers(port, inspect.isfunction):
+            if not name.startswith("_") and hasattr(kind, name):
+                taken = inspect.signature(getattr(kind, name)).parameters
+                defaults = {one: taken[one].default for one in inspect.signature(said).parameters if one in taken}
+                assert defaults == {one: said_of.default for one, said_of in inspect.signature(said).parameters.items()}

@@ -117,6 +117,20 @@ def test_outside_of_an_agent_nothing_is_handed_out() -> None:
         asyncio.run(Turn[Any]("need").returning())
 
 
+def test_what_holds_queues_or_pools_is_an_argument_like_others() -> None:
+    """A list of them is none of the agent's own."""
+    seen: list[Any] = []
+
+    async def read(
+        memories: list[ContextQueue[Any]] | None = None, pools: dict[str, ContextPool[Any]] | None = None
+    ) -> None:
+        seen.append((memories, pools))
+
+    run(agent_with(read), "read")
+
+    assert seen == [(None, None)]
+
+
 def test_a_tool_cannot_write() -> None:
     """The error says what to do instead, and ends the run (SPEC P7.17)."""
 

@@ -65,6 +65,15 @@ EQUIVALENT = {
         "chat = store.chat(run.context_id, user=user, create=True)",
     ): "it is there, and contexts do not go",
     ("infrastructure/log/sqlite/append.py", "pass  # not self._is_alone = True"): _SET_BEFORE,
+    ("domain/memory/memory.py", "catch_up: bool = True,"): "each caller says it",
+    (
+        "domain/context/transaction.py",
+        "if (REAL_SYSTEM.monotonic() > deadline):",
+    ): "no clock stops at it",
+    (
+        "infrastructure/frameworks/claude.py",
+        'earlier = None if data is None else SessionSummaryEntry(session_id=key["session_id"], mtime=1, data=data)',
+    ): "of an earlier summary its data alone is read",
     ("domain/chat/state/stored.py", "self._asked = 1"): "an index is made one question earlier, and answers the same",
     ("infrastructure/projecting/leases.py", "self._beat = 1"): _BEATS,
     ("infrastructure/projecting/leases.py", "self._beat += 2"): _BEATS,

@@ -249,3 +249,14 @@ def test_few_names_and_metas_stay_in_memory(open_log: OpenLog, monkeypatch: pyte
         assert [(one.event.id, one.meta.actor) for one in found] == [(f"m{n}", f"actor {n}") for n in range(12)]
         assert len(everything(log)) == 12
     assert max(len(log._reader._places), len(log._reader._names), len(log._reader._opener._metas)) <= 4
+
+
+def test_whole_runs_are_checked_once(open_log: OpenLog) -> None:
+    """Wherever a reader begins, a run has the same versions; what was read of it before is not checked again."""
+    log = open_log()
+    append(log, "chat:b", *map(said, range(5)), root="r")
+    append(log, "chat:a", *map(said, range(4 * stored_events.RUN)), root="r")
+    for start in (0, 10, 70):
+        assert len(log.read("chat:a", after=start)) == 4 * stored_events.RUN - start
+
+    assert len(log._reader._opener._known._hashes) == 4

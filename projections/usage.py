@@ -192,9 +192,13 @@ def _key(day: int, agent: str, model: str, context: str) -> str:
 
 
 def _day(event: RecordedEvent, said: _Said) -> int:
-    """Return the day on which an item happened, in days since 1970; without such a day, that of its event."""
+    """
+    Return the day on which an item happened, in days since 1970; without such a day, that of its event.
+
+    A clock that is beyond the calendar records events of its last day.
+    """
     happened = -1.0 if said.item is None else said.item.created_at // DAY_SECONDS
-    return int(happened) if 0 <= happened <= LAST_DAY else event.recorded_at // DAY_MICROSECONDS
+    return int(happened) if 0 <= happened <= LAST_DAY else min(event.recorded_at // DAY_MICROSECONDS, LAST_DAY)
 
 
 def _named(day: int) -> str:

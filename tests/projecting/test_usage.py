@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import refold
@@ -19,7 +20,7 @@ from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.receive import AnthropicShaper
 from refold.domain.messages import AIMessage, HumanMessage
 from refold.infrastructure.importing import import_file
-from refold.projections.usage import UsageRow
+from refold.projections.usage import USAGE, UsageRow
 
 from ..model.editing_life import TellingLLM
 
@@ -67,6 +68,8 @@ def test_days(store: refold.Store) -> None:
     days = {row.day: row.messages for row in store.usage(by=["day"])}
     assert days == {"1970-01-01": 2, "1970-01-02": 1, "2025-11-21": 1, "9999-12-31": 1, today: 3}
     assert [row.messages for row in store.usage(by=(), since="2025-11-21", until="2025-11-21")] == [1]
+    by_a_far_clock = msgspec.structs.replace(store.log.read("chat:a")[5], recorded_at=10**18)
+    assert [key.partition("/")[0] for key in USAGE.keys(by_a_far_clock)] == ["9999-12-31"]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,10 @@ EQUIVALENT = {
     ("infrastructure/log/sqlite/append.py", "pass  # not self._is_alone = True"): _SET_BEFORE,
     ("domain/memory/memory.py", "catch_up: bool = True,"): "each caller says it",
     (
+        "infrastructure/projecting/rows/sqlite.py",
+        "return [*gone, *(drop for name in others for drop in _dropping(self.sql.table_of(name, 1)))]",
+    ): "the name of a table in a file says no version",
+    (
         "domain/context/transaction.py",
         "if (REAL_SYSTEM.monotonic() > deadline):",
     ): "no clock stops at it",

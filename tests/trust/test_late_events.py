@@ -1,4 +1,4 @@
-"""Events that are encrypted with a key of somebody who is erased before they are recorded."""
+"""Events before whose record somebody is erased, with whose key they are encrypted, or others come first."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from unittest.mock import patch
 import pytest
 
 import refold
-from refold.domain.errors import StorageBusyError
+from refold.domain.chat.events import MessageAdded
+from refold.domain.concurrency.promises import Settled
+from refold.domain.errors import ConcurrencyError, StorageBusyError
+from refold.domain.log.envelope import NO_META
+from refold.domain.log.ports import ANY_VERSION, NewEvents
 from refold.infrastructure.databases import ring_of
 from refold.infrastructure.log.postgres.wire import Wire
+from refold.infrastructure.trust import sealed_log
 from refold.infrastructure.trust.key_ring import KeyRing
 from refold.infrastructure.trust.keys import MasterKeys
 from tests.trust.stores import WORD, Place, places
@@ -183,3 +188,18 @@ def test_events_of_others_that_are_committed_together_with_a_late_one(place: Pla
         assert [row.key for row in store.contexts() if row.items] == ["chat:a", "chat:b", "chat:c"]
         assert [hit.context for hit in store.search("queued")] == ["c", "b"]
         assert store.verify().problems == ()
+
+
+def test_an_append_to_any_end_is_tried_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others always come first; the last attempt's error is that of the caller."""
+    monkeypatch.setattr(sealed_log, "ATTEMPTS_MAX", 3)
+    errors = [ConcurrencyError("chat:a", expected=number, actual=number + 1) for number in range(4)]
+    left = [*errors]
+    with refold.open(":memory:", keys=MasterKeys({"m1": bytes(32)})) as store:
+        store.chat("a")
+        log: Any = store.log
+        monkeypatch.setattr(log.below, "append", lambda *_, **__: Settled(None, left.pop(0)))
+        event = MessageAdded(id="m", created_at=0.0, role="user", content=("text",))
+        new = NewEvents(stream="chat:a", expected_version=ANY_VERSION, events=(event,), metas=(NO_META,), root="a")
+
+        assert log.append([new]).exception() is errors[2]

@@ -14,10 +14,8 @@ from click.testing import CliRunner
 
 import refold
 from refold.domain.chat.events import MessageAdded
-from refold.domain.concurrency.promises import Settled
-from refold.domain.errors import ConcurrencyError, LogWentBackError, Lost
+from refold.domain.errors import LogWentBackError, Lost
 from refold.domain.log.envelope import NO_META, Undecodable, encode_payload
-from refold.domain.log.ports import ANY_VERSION, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.cli.program import refold as command_line
 from refold.infrastructure.log.records import Part
@@ -317,21 +315,6 @@ def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
                 ask()
             assert missing.value.key == key
         assert len(store.chat("b").items) == 1
-
-
-def test_an_append_to_any_end_is_tried_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others always come first; the last attempt's error is that of the caller."""
-    monkeypatch.setattr(sealed_log, "ATTEMPTS_MAX", 3)
-    errors = [ConcurrencyError("chat:a", expected=number, actual=number + 1) for number in range(4)]
-    left = [*errors]
-    with refold.open(":memory:", keys=KEYS) as store:
-        store.chat("a")
-        log = cast(SealedLog, store.log)
-        monkeypatch.setattr(log.below, "append", lambda *_, **__: Settled(None, left.pop(0)))
-        event = MessageAdded(id="m", created_at=0.0, role="user", content=("text",))
-        new = NewEvents(stream="chat:a", expected_version=ANY_VERSION, events=(event,), metas=(NO_META,), root="a")
-
-        assert log.append([new]).exception() is errors[2]
 
 
 def test_what_is_kept_of_keys_and_users_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

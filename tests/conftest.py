@@ -47,9 +47,9 @@ settings.load_profile("deep" if IS_DEEP else "ci")
 erasure_watch.LOOK_SECONDS = None
 
 
-# What runs models, kills and interrupts, or measures, is left to `scripts/test --long`. So is what looks at the page
-# through a browser. The tests of the benchmarks come first: they collect all garbage for each figure, while there is
-# little.
+# The tests that `scripts/test` leaves to `scripts/test --long`, with those that are marked and those in a browser. They
+# come first, or one process would still be at one of them when the others have ended; and before them those of the
+# benchmarks, which collect all garbage for each figure, while there is little.
 FIRST = ("tests/benchmarks/",)
 LONG = (
     *FIRST,

@@ -99,14 +99,20 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "file"
 
 
+def with_line(file: Path, number: int, change: Callable[[Line], Line]) -> Path:
+    """Return a file beside another one, with one of its lines changed."""
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    lines[number] = change(lines[number])
+    other = file.with_name("other")
+    other.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    return other
+
+
 @pytest.mark.parametrize("name", DOCTORED)
 def test_with_care(store: refold.Store, file: Path, name: str) -> None:
     """On every kind of store: refused with what is wrong, and the good file can be taken in afterwards."""
     number, change, reason = DOCTORED[name]
-    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
-    lines[number] = change(lines[number])
-    bad = file.with_name("bad")
-    bad.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    bad = with_line(file, number, change)
 
     with pytest.raises(InvalidInputError) as caught:
         take_in_events(store.log, bad)
@@ -121,9 +127,7 @@ def test_with_care(store: refold.Store, file: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [*rehearsal.CONVERTED, "exact"])
 def test_what_no_converter_takes(file: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Each of them is asked for a context with imported messages, before anything is written."""
-    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
-    lines[MESSAGE] = event(lines[MESSAGE], origin={"starts": True})
-    file.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    imported = with_line(file, MESSAGE, lambda line: event(line, origin={"starts": True}))
     convert = "to_openai_messages" if name == "exact" else name
     whole = getattr(ChatContext, convert)
 
@@ -135,7 +139,7 @@ def test_what_no_converter_takes(file: Path, monkeypatch: pytest.MonkeyPatch, na
     monkeypatch.setattr(ChatContext, convert, failing)
     with refold.open(":memory:") as store:
         with pytest.raises(InvalidInputError, match="chat:a that do not fit"):
-            take_in_events(store.log, file)
+            take_in_events(store.log, imported)
         assert store.now().heads == ()
 
 

@@ -31,25 +31,23 @@ def modules() -> Iterator[ModuleType]:
                 yield import_module(found.name)
 
 
-def names_of(module: ModuleType) -> Iterator[str]:
-    """Yield the names that a module itself gives to values."""
-    for node in project.parsed(Path(str(module.__file__))).body:
+def assigned(path: Path) -> Iterator[tuple[str, ast.expr | None]]:
+    """Yield the names that a module itself gives to values, each with what its source says of the value."""
+    for node in project.parsed(path).body:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found = (one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
-            yield from (name for name in found if name.isupper() and name not in VARYING)
+            yield from ((name, node.value) for name in found if name.isupper() and name not in VARYING)
 
 
 def numbers_of_adapters() -> Iterator[tuple[str, str]]:
     """Yield the names of numbers in modules that cannot be imported here, and what their source says of them."""
-    found = [one for one in project.modules("refold.infrastructure") if one[0].startswith(FRAMEWORKS)]
-    for name, path in found:
-        for node in project.parsed(path).body:
-            if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
-                parts = list(ast.walk(node.value))
-                is_known = not any(isinstance(one, ast.Name | ast.Call) for one in parts)
-                if is_known and any(isinstance(one, ast.Constant) and is_number(one.value) for one in parts):
-                    yield f"{name.removeprefix('refold.')}.{target.id}", ast.unparse(node.value)
+    for module, path in project.modules("refold.infrastructure"):
+        for name, value in assigned(path) if module.startswith(FRAMEWORKS) else ():
+            parts = [] if value is None else [*ast.walk(value)]
+            is_known = not any(isinstance(one, ast.Name | ast.Call) for one in parts)
+            if value and is_known and any(isinstance(one, ast.Constant) and is_number(one.value) for one in parts):
+                yield f"{module.removeprefix('refold.')}.{name}", ast.unparse(value)
 
 
 def is_number(value: Any) -> bool:
@@ -95,7 +93,7 @@ def test_numbers_are_as_they_were_chosen() -> None:
     assert_unchanged("numbers", {
         f"{module.__name__.removeprefix('refold.')}.{name}": repr(vars(module)[name])
         for module in modules()
-        for name in names_of(module)
+        for name, _ in assigned(Path(str(module.__file__)))
         if is_number(vars(module).get(name))
     } | dict(numbers_of_adapters()))  # fmt: skip
 

@@ -147,13 +147,13 @@ def _kept(beside: Any, where: str) -> list[ResponsesItem]:
     Return the entries that are kept before or after an item.
 
     Raises:
-        AttributeError, TypeError: they are not entries.
+        TypeError: they are not entries.
     """
     if where not in beside:
         return []
     entries = [*beside[where]]
     if not all(isinstance(one, dict) for one in entries):
-        raise TypeError(f"what is kept {where} an item is no entries")
+        raise TypeError(f"what is kept {where} an item has something that is no entry")
     return entries
 
 

@@ -100,7 +100,7 @@ def fill_wal(connection: sqlite3.Connection, wal: str) -> None:
     Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it. Where the disk
     is nearly full, it stays as it is, since events need the room.
     """
-    # Shutil is not needed for anything else, and a program that writes little never comes here.
+    # Imported here, so that a program that writes little does not load it.
     from shutil import disk_usage
 
     with contextlib.suppress(OSError):

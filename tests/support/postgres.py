@@ -35,7 +35,7 @@ unix_socket_directories = '{sockets}'
 unix_socket_permissions = 0700
 fsync = {fsync}
 synchronous_commit = on
-max_connections = 200
+max_connections = 400
 max_prepared_transactions = 20
 timezone = 'UTC'
 """

@@ -111,6 +111,19 @@ def test_forks_usage_and_search_follow(watched: Watched, served: Served) -> None
     assert usage.locator(".sums strong").first.inner_text() != before
 
 
+def test_a_node_follows(watched: Watched, served: Served) -> None:
+    """What becomes of it is there, and the attribute that a reader chose stays chosen."""
+    run = served.store.run("followed", "s1", 0)
+    node = run.register_node("Table", "first", [run.register_query("which?")], "reads", label="t", path="t.csv")
+    page = watched.open(f"/n/{node}?user=followed&session=s1")
+    page.get_by_label("Attribute").select_option("description")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    apart(partial(run.modify_node, node, {"description": "second"}))
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.locator("dl")).to_contain_text("second")
+    expect(page.get_by_label("Attribute")).to_have_value("description")
+
+
 def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Served) -> None:
     """The page says that it is alone, comes back by itself, and has what was written meanwhile."""
     other = Served(served.store)

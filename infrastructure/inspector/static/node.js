@@ -2,7 +2,7 @@
 import { contextAddress, nodeAddress, note, withQuery } from "./address.js";
 import { ask } from "./api.js";
 import { compared } from "./diff.js";
-import { counted, fill, h, named, time } from "./dom.js";
+import { counted, h, merged, named, refill, time } from "./dom.js";
 
 const HEADS = ["Version", "When", "By", "Attribute", "What became of it", "Because of"];
 
@@ -26,28 +26,39 @@ export async function screen(place) {
   const { user, session, round, sub, context } = place.query;
   // A name ends with a bracket, so what follows an @ after it is the version of the run.
   const [, name, at] = /^(.*\))@(\d+)$/s.exec(place.node) ?? [null, place.node, undefined];
-  const changes = await historyOf({ name, user, session, round, sub });
   const then = at && context ? Date.parse((await ask("event", { event: `${context}@${at}` })).recorded_at) : Infinity;
   const isLater = laterThan(context, at === undefined ? Infinity : Number(at), then);
-  const names = [...new Set(changes.map((one) => one.attribute).filter(Boolean))];
+  let changes = [];
   const body = h("tbody");
+  const values = h("dl", { class: "attributes" });
   const said = h("span", { class: "dim" });
-  const select = h("select", { "aria-label": "Attribute", style: { width: "200px" }, onchange: () => show(select.value) },
-    h("option", { value: "" }, "all attributes"), names.map((one) => h("option", { value: one, selected: one === place.query.attribute }, one)));
+  const select = h("select", { "aria-label": "Attribute", style: { width: "200px" }, onchange: () => show(select.value) });
   function show(attribute) {
     const wanted = changes.filter((one) => !attribute || one.attribute === attribute);
     said.textContent = counted(wanted.length, "change");
-    fill(body, wanted.map((one) => row(one, name, isLater(one))));
+    refill(body, wanted.map((one) => row(one, name, isLater(one))));
     note(withQuery(`/n/${encodeURIComponent(place.node)}`, { ...place.query, attribute }));
   }
-  const now = valuesAfter(changes.filter((one) => !isLater(one)));
+  async function load(attribute) {
+    changes = await historyOf({ name, user, session, round, sub });
+    const names = [...new Set(changes.map((one) => one.attribute).filter(Boolean))];
+    refill(select, h("option", { value: "" }, "all attributes"), names.map((one) => h("option", { value: one }, one)));
+    select.value = names.includes(attribute) ? attribute : "";
+    refill(values, valuesAfter(changes.filter((one) => !isLater(one))).map(([one, value]) => [h("dt", {}, one), h("dd", {}, textOf(value))]));
+  }
+  await load(place.query.attribute);
   const element = h("div", { class: "sheet" },
     h("header", {}, h("h1", {}, place.node), said, select, context ? h("a", { href: contextAddress(context, at, { node: name }) }, "its run") : null,
       at === undefined ? null : h("a", { href: nodeAddress(context, name, round, sub) }, "as it is now")),
-    h("dl", { class: "attributes" }, now.map(([one, value]) => [h("dt", {}, one), h("dd", {}, textOf(value))])),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, HEADS.map((head) => h("th", { scope: "col" }, head)))), body)));
-  show(place.query.attribute ?? "");
-  return { element, title: place.node };
+    values, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, HEADS.map((head) => h("th", { scope: "col" }, head)))), body)));
+  show(select.value);
+  const follow = merged(1000, async () => {
+    await load(select.value);
+    show(select.value);
+  });
+  // Only runs change nodes; without names of contexts, anything may have changed.
+  const isAboutRuns = (heads) => !Object.keys(heads).length || Object.keys(heads).some((stream) => stream.startsWith("run:"));
+  return { element, title: place.node, news: (news) => { if (isAboutRuns(news.heads)) follow(); } };
 }
 
 const textOf = (value) => value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);

@@ -26,7 +26,7 @@ from .items import AgentConfigUpdate, AgentHandoff, ChatItem, ChatMessage, Funct
 from .state.arena import Arena
 from .state.sequence import Items
 from .state.stored import StoredItems
-from .views import MODEL_FIELDS, item_of
+from .views import MODEL_FIELDS, fields_of, item_of
 
 # So many items are looked up one by one; and so many are read one by one.
 FEW, READ_APART_MAX = 64, 8
@@ -102,12 +102,8 @@ def _read(item: Any) -> Any:
     source, ordinal = _source_of(item), _ordinal_of(item)
     # Fields, if they are there, were put there by another thread, or by a call that was interrupted.
     if not _fields_of(item) and source is not None and ordinal is not None:
-        _become(item, source.arena.items[ordinal], source.arrival(ordinal))
+        _put_fields(item, fields_of(source.arena.items[ordinal], source.arrival(ordinal)))
     return _settle(item)
-
-
-def _become(item: Any, event: Any, version: int) -> None:
-    _put_fields(item, _fields_of(item_of(event, version)))
 
 
 def _settle(item: Any) -> Any:
@@ -134,7 +130,7 @@ def _read_all(items: Sequence[Any]) -> None:
             arrivals = list(islice(source.arrivals(first), last + 1 - first))
             for ordinal, item in placed:
                 if _source_of(item) is source and not _fields_of(item):
-                    _become(item, events[ordinal - first], arrivals[ordinal - first])
+                    _put_fields(item, fields_of(events[ordinal - first], arrivals[ordinal - first]))
     for item in unread:
         _read(item)
 

@@ -45,12 +45,6 @@ from .items import (
 M = TypeVar("M", bound=BaseModel)
 ROLES = {role.value: role for role in ChatRole}
 NO_EXTRA: FrozenDict[str, Any] = FrozenDict()
-# One set for all items of a model: items are frozen, and a set for each would double the work of the collector.
-_MESSAGE_FIELDS = set(ChatMessage.model_fields)
-_CALL_FIELDS = set(FunctionCall.model_fields)
-_OUTPUT_FIELDS = set(FunctionCallOutput.model_fields)
-_HANDOFF_FIELDS = set(AgentHandoff.model_fields)
-_CONFIG_FIELDS = set(AgentConfigUpdate.model_fields)
 _new = object.__new__
 # The slots of a pydantic model, which are set without its validation.
 _put_fields, _put_names, _put_extra, _put_private = (
@@ -64,13 +58,10 @@ _MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
     HandedOff: AgentHandoff,
     ConfigUpdated: AgentConfigUpdate,
 }
-# The model of each type of item, and the set of its fields.
+# The model of each type of item, and the names of its fields. All items of a model have one set: they are frozen, and a
+# set for each would double the work of the collector.
 MODEL_FIELDS: dict[str, tuple[type[BaseModel], set[str]]] = {
-    "message": (ChatMessage, _MESSAGE_FIELDS),
-    "function_call": (FunctionCall, _CALL_FIELDS),
-    "function_call_output": (FunctionCallOutput, _OUTPUT_FIELDS),
-    "agent_handoff": (AgentHandoff, _HANDOFF_FIELDS),
-    "agent_config_update": (AgentConfigUpdate, _CONFIG_FIELDS),
+    model.model_fields["type"].default: (model, set(model.model_fields)) for model in _MODELS.values()
 }
 # The fields that Refold generates if the caller does not give them.
 MADE_UP = ("id", "created_at")
@@ -78,7 +69,20 @@ MADE_UP = ("id", "created_at")
 
 def item_of(event: ChatItemEvent, version: int | None = None) -> ChatItem:
     """Return the public item that an event added; `version` is the one with which it came to its context."""
-    return _MAKERS[type(event)](event, version)
+    fields = fields_of(event, version)
+    model, names = MODEL_FIELDS[fields["type"]]
+    made: Any = _new(model)
+    # The setters of the slots take a third of the time of `object.__setattr__`, which looks up each slot.
+    _put_fields(made, fields)
+    _put_names(made, names)
+    _put_extra(made, None)
+    _put_private(made, None)
+    return made  # type: ignore[no-any-return]  # of the model
+
+
+def fields_of(event: ChatItemEvent, version: int | None) -> dict[str, Any]:
+    """Return the fields of the public item that an event added."""
+    return _FIELDS[type(event)](event, version)
 
 
 def items_added(events: Sequence[Any], last: int) -> list[ChatItem]:
@@ -138,16 +142,6 @@ def _check_text(value: object, what: str) -> None:
                 _check_text(text, f"{what}, part {index},")
 
 
-def _filled(model: type[M], fields: dict[str, Any], names: set[str]) -> M:
-    made = _new(model)
-    # The setters of the slots take a third of the time of `object.__setattr__`, which looks up each slot.
-    _put_fields(made, fields)
-    _put_names(made, names)
-    _put_extra(made, None)
-    _put_private(made, None)
-    return made
-
-
 def _frozen_json(data: bytes) -> Any:
     return freeze(parse_json(data))
 
@@ -168,9 +162,9 @@ def _content_of(content: str | tuple[str | Image, ...]) -> str | FrozenList[str 
     return FrozenList([part if isinstance(part, str) else _image_of(part) for part in content])
 
 
-def _message(event: MessageAdded, version: int | None) -> ChatMessage:
+def _message(event: MessageAdded, version: int | None) -> dict[str, Any]:
     extra, metrics = event.extra, event.metrics
-    return _filled(ChatMessage, {
+    return {
         "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id, "type": "message",
         "role": ROLES[event.role], "content": _content_of(event.content), "interrupted": event.interrupted,
@@ -178,46 +172,46 @@ def _message(event: MessageAdded, version: int | None) -> ChatMessage:
         "metrics": _frozen_json(metrics) if metrics else None,
         "audio_instructions": event.audio_instructions, "text_instructions": event.text_instructions,
         "incomplete": event.incomplete,
-    }, _MESSAGE_FIELDS)  # fmt: skip
+    }  # fmt: skip
 
 
-def _call(event: FunctionCalled, version: int | None) -> FunctionCall:
-    return _filled(FunctionCall, {
+def _call(event: FunctionCalled, version: int | None) -> dict[str, Any]:
+    return {
         "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id, "type": "function_call",
         "name": event.name, "arguments": event.arguments, "call_id": event.call_id,
         "metadata": _frozen_json(event.metadata) if event.metadata else None,
-    }, _CALL_FIELDS)  # fmt: skip
+    }  # fmt: skip
 
 
-def _output(event: FunctionReturned, version: int | None) -> FunctionCallOutput:
-    return _filled(FunctionCallOutput, {
+def _output(event: FunctionReturned, version: int | None) -> dict[str, Any]:
+    return {
         "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id,
         "type": "function_call_output", "name": event.name, "call_id": event.call_id, "output": event.output,
         "is_error": event.is_error, "call_item_id": event.call_item_id,
-    }, _OUTPUT_FIELDS)  # fmt: skip
+    }  # fmt: skip
 
 
-def _handoff(event: HandedOff, version: int | None) -> AgentHandoff:
-    return _filled(AgentHandoff, {
+def _handoff(event: HandedOff, version: int | None) -> dict[str, Any]:
+    return {
         "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id, "type": "agent_handoff",
         "from_agent": event.from_agent, "to_agent": event.to_agent, "reason": event.reason,
-    }, _HANDOFF_FIELDS)  # fmt: skip
+    }  # fmt: skip
 
 
-def _config(event: ConfigUpdated, version: int | None) -> AgentConfigUpdate:
-    return _filled(AgentConfigUpdate, {
+def _config(event: ConfigUpdated, version: int | None) -> dict[str, Any]:
+    return {
         "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id,
         "type": "agent_config_update", "instructions": event.instructions,
         "tools": None if event.tools is None else FrozenList(event.tools),
         "tool_schemas": _frozen_json(event.tool_schemas), "settings": _frozen_json(event.settings),
-    }, _CONFIG_FIELDS)  # fmt: skip
+    }  # fmt: skip
 
 
-_MAKERS: dict[type, Callable[[Any, int | None], ChatItem]] = {
+_FIELDS: dict[type, Callable[[Any, int | None], dict[str, Any]]] = {
     MessageAdded: _message,
     FunctionCalled: _call,
     FunctionReturned: _output,

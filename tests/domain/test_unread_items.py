@@ -459,7 +459,7 @@ def test_threads_read_the_same_items(opened: Opened) -> None:
     assert items == opened.whole
 
 
-@pytest.mark.parametrize("step", ["_become", "_put_names", "_put_source", "_put_ordinal"])
+@pytest.mark.parametrize("step", ["fields_of", "_put_fields", "_put_names", "_put_source", "_put_ordinal"])
 def test_an_item_is_read_again_after_an_interrupt(opened: Opened, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Before every step of reading it."""
     item = list.__getitem__(opened.chat.items, 3)

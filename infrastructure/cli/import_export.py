@@ -186,12 +186,16 @@ def import_files(
         raise click.UsageError(fault, click.get_current_context())
     transcripts = [path for path in files if path not in exports]
     runs = read_runs(transcripts, format=form, prefix=prefix, mend_surrogates=replace_surrogates)
-    checked = checked_file(exports[0], MemoryLog()) if exports and _is_missing(location) else None
+    checked = [checked_file(path, MemoryLog()) for path in exports] if _is_missing(location) else []
     with writing(location) as store:
+        if not checked and len(files) > 1:
+            # Of several files none is written before all are checked.
+            for path in exports:
+                checked_file(path, store.log)
         if transcripts:
             _import(store, runs, user, as_runs, location)
         for path in exports:
-            take_in(store, path, shown(location), checked if path == exports[0] else None)
+            take_in(store, path, shown(location), checked[0] if checked and path == exports[0] else None)
 
 
 def _is_missing(location: str) -> bool:

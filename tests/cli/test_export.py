@@ -41,16 +41,25 @@ def test_some_contexts(edited: Path, tmp_path: Path) -> None:
 
 
 def test_transcripts_beside_exports(edited: Path, tmp_path: Path) -> None:
-    """Each file is told by what lies in it."""
+    """Each file is told by what lies in it, and nothing is written as long as one of them cannot be taken."""
     assert refold("export", "-o", "all.jsonl", db=edited).code == 0
     written(tmp_path / "x.json", [run(0, HELLO)])
+    lines = Path("all.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    Path("cut.jsonl").write_text("".join(lines[:-1]), encoding="utf-8")
 
+    cut = refold("import", "all.jsonl", "cut.jsonl")
+    is_made = Path("refold.db").exists()
     ended = refold("import", "x.json", "all.jsonl")
+    written(tmp_path / "y.json", [run(0, HELLO)])
+    again = refold("import", "y.json", "cut.jsonl")
 
+    assert (cut.code, cut.out, is_made) == (1, "", False)
     assert ended.out == (
         "refold.db: 1 context: 1 added; 1 message as 1 item in x-0\n"
         "refold.db: 2 contexts: 2 added; 24 events, from all.jsonl\n"
     )
+    assert (again.code, again.out) == (1, "")
+    assert "y-0" not in refold("contexts").out
 
 
 def test_parquet(edited: Path, tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 EXIT_CODES = {
     0: "success",
     FAILED: "failure: one line on stderr, beginning with `refold:`, gives the cause and a remedy. "
-    "`diff --exit-code`: the two differ. `verify`, `rebuild --check`: there is a problem or a difference. "
+    "`diff --exit-code`: the two differ. `verify`, `witness check`, `rebuild --check`: there is a problem or a "
+    "difference. `witness show`: it cannot be reached. `import --from-langgraph`: a thread was left out. "
     "`rebuild`: it was stopped, or a projection cannot fold an event",
     MISUSED: "the command was used wrongly",
     INTERRUPTED: "interrupted with Ctrl-C; `rebuild` and `run` finish their current page first, "
@@ -174,7 +175,8 @@ def _end_redaction(used: Sequence[Redactor]) -> None:
     metavar="all|GROUP,...",
     callback=_redact,
     envvar="REFOLD_REDACT",
-    help="Hide secrets in what is printed: all, or some of: keys, tokens, private keys, e-mail, cards.",
+    help="Hide secrets in what is printed: all, or some of: keys, tokens, private keys, e-mail, cards.  "
+    "[default: REFOLD_REDACT]",
 )
 @click.option("--version", is_flag=True, is_eager=True, callback=_print_version, help="Print the version and exit.")
 @click.pass_context

@@ -3,24 +3,32 @@
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 import pytest
 
 import refold
+from refold.domain import errors
 from refold.domain.chat import events
+from refold.domain.chat.events import ChatItemEvent
 from refold.domain.content import Content
+from refold.infrastructure.inspector.changes import CHANGES
+from refold.infrastructure.inspector.jobs import TASKS
+from refold.infrastructure.inspector.questions import QUESTIONS
 from refold.infrastructure.log.codec import CODEC
-from tests.docs.markdown import anchors, blocks, prose, section, table_rows
-from tests.support.project import PACKAGES, ROOT, modules, parsed
+from refold.infrastructure.projecting.builtin import PROJECTIONS
+from tests.docs.markdown import anchors, blocks, documents, prose, section, table_rows
+from tests.support.project import PACKAGES, ROOT, files, modules, parsed
 
 PYTHON = ROOT / "docs" / "reference" / "python.md"
 STORED = ROOT / "docs" / "reference" / "stored-format.md"
 LIMITS = ROOT / "docs" / "reference" / "limits.md"
+API = ROOT / "docs" / "reference" / "inspector-api.md"
 LAYERS = [package for package in PACKAGES if package != "refold"]
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 STRUCTS = [*get_args(CODEC.events), events.Image, events.Origin, Content]
@@ -133,15 +141,50 @@ def test_the_tree_of_errors_is_that_of_the_code() -> None:
     assert shown.split() == drawn.split()
 
 
+def test_the_data_of_errors_are_documented() -> None:
+    """What the code puts into an error stands in its row, or in that of a class above it."""
+    rows = {name: cells[1] for cells in table_rows(section(PYTHON, "Errors")) for name in re.findall(r"\w+", cells[0])}
+    missing = []
+    for node in definitions(parsed(PACKAGES["refold.domain"] / "errors.py").body).values():
+        kind = getattr(errors, node.name)
+        above = {one.__name__ for one in kind.__mro__} if isinstance(kind, type) else set()
+        known = " ".join(row for name, row in rows.items() if name in above or f"`{node.name}`" in row)
+        given = re.findall(r"self\.([a-z]\w*)(?=[^=\n]* = )", ast.unparse(node)) if "RefoldError" in above else []
+        missing += [f"{node.name}.{name}" for name in given if f"`{name}`" not in known]
+
+    assert missing == []
+
+
+def test_names_of_the_facades_are_documented() -> None:
+    """What `refold.chat` and its like export stands in a document."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in documents())
+    words = set(re.findall(r"\w+", text))
+    facades = [importlib.import_module(f"refold.{name}") for name in ("chat", "pool", "window", "trajectory")]
+
+    assert [name for facade in facades for name in facade.__all__ if name not in words] == []
+
+
+def in_words(kind: Any) -> str:
+    """Return the type of a field as the document has it: what limits its values is left out."""
+    inner = get_args(kind)
+    if get_origin(kind) is Annotated:
+        return in_words(inner[0])
+    if get_origin(kind) in (Union, UnionType):
+        return "ChatItemEvent" if inner == get_args(ChatItemEvent) else " | ".join(map(in_words, inner))
+    if get_origin(kind) is tuple:
+        return f"tuple[{', '.join(map(in_words, inner))}]"
+    return {NoneType: "None", ...: "..."}.get(kind) or str(kind.__name__)
+
+
 @pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
 def test_events_have_the_documented_fields(struct: type[msgspec.Struct]) -> None:
-    """Names and defaults of fields in their stored order, and the tag."""
+    """Names, types and defaults of fields in their stored order, and the tag."""
     text = section(STORED, struct.__name__)
-    rows = [(cells[0].strip("`"), cells[2].strip("`")) for cells in table_rows(text)]
+    rows = [tuple(cell.strip("`") for cell in cells[:3]) for cells in table_rows(text)]
     tag = struct.__struct_config__.tag
 
     assert rows == [
-        (field.name, "required" if field.required else repr(field.default).replace("'", '"'))
+        (field.name, in_words(field.type), "required" if field.required else repr(field.default).replace("'", '"'))
         for field in msgspec.structs.fields(struct)
     ]
     assert tag is None or text.strip().startswith(f"`{tag}`.")
@@ -172,6 +215,16 @@ def test_tables_have_the_documented_columns(database: str, title: str) -> None:
     assert shown == schema(database)
 
 
+def test_rows_of_all_projections_are_described() -> None:
+    """Each projection of a store has its table in the document, those of runs together; and their number is right."""
+    tables = {cells[0].strip("`") for cells in table_rows(section(STORED, "Views"))}
+    names = {one.name for one in PROJECTIONS if not one.name.startswith("run_")}
+    counts = re.findall(r"\b(\d+) projections\b", (STORED.parent / "command-line.md").read_text(encoding="utf-8"))
+
+    assert {f"view_{name}" for name in names} == {one for one in tables if one.startswith("view_") and "..." not in one}
+    assert set(counts) == {str(len(PROJECTIONS))}
+
+
 def limits() -> Iterator[tuple[str, str, str]]:
     """Yield the documented limits: module, name and value."""
     for name, value, module, _ in table_rows(LIMITS.read_text(encoding="utf-8")):
@@ -189,11 +242,13 @@ def _constant(module: str, name: str) -> Any:
 
 def test_limits_have_the_documented_values() -> None:
     """A constant that was changed is changed in the table as well."""
+    rows = list(limits())
     wrong = [
-        (module, name, value) for module, name, value in limits() if f"{_constant(f'refold.{module}', name):,}" != value
+        (module, name, value) for module, name, value in rows if f"{_constant(f'refold.{module}', name):,}" != value
     ]
 
     assert wrong == []
+    assert len({(module, name) for module, name, _ in rows}) == len(rows)
 
 
 def test_every_named_limit_is_documented() -> None:
@@ -223,3 +278,37 @@ def test_the_documents_name_existing_modules() -> None:
     ]
 
     assert missing == []
+
+
+def test_the_architecture_names_existing_files() -> None:
+    """A file that stands without its folder lies below one that its row names."""
+    missing = []
+    for cells in table_rows((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")):
+        spans = re.findall(r"`([\w./-]+)`", " ".join(cells))
+        folders = [ROOT / span.rpartition("/")[0] for span in spans if "/" in span]
+        there = {path.name for folder in folders for path in files(folder)}
+        missing += [span for span in spans if re.fullmatch(r"\w+\.(py|js|sql)", span) and span not in there]
+
+    assert missing == []
+
+
+ASKED: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
+    "Questions": {name: (one.about, one.parameters) for name, one in QUESTIONS.items()},
+    "Changes": {name: (one.about, one.fields) for name, one in CHANGES.items()},
+    "Jobs": {name: (one.about, one.fields) for name, one in TASKS.items()},
+}
+
+
+@pytest.mark.parametrize("title", ASKED)
+def test_what_may_be_asked_of_the_page_is_documented(title: str) -> None:
+    """Each question, change and job has its row, which begins with its line, and has all that may be given."""
+    shown = {cells[0].strip("`"): cells[1:3] for cells in table_rows(section(API, title))}
+    wrong = [
+        name
+        for name, (about, given) in ASKED[title].items()
+        if not shown[name][0].startswith(about.rstrip("."))
+        or shown[name][1] != "; ".join(f"`{one}`: {line}" for one, line in given.items())
+    ]
+
+    assert wrong == []
+    assert shown.keys() - ASKED[title].keys() <= {"meta", "jobs", "tail"}

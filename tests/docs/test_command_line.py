@@ -10,7 +10,7 @@ import pytest
 
 from refold.infrastructure.cli.program import refold
 from tests.docs.markdown import prose, section
-from tests.support.project import ROOT
+from tests.support.project import PACKAGES, ROOT, files
 
 DOCUMENT = ROOT / "docs" / "reference" / "command-line.md"
 CONTEXT = click.Context(refold)
@@ -65,3 +65,12 @@ def test_a_page_that_is_behind_is_found(page: Callable[[str], str]) -> None:
         page(written.replace("<!-- facts: refold stats -->", ""))
     with pytest.raises(SystemExit, match="refold nothing"):
         page(written.replace("<!-- facts: refold stats -->", "<!-- facts: refold nothing -->"))
+
+
+def test_the_kinds_of_problems_are_documented() -> None:
+    """What `refold verify` calls a problem stands in its section."""
+    sources = [path.read_text(encoding="utf-8") for path in files(PACKAGES["refold.infrastructure"], suffix=".py")]
+    kinds = {kind for text in sources for kind in re.findall(r"\bProblem\(\s*\"(\w+)\"", text)}
+    (entry,) = re.findall(r"`kind` is .*?checked\.", section(DOCUMENT, "refold verify"), re.DOTALL)
+
+    assert kinds == set(re.findall(r"`(\w+)`", entry)) - {"kind"}

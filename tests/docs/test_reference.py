@@ -22,6 +22,9 @@ from refold.infrastructure.inspector.jobs import TASKS
 from refold.infrastructure.inspector.questions import QUESTIONS
 from refold.infrastructure.log.codec import CODEC
 from refold.infrastructure.projecting.builtin import PROJECTIONS
+from refold.infrastructure.projecting.store import ERASED
+from refold.infrastructure.store_id import NOTE
+from refold.infrastructure.trust.checkpoints import KNOWN, OUTAGE
 from tests.docs.markdown import anchors, blocks, documents, prose, section, table_rows
 from tests.support.project import PACKAGES, ROOT, files, modules, parsed
 
@@ -223,6 +226,20 @@ def test_rows_of_all_projections_are_described() -> None:
 
     assert {f"view_{name}" for name in names} == {one for one in tables if one.startswith("view_") and "..." not in one}
     assert set(counts) == {str(len(PROJECTIONS))}
+
+
+def test_notes_are_described() -> None:
+    """Each name of a note has its row; those of a witness stand where the witness is described."""
+    shown = {cells[0].strip("`").partition("/")[0] for cells in table_rows(section(STORED, "Views"))}
+    named = {
+        node.value.rstrip("/")
+        for path in files(PACKAGES["refold.infrastructure"] / "projecting", suffix=".py")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Constant) and re.fullmatch(r"[a-z]+/", str(node.value))
+    }
+
+    assert {*named, ERASED, NOTE} <= shown
+    assert all(f"`{one}`" in section(STORED, "Evidence") for one in (KNOWN, OUTAGE))
 
 
 def limits() -> Iterator[tuple[str, str, str]]:

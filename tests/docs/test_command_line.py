@@ -9,7 +9,7 @@ import click
 import pytest
 
 from refold.infrastructure.cli.program import refold
-from tests.docs.markdown import prose, section
+from tests.docs.markdown import documents, prose, section
 from tests.support.project import PACKAGES, ROOT, files
 
 DOCUMENT = ROOT / "docs" / "reference" / "command-line.md"
@@ -74,3 +74,12 @@ def test_the_kinds_of_problems_are_documented() -> None:
     (entry,) = re.findall(r"`kind` is .*?checked\.", section(DOCUMENT, "refold verify"), re.DOTALL)
 
     assert kinds == set(re.findall(r"`(\w+)`", entry)) - {"kind"}
+
+
+def test_every_variable_is_documented() -> None:
+    """Each variable of the environment that the program reads stands in a document."""
+    sources = [path.read_text(encoding="utf-8") for path in files(PACKAGES["refold.infrastructure"], suffix=".py")]
+    named = {name for text in sources for name in re.findall(r"\bREFOLD_[A-Z_]+", text)}
+    known = {name for path in documents() for name in re.findall(r"\bREFOLD_[A-Z_]+", path.read_text(encoding="utf-8"))}
+
+    assert named - known == set()

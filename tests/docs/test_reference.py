@@ -297,16 +297,21 @@ def test_the_documents_name_existing_modules() -> None:
     assert missing == []
 
 
-def test_the_architecture_names_existing_files() -> None:
-    """A file that stands without its folder lies below one that its row names."""
+def test_the_architecture_names_files_and_folders() -> None:
+    """A file that stands without its folder lies below one that its row names; no folder of the code is left out."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     missing = []
-    for cells in table_rows((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")):
+    for cells in table_rows(text):
         spans = re.findall(r"`([\w./-]+)`", " ".join(cells))
         folders = [ROOT / span.rpartition("/")[0] for span in spans if "/" in span]
         there = {path.name for folder in folders for path in files(folder)}
         missing += [span for span in spans if re.fullmatch(r"\w+\.(py|js|sql)", span) and span not in there]
+    of_code = {path.parent for layer in LAYERS for _, path in modules(layer)}
+    # Those of providers have the same files.
+    unnamed = {one.name for one in of_code if one.parent.name != "formats" and f"{one.name}/" not in text}
 
     assert missing == []
+    assert unnamed == set()
 
 
 ASKED: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {

@@ -235,7 +235,7 @@ def test_notes_are_described() -> None:
         node.value.rstrip("/")
         for path in files(PACKAGES["refold.infrastructure"] / "projecting", suffix=".py")
         for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Constant) and re.fullmatch(r"[a-z]+/", str(node.value))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[a-z]+/", node.value)
     }
 
     assert {*named, ERASED, NOTE} <= shown

@@ -69,7 +69,9 @@ def cut_at(address: int | str | datetime | Moment | Position, names: Names, end:
         return end.cut(_moment_here(Moment.parse(str(address)), names, end))
     parsed: Address = parse_address(address)
     if isinstance(parsed, int):
-        raise InvalidInputError(f"{address!r} is a version, which one context has: for a store write pos:{parsed}")
+        is_position = parsed >= 0 and not end.has_slices
+        advice = f"write pos:{parsed}" if is_position else "give a time, pos:P or a name"
+        raise InvalidInputError(f"{address!r} is a version, which one context has: for a store {advice}")
     if isinstance(parsed, Moment):
         return end.cut(_moment_here(parsed, names, end))
     if isinstance(parsed, datetime):

@@ -89,12 +89,13 @@ def test_every_way_to_say_when(store: refold.Store) -> None:
     "wrong", [3, -1, "3", "-1", True, None, 1.5, "", " ", "pos:", "pos:x", "2026-11-31", b"x", "1 2", "item:m1"]
 )
 def test_what_is_no_moment(store: refold.Store, wrong: Any) -> None:
-    """A version belongs to one context, and a time needs its zone: nothing is guessed."""
+    """A version belongs to one context, and a time needs its zone: nothing is guessed, and no wrong one is advised."""
     begun(store)
 
     for ask in (store.at, store.diff, store.what_if):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError) as refused:
             ask(wrong)
+        assert "write pos:-" not in str(refused.value)
     with pytest.raises(InvalidInputError):
         store.at(datetime(2026, 11, 21))
     with pytest.raises(NotFoundError, match="names: none yet"):

@@ -16,9 +16,9 @@ import msgspec
 
 from .context.context import Attachment
 from .context.decider import Decider
+from .context.folded_stream import Place
 from .context.journal import Journal
 from .context.transaction import require_no_transaction
-from .context.view import Place
 from .errors import InvalidInputError
 from .ids import require_name
 from .log.admission import VersionName

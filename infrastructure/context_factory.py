@@ -20,9 +20,9 @@ from urllib.parse import quote
 from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.errors import InvalidInputError, RefoldError
 from ..domain.trajectory.factory import RunFactory
+from ..domain.trajectory.html_page import to_html
 from ..domain.trajectory.identity import RunId
 from ..domain.trajectory.nodes import BaseIR, NodeNotFoundError, parse_node_name
-from ..domain.trajectory.page import to_html
 from ..domain.trajectory.run import STEPS_MAX, Run
 from .files import replace_files
 from .open import open_store

@@ -12,8 +12,8 @@ import msgspec
 from ..domain.canonical import require_unicode
 from ..domain.context.adopt import names_in, streams_said
 from ..domain.context.decider import Decider
+from ..domain.context.folded_stream import Durability, Place, require_durability
 from ..domain.context.journal import OPENING, Journal
-from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, NotFoundError
 from ..domain.ids import split_stream_id, stream_id
 from ..domain.kinds import KINDS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..domain.arguments import require_callable
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
-from ..domain.context.view import Durability, require_durability
+from ..domain.context.folded_stream import Durability, require_durability
 from ..domain.errors import InvalidInputError
 from ..domain.log.gate import Acting, Allow, Gate, require_acting
 from ..domain.redaction import Redact

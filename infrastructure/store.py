@@ -17,9 +17,9 @@ from ..domain.clock import REAL_SYSTEM, System
 from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Attachment, Context
 from ..domain.context.decider import trusted
+from ..domain.context.folded_stream import Durability, Place, require_durability
 from ..domain.context.journal import Journal
 from ..domain.context.transaction import Transaction, require_no_transaction, transaction
-from ..domain.context.view import Durability, Place, require_durability
 from ..domain.erasure.events import STREAM as ERASURES
 from ..domain.erasure.events import archives_in
 from ..domain.errors import InvalidInputError, RefoldError
@@ -568,10 +568,10 @@ class Store:
         Raises:
             InvalidInputError: there is no such kind, a time has no zone, or the limit is invalid.
         """
-        from .queries.pages import Wish, context_page
+        from .queries.pages import ContextFilter, context_page
 
-        wish = Wish(kind=kind, user=user, session=session, agent=agent, since=since, until=until)
-        return context_page(self._runner, wish, limit=limit, cursor=cursor)
+        chosen = ContextFilter(kind=kind, user=user, session=session, agent=agent, since=since, until=until)
+        return context_page(self._runner, chosen, limit=limit, cursor=cursor)
 
     def validity(self, context_id: str) -> list[Interval]:
         """

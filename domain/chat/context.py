@@ -33,6 +33,7 @@ from .events import (
     added_item,
 )
 from .eviction import Eviction
+from .item_conversion import MADE_UP, as_given, item_of, items_added, items_as_given, make_event, recorded_form
 from .items import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -87,7 +88,6 @@ from .summarising import (
 from .tokens import DEFAULT, TokenCounter
 from .usage import NOT_GIVEN, Usage, metrics_given, metrics_of
 from .view import ChatView
-from .views import MADE_UP, as_given, item_of, items_added, items_as_given, make_event, recorded_form
 
 if TYPE_CHECKING:
     # A model is called with a chat context.

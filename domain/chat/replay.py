@@ -20,6 +20,7 @@ from .events import (
     Piece,
     Summarized,
 )
+from .item_conversion import item_of
 from .items import ChatItem
 from .pieces import written
 from .rules.commands import Truncate
@@ -28,7 +29,6 @@ from .rules.truncation import Truncation
 from .state.fold import ChatState, recorded_event
 from .state.sequence import Items
 from .tokens import estimate_tokens
-from .views import item_of
 
 
 class Prompts:

@@ -22,11 +22,11 @@ from pydantic import BaseModel
 
 from ..concurrency.collector import uncollected
 from ..frozen import PARTLY_READ, FrozenList
+from .item_conversion import MODEL_FIELDS, fields_of, item_of
 from .items import AgentConfigUpdate, AgentHandoff, ChatItem, ChatMessage, FunctionCall, FunctionCallOutput
 from .state.arena import Arena
 from .state.sequence import Items
 from .state.stored import StoredItems
-from .views import MODEL_FIELDS, fields_of, item_of
 
 # So many items are looked up one by one; and so many are read one by one.
 FEW, READ_APART_MAX = 64, 8

@@ -21,10 +21,10 @@ from ..clock import System
 from ..concurrency.threads import in_thread
 from ..errors import DecisionRefusedError, InvalidInputError, RefoldError
 from .events import UNFINISHED, MessageAdded, is_instructions
+from .item_conversion import make_event
 from .items import ChatRole
 from .rules.commands import AddItems, WritePiece
 from .usage import Usage, metrics_of
-from .views import make_event
 
 # A piece is recorded when it has this size in UTF-8, or when the last one is this old.
 PIECE_BYTES_MAX = 4_096

@@ -9,8 +9,8 @@ from ..arguments import require_callable, require_whole
 from ..canonical import require_unicode
 from ..concurrency.threads import in_thread
 from ..context.context import Attachment, Context
+from ..context.folded_stream import Place
 from ..context.journal import Journal
-from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..frozen import FrozenList
 from ..ids import Happened, OfItem, split_stream_id, stream_id
@@ -21,6 +21,7 @@ from ..totals import Totals
 from .approvals import Approvals
 from .events import ChatItemEvent, Forked, MessageAdded
 from .eviction import EvictedItem
+from .item_conversion import item_of, make_event
 from .items import ActiveConfig, ChatItem, ChatMessage, items_to_dict
 from .pairing import PendingAnswer, PendingRule, items_to_send, pending_answers, pending_call
 from .rules.commands import Begin
@@ -33,7 +34,6 @@ from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
 from .tokens import DEFAULT, TokenCounter
-from .views import item_of, make_event
 
 if TYPE_CHECKING:
     # Imported by the methods that need it: few programs replay.

@@ -27,9 +27,9 @@ from ..spans import Segment
 from .address import Find, resolve_version
 from .adopt import adopted_events
 from .decider import Decider
+from .folded_stream import Durability, Place
 from .journal import Journal, Outcome
 from .transaction import current_transaction
-from .view import Durability, Place
 
 # The types of attributes that a view gets as a read-only copy.
 CHANGEABLE = (list, dict)

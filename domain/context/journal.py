@@ -31,9 +31,9 @@ from ..log.envelope import Event, RecordedEvent, current_meta
 from ..log.gate import gate_of
 from ..log.ports import ANY_VERSION, Log, NewEvents, Receipt, StreamEnd, require_same_call
 from .decider import trusted
+from .folded_stream import Durability, FoldedStream, Place
 from .outbox import Outbox, let_go_of_settled, require_sizes
 from .transaction import Call, Transaction, current_transaction, is_of_no_call
-from .view import Durability, Place, View
 
 S = TypeVar("S")
 CATCH_UPS_MAX = 100
@@ -68,7 +68,7 @@ class _Keyed(NamedTuple):
     fingerprint: bytes
 
 
-class Journal(View[S]):
+class Journal(FoldedStream[S]):
     """One stream's state in this process, and the decisions on it; all methods may be called from any thread."""
 
     @synchronized
@@ -77,7 +77,7 @@ class Journal(View[S]):
         Read the events that others recorded, and return them; none while a transaction changes the stream.
 
         Raises:
-            LogWentBackError: the log does not have events that this view shows; the view is unchanged.
+            LogWentBackError: the log does not have events that this journal shows; the journal is unchanged.
         """
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
@@ -108,21 +108,21 @@ class Journal(View[S]):
         """
         Decide a command and record its events.
 
-        With `catch_up` (appends), if another writer came first, the view reads that writer's events and decides again;
-        `came_between` then has these events. Otherwise, or with `expected_version`, it is an error.
+        With `catch_up` (appends), if another writer came first, the journal reads that writer's events and decides
+        again; `came_between` then has these events. Otherwise, or with `expected_version`, it is an error.
 
-        If a transaction of another thread has changed the stream through this view, it waits until that is over.
+        If a transaction of another thread has changed the stream through this journal, it waits until that is over.
 
         A key belongs to `call` (see `canonical.fingerprint`), by default the command. The same call under the same key
         gives the events of the first time, whether or not it could be decided so now.
 
         Raises:
-            ConcurrencyError: another writer came first; the view is unchanged.
-            IdempotencyError: another call was recorded under the key; the view is unchanged.
+            ConcurrencyError: another writer came first; the journal is unchanged.
+            IdempotencyError: another call was recorded under the key; the journal is unchanged.
             RefusedError: the decision was refused, or the stream is gone with the event that opened it; nothing was
                 changed.
-            StorageError: the database refused; the view is unchanged. LogWentBackError: it does not have events that
-                the view shows.
+            StorageError: the database refused; the journal is unchanged. LogWentBackError: it does not have events that
+                the journal shows.
         """
         if self.gate is not None and not self.gate.is_inside:
             # A change may have to read what is there, for itself; its events are asked for when they are decided.
@@ -145,13 +145,13 @@ class Journal(View[S]):
 
     @property
     def other_transaction(self) -> Transaction | None:
-        """The transaction of another flow of control that changed this view and is not over, if there is one."""
+        """The transaction of another flow of control that changed this journal and is not over, if there is one."""
         joined = self._transaction
         is_other = joined is not None and joined.is_under_way and joined is not current_transaction(self.log)
         return joined if is_other else None
 
     def is_changed_within(self, open_transaction: Transaction | None) -> bool:
-        """Return whether an open transaction has changed this view."""
+        """Return whether an open transaction has changed this journal."""
         return open_transaction is not None and self._transaction is open_transaction
 
     @synchronized
@@ -414,14 +414,14 @@ class Journal(View[S]):
             self._keep_if_due(receipt.events[-1].digest)
 
     def _settle_interrupted(self) -> None:
-        """Repair the view after a call that was interrupted: its events may or may not be recorded."""
+        """Repair the journal after a call that was interrupted: its events may or may not be recorded."""
         joined, before = self._transaction, self._before_transaction
         if joined is not None and before is not None and joined.is_under_way:
             if self._is_unsettled:
                 events = joined.events_of(self.place.stream)
                 self._version, self._state, self._in_transaction = before[0] + len(events), None, events
         elif joined is not None and before is not None:
-            # The transaction ended, but was interrupted before it settled this view.
+            # The transaction ended, but was interrupted before it settled this journal.
             self._is_unsettled = True
             self._transaction, self._before_transaction, self._in_transaction = None, None, []
             self.forget()
@@ -449,7 +449,7 @@ class Journal(View[S]):
         Raises:
             TimeoutError: `deadline`, a time of `monotonic()`, passed first; the events are still queued.
             ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded; the
-                view was reset to the state of the log.
+                journal was reset to the state of the log.
         """
         if self not in self._unflushed:
             return

@@ -15,10 +15,10 @@ import msgspec
 
 from ..canonical import canonical_json, parse_json
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
+from ..chat.item_conversion import items_as_given, recorded_form
 from ..chat.items import ChatItem, items_from_dict
 from ..chat.state.sequence import Items
 from ..chat.usage import is_usage, metrics_of
-from ..chat.views import items_as_given, recorded_form
 from ..clock import System
 from ..errors import InvalidInputError
 from ..messages import Message, kind_of, message_of

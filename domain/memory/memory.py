@@ -14,8 +14,8 @@ from ..concurrency.locks import fork_safe_lock, renew_in_child, synchronized
 from ..concurrency.threads import in_thread
 from ..content import stored_content
 from ..context.context import Attachment, Context, detached_attachment
+from ..context.folded_stream import Place
 from ..context.journal import Journal, Outcome
-from ..context.view import Place
 from ..errors import DecisionRefusedError, InvalidInputError, ReadOnlyError
 from ..ids import decoded_id, encoded_id, microseconds, stream_id
 from ..log.envelope import NO_TRACE, Trace

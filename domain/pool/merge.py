@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_copy
 from ..context.context import Attachment
+from ..context.folded_stream import Place
 from ..context.journal import Journal
 from ..context.transaction import AsyncTransaction, current_or_new_transaction
-from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError
 from ..ids import stream_id
 from ..log.ports import Log, NewEvents

@@ -8,9 +8,9 @@ from weakref import WeakValueDictionary
 from ..canonical import require_unicode
 from ..concurrency.locks import renew_in_child, synchronized
 from ..context.context import Attachment, detached_attachment
+from ..context.folded_stream import Place
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_or_new_transaction, current_transaction, seen_within
-from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..log.envelope import NAME_THE_WRITER, Event
 from ..log.gate import opening_allowed

@@ -15,9 +15,9 @@ from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_events
 from ..context.context import Attachment, Context
+from ..context.folded_stream import Durability, Place
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_transaction, seen_within
-from ..context.view import Durability, Place
 from ..errors import ConcurrencyError, InvalidInputError, StorageClosedError, StorageError
 from ..ids import split_stream_id
 from ..log.envelope import acting

@@ -11,7 +11,7 @@ from ...domain.chat.approvals import Approvals
 from ...domain.chat.pairing import Approval
 from ...domain.clock import REAL_SYSTEM
 from ..queries.approvals import PendingApproval
-from ..views.answers import waiting_shape
+from ..views.answer_shapes import waiting_shape
 from ..views.shapes import approval_shape
 from .args import (
     OrderedGroup,

@@ -18,7 +18,7 @@ from ..queries.audit import AuditEntry, context_changes, of_actor, of_attribute,
 from ..queries.node_audit import SeveralNodesError, is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
-from ..views.answers import change_shape
+from ..views.answer_shapes import change_shape
 from ..views.contexts import Seen, SeenRun
 from .args import argument, as_json, checked_text, database, optional_text, reading, summed_up
 from .args import reference as parse_reference

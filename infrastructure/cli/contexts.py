@@ -21,7 +21,7 @@ from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ...projections.usage import NAMES, USAGE, UsageRow, summed_by
 from ..space import space_of
 from ..times import day_named, exact
-from ..views.answers import usage_shape
+from ..views.answer_shapes import usage_shape
 from ..views.shapes import context_shape
 from .args import address, as_json, database, note_slices, reading, shown, summed_up
 from .readable import rows_of

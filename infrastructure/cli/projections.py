@@ -18,7 +18,7 @@ from ..projecting.comparison import Difference
 from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..store import Store
-from ..views.answers import plain_row, report_shape, status_shape
+from ..views.answer_shapes import plain_row, report_shape, status_shape
 from .app import Own, app
 from .args import as_json, database, keeping, keeping_if_possible
 from .progress import asked_to_stop, known_names, names, progress_form, projection_progress

@@ -20,7 +20,7 @@ from ...domain.trajectory.identity import KIND, RunId, run_id_of
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
-from ..views.answers import difference_shape, own_nodes, run_shape
+from ..views.answer_shapes import difference_shape, own_nodes, run_shape
 from ..views.contexts import SeenRun, view_of
 from ..views.differences import graph_difference
 from .args import address, reading, summed_up

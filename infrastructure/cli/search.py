@@ -9,7 +9,7 @@ import click
 from ...domain.errors import RefusedError
 from ...domain.words import parse_query
 from ...projections.search import SEARCHED_KINDS, SearchHit
-from ..views.answers import hit_shape
+from ..views.answer_shapes import hit_shape
 from .args import argument, as_json, checked_text, database, optional_text, summed_up
 from .render import cut, display_width, is_cut_short, one_line, paged, paint, print_json_list, terminal_width
 

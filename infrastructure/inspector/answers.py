@@ -30,10 +30,10 @@ from ..log.codec import tag_of
 from ..projecting.runner import ProjectionRunner
 from ..queries.origins import event_at
 from ..queries.pages import row_page
-from ..queries.runs import NodeWish, node_page
+from ..queries.runs import NodeFilter, node_page
 from ..store import Store
 from ..times import exact
-from ..views.answers import (
+from ..views.answer_shapes import (
     hit_shape,
     node_row_shape,
     node_shape,
@@ -47,8 +47,8 @@ from ..views.fork_graph import drawn, families, point_shape, said_of
 from ..views.shapes import Shape, context_shape
 from .damage import first_damage
 from .layout import laid_out
+from .parameters import Parameters
 from .windows import INTERVALS_MAX, columns, stays_of, sums_of, windowed
-from .wish import Wish
 
 T = TypeVar("T")
 # Times and actors are sent for each version of a context up to this many, and for the newest ones beyond.
@@ -71,12 +71,12 @@ def meta(store: Store, start: str) -> Shape:
     }
 
 
-def contexts_answer(store: Store, wish: Wish) -> Shape:
+def contexts_answer(store: Store, given: Parameters) -> Shape:
     """Return the answer to `contexts`; if the log cannot be folded, the names and versions alone, and the reason."""
-    limit, cursor = wish.whole("limit", 200, 1, PAGE_MAX), wish.text("cursor")
-    named = wish.text("kind")
+    limit, cursor = given.whole("limit", 200, 1, PAGE_MAX), given.text("cursor")
+    named = given.text("kind")
     kinds = [None] if named is None else sorted({*named.split(",")})
-    user, session, agent = map(wish.text, ("user", "session", "agent"))
+    user, session, agent = map(given.text, ("user", "session", "agent"))
     found: list[CatalogueRow] = []
     try:
         for kind in kinds:
@@ -105,7 +105,7 @@ def _names(store: Store, kinds: Sequence[str | None], limit: int, cursor: str | 
     }
 
 
-def context_answer(store: Store, wish: Wish) -> Shape:
+def context_answer(store: Store, given: Parameters) -> Shape:
     """
     Return a context's head, its times and actors, and the intervals of its items.
 
@@ -116,7 +116,7 @@ def context_answer(store: Store, wish: Wish) -> Shape:
     Raises:
         DamagedError: none of its versions can be read.
     """
-    stream = stream_named(store.log, wish.required("context"))
+    stream = stream_named(store.log, given.required("context"))
     kind, _ = split_stream_id(stream)
     head = store.log.head(stream)
     events, damage = first_damage(store.log, stream, max(0, head - VERSIONS_MAX), head)
@@ -137,7 +137,7 @@ def context_answer(store: Store, wish: Wish) -> Shape:
         "parent": parent and f"{parent}@{getattr(about, 'version', 1)}",
         "opened": opened,
         "versions": _versions(events),
-        **_items(store, stays or [], stream, wish.whole("version", head), head),
+        **_items(store, stays or [], stream, given.whole("version", head), head),
         "lineage": [_edge_shape(edge) for edge in edges or ()],
         "damage": damage
         and {"event": f"{stream}@{head + 1}", "head": end, "message": str(damage), "has_items": stays is not None},
@@ -187,23 +187,23 @@ def _versions(events: Sequence[RecordedEvent]) -> Shape:
     }
 
 
-def intervals_answer(store: Store, wish: Wish) -> Shape:
+def intervals_answer(store: Store, given: Parameters) -> Shape:
     """Return the window of a context around a version, with the times of its versions; see `windows.py`."""
-    stream = stream_named(store.log, wish.required("context"))
+    stream = stream_named(store.log, given.required("context"))
     head = store.log.head(stream)
-    version = wish.whole("version", head, 1, head)
+    version = given.whole("version", head, 1, head)
     stays = stays_of(store, stream, split_stream_id(stream)[0])
-    answer = windowed(stays, stream, version, head, whole=bool(wish.text("whole")))
+    answer = windowed(stays, stream, version, head, whole=bool(given.text("whole")))
     return {"context": stream, **_with_times(store, stream, answer)}
 
 
-def lineage_answer(store: Store, wish: Wish) -> list[Shape]:
+def lineage_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return the points of forks and merges in the order of drawing, each with its lanes."""
-    context = wish.text("context")
+    context = given.text("context")
     stream = None if context is None else stream_named(store.log, context)
     names = cast("list[VersionNameRow]", store.rows(VERSION_NAMES.name))
     found = families(store.contexts(), store.lineage(), names)
-    most = wish.whole("limit", PAGE_MAX, 1, PAGE_MAX)
+    most = given.whole("limit", PAGE_MAX, 1, PAGE_MAX)
     points = (
         {**point_shape(point), "lanes": lanes, "family": number, "text": ", ".join(said_of(point))}
         for number, family in enumerate(found)
@@ -213,14 +213,14 @@ def lineage_answer(store: Store, wish: Wish) -> list[Shape]:
     return [point for point, _ in zip(points, range(most), strict=False)]
 
 
-def graph_answer(store: Store, wish: Wish) -> Shape:
+def graph_answer(store: Store, given: Parameters) -> Shape:
     """Return the graph of a run with places for its nodes: the column is the depth, the row a lane of its agent."""
-    stream = stream_named(store.log, wish.required("context"))
+    stream = stream_named(store.log, given.required("context"))
     kind, context = split_stream_id(stream)
     if kind != "run":
         raise InvalidInputError(f"{stream} is no run: it has no graph")
-    graph = _graph(store.run(*run_id_of(context), create=False), store, wish.text("version"))
-    named = wish.text("attributes")
+    graph = _graph(store.run(*run_id_of(context), create=False), store, given.text("version"))
+    named = given.text("attributes")
     wanted = None if named is None else named.split(",")
     places = laid_out(graph)
     return {
@@ -241,12 +241,12 @@ def _graph(run: Run, store: Store, version: str | None) -> Trajectory:
     return run.at(run.version_at(version)).graph()
 
 
-def node_answer(store: Store, wish: Wish) -> list[Shape]:
+def node_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return every change of the attributes of a node: old and new value, who, when, and because of what."""
-    where: dict[str, Any] = {"user_id": wish.text("user"), "session_id": wish.text("session")}
+    where: dict[str, Any] = {"user_id": given.text("user"), "session_id": given.text("session")}
     for name, field in (("round", "run_id"), ("sub", "sub_id")):
-        where[field] = wish.whole(name, 0) if wish.given.get(name) not in (None, "") else None
-    found = store.audit_node(wish.required("name"), wish.text("attribute"), **where)
+        where[field] = given.whole(name, 0) if given.by_name.get(name) not in (None, "") else None
+    found = store.audit_node(given.required("name"), given.text("attribute"), **where)
     return [
         {**msgspec.to_builtins(one, enc_hook=str, str_keys=True), "position": str(one.position),
          "recorded_at": exact(one.recorded_at)}
@@ -254,10 +254,10 @@ def node_answer(store: Store, wish: Wish) -> list[Shape]:
     ]  # fmt: skip
 
 
-def nodes_answer(store: Store, wish: Wish) -> Shape:
+def nodes_answer(store: Store, given: Parameters) -> Shape:
     """Return the answer to `nodes`: the nodes of all runs, by type, as they are now."""
-    asked = NodeWish(*map(wish.text, NodeWish._fields))
-    page = node_page(_runner(store), asked, limit=wish.whole("limit", 200, 1, PAGE_MAX), cursor=wish.text("cursor"))
+    asked = NodeFilter(*map(given.text, NodeFilter._fields))
+    page = node_page(_runner(store), asked, limit=given.whole("limit", 200, 1, PAGE_MAX), cursor=given.text("cursor"))
     return {"nodes": [node_row_shape(row) for row in page.nodes], "cursor": page.cursor}
 
 
@@ -273,10 +273,11 @@ def _runner(store: Store) -> ProjectionRunner:
     return store._runner
 
 
-def projection_answer(store: Store, wish: Wish) -> Shape:
+def projection_answer(store: Store, given: Parameters) -> Shape:
     """Return the answer to `projection`: its status, and some of its rows."""
-    name, limit = wish.required("name"), wish.whole("limit", 50, 1, PAGE_MAX)
-    rows, more = row_page(store._runner, name, under=wish.text("under") or "", limit=limit, cursor=wish.text("cursor"))
+    name, limit = given.required("name"), given.whole("limit", 50, 1, PAGE_MAX)
+    under, cursor = given.text("under") or "", given.text("cursor")
+    rows, more = row_page(store._runner, name, under=under, limit=limit, cursor=cursor)
     now = store.now()
     (status,) = (one for one in store.projections() if one.name == name)
     return {
@@ -285,39 +286,39 @@ def projection_answer(store: Store, wish: Wish) -> Shape:
     }  # fmt: skip
 
 
-def projections_answer(store: Store, wish: Wish) -> Shape:
+def projections_answer(store: Store, given: Parameters) -> Shape:
     """Return the answer to `projections`."""
     now = store.now()
     return {"head": str(now), "events": now.events, "projections": [status_shape(one) for one in store.projections()]}
 
 
-def search_answer(store: Store, wish: Wish) -> list[Shape]:
+def search_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return the answer to `search`."""
-    limit = wish.whole("limit", 50, 1, PAGE_MAX)
-    hits = store.search(wish.required("q"), kind=wish.text("kind"), context=wish.text("context"), limit=limit)
+    limit = given.whole("limit", 50, 1, PAGE_MAX)
+    hits = store.search(given.required("q"), kind=given.text("kind"), context=given.text("context"), limit=limit)
     return [hit_shape(hit) for hit in hits]
 
 
-def usage_answer(store: Store, wish: Wish) -> list[Shape]:
+def usage_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return the answer to `usage`."""
-    by = tuple((wish.text("by") or "day,agent,model").split(","))
+    by = tuple((given.text("by") or "day,agent,model").split(","))
     return [usage_shape(row) for row in store.usage(by=by)]
 
 
-def approvals_answer(store: Store, wish: Wish) -> list[Shape]:
+def approvals_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return the answer to `approvals`."""
     return [waiting_shape(one) for one in store.pending_approvals()]
 
 
-def moments_answer(store: Store, wish: Wish) -> dict[str, str]:
+def moments_answer(store: Store, given: Parameters) -> dict[str, str]:
     """Return the answer to `moments`."""
     return {name: str(moment) for name, moment in store.moments().items()}
 
 
-def resolve_answer(store: Store, wish: Wish) -> Shape:
+def resolve_answer(store: Store, given: Parameters) -> Shape:
     """Return the version of a context that an address means: a number, a time, a name, an item or a call."""
-    stream = stream_named(store.log, wish.required("context"))
-    at = wish.required("at")
+    stream = stream_named(store.log, given.required("context"))
+    at = given.required("at")
     parse_address(at)
     return {"context": stream, "version": view_of(store, stream, at).version}
 

@@ -46,8 +46,8 @@ from .answers import meta
 from .changes import Change
 from .jobs import Jobs, Task
 from .live import news
-from .questions import ACTIONS, ENDING, QUESTIONS, openapi, question_of
-from .wish import Question, Wish
+from .parameters import Parameters
+from .questions import ACTIONS, ENDING, QUESTIONS, Question, openapi, question_of
 
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
@@ -178,18 +178,18 @@ async def _meta(settings: Settings, request: Request) -> Response:
 
 
 async def _answer(settings: Settings, question: Question, request: Request) -> Response:
-    wish = Wish(dict(request.query_params), request.query_params.getlist("ref"))
-    return await _answered(settings, question, wish, request)
+    given = Parameters(dict(request.query_params), request.query_params.getlist("ref"))
+    return await _answered(settings, question, given, request)
 
 
-async def _answered(settings: Settings, question: Question, wish: Wish, request: Request) -> Response:
+async def _answered(settings: Settings, question: Question, given: Parameters, request: Request) -> Response:
     try:
-        answer = await run_in_threadpool(question.answer, settings.store, wish)
+        answer = await run_in_threadpool(question.answer, settings.store, given)
         # An answer that only some may see is kept nowhere, nor one without events that may still come.
-        is_whole = gate_of(settings.store.log) is None and len(answer) >= len(wish.refs)
+        is_whole = gate_of(settings.store.log) is None and len(answer) >= len(given.refs)
         # Under an address without this text, it would be the answer about another store that is served here later.
         is_of_start = request.query_params.get("start", "").startswith(f"{settings.start}.")
-        return _json(settings, answer, cached=question.is_lasting(wish) and is_whole and is_of_start)
+        return _json(settings, answer, cached=question.is_lasting(given) and is_whole and is_of_start)
     except RefoldError as error:
         return _fault(settings, error)
 
@@ -204,7 +204,7 @@ async def _twin(settings: Settings, page: Endpoint, request: Request) -> Respons
     if asked is None:
         return await page(request)
     name, parameters = asked
-    return await _answered(settings, QUESTIONS[name], Wish(parameters, []), request)
+    return await _answered(settings, QUESTIONS[name], Parameters(parameters, []), request)
 
 
 async def _jobs(settings: Settings, request: Request) -> Response:
@@ -229,17 +229,17 @@ async def _change(settings: Settings, change: Change | Task, request: Request) -
         if len(body) > BODY_MAX:
             return refused(413, f"the request has more than {BODY_MAX:,} bytes")
     try:
-        given = json.loads(body)
-        if not isinstance(given, dict):
+        parameters = json.loads(body)
+        if not isinstance(parameters, dict):
             raise ValueError
     except (ValueError, RecursionError):
         return refused(400, "the request is no JSON object")
     try:
-        wish = Wish(given, [])
+        given = Parameters(parameters, [])
         if isinstance(change, Task):
-            answer = await run_in_threadpool(change.make, settings.jobs, wish)
+            answer = await run_in_threadpool(change.make, settings.jobs, given)
         else:
-            answer = await run_in_threadpool(change.make, settings.store, wish)
+            answer = await run_in_threadpool(change.make, settings.store, given)
     except RefoldError as error:
         return _fault(settings, error)
     return _json(settings, answer)

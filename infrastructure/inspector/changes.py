@@ -11,33 +11,33 @@ from ...domain.log.envelope import acting
 from ..context_streams import context_named
 from ..store import Store
 from .merges import ACTOR, CONFLICT, INSTRUCTIONS, merge
-from .wish import Wish
+from .parameters import Parameters
 
 
 class Change(NamedTuple):
     """A change: what makes it, a line about it, and its fields, each with a line about it."""
 
-    make: Callable[[Store, Wish], Any]
+    make: Callable[[Store, Parameters], Any]
     about: str
     fields: Mapping[str, str]
     needs_token: bool = True
 
 
-def _fork(store: Store, wish: Wish) -> dict[str, Any]:
-    chat = store.chat(_chat_id(store, wish.required("context")), create=False)
-    version = wish.whole("version", chat.version, 1)
-    with acting(actor=wish.text("actor") or ACTOR):
-        child = (chat if version == chat.version else chat.at(version)).fork(wish.required("name"))
+def _fork(store: Store, given: Parameters) -> dict[str, Any]:
+    chat = store.chat(_chat_id(store, given.required("context")), create=False)
+    version = given.whole("version", chat.version, 1)
+    with acting(actor=given.text("actor") or ACTOR):
+        child = (chat if version == chat.version else chat.at(version)).fork(given.required("name"))
     return {"context": child.stream_id, "version": child.version}
 
 
-def _decide(store: Store, wish: Wish) -> dict[str, Any]:
-    chat = store.chat(_chat_id(store, wish.required("context")), create=False)
-    call, decision = wish.required("call_id"), wish.required("decision")
+def _decide(store: Store, given: Parameters) -> dict[str, Any]:
+    chat = store.chat(_chat_id(store, given.required("context")), create=False)
+    call, decision = given.required("call_id"), given.required("decision")
     decide = {"approve": chat.approvals.approve, "reject": chat.approvals.reject}.get(decision)
     if decide is None:
         raise InvalidInputError(f"the decision is {decision!r}: give approve or reject")
-    decide(call, by=wish.text("actor") or ACTOR, because=wish.text("because"))
+    decide(call, by=given.text("actor") or ACTOR, because=given.text("because"))
     return {"context": chat.stream_id, "version": chat.version}
 
 

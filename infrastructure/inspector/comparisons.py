@@ -9,19 +9,19 @@ from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ..context_streams import stream_named
 from ..store import Store
-from ..views.answers import difference_shape
+from ..views.answer_shapes import difference_shape
 from ..views.contexts import Seen, SeenChat, SeenRun, view_at
 from ..views.differences import changes_between, graph_difference, side_by_side
 from ..views.shapes import Entry, Shape
 from .item_answers import BODY_MAX, body_shape, item_text
-from .wish import Wish
+from .parameters import Parameters
 
 SUMS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
 
 
-def diff_answer(store: Store, wish: Wish) -> Shape:
+def diff_answer(store: Store, given: Parameters) -> Shape:
     """Return the items, or the nodes of a run, that differ between two versions, `CONTEXT@VERSION` each."""
-    before, after = (view_at(store, wish.required(name)) for name in ("before", "after"))
+    before, after = (view_at(store, given.required(name)) for name in ("before", "after"))
     if isinstance(before, SeenRun) and isinstance(after, SeenRun):
         return _graph_diff(before, after)
     if isinstance(before, SeenRun) or isinstance(after, SeenRun):
@@ -64,17 +64,17 @@ def _side(view: Seen, entries: Sequence[Entry]) -> Shape:
     return {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
 
 
-def replay_answer(store: Store, wish: Wish) -> Shape:
+def replay_answer(store: Store, given: Parameters) -> Shape:
     """Return the calls of a chat with their prompts' tokens, as recorded and under a policy; or both prompts of one."""
-    stream = stream_named(store.log, wish.required("context"))
+    stream = stream_named(store.log, given.required("context"))
     kind, context_id = split_stream_id(stream)
     if kind != "chat":
         raise InvalidInputError(f"{stream} is no chat: only the prompts of a chat are run again")
-    policy = wish.required("policy")
+    policy = given.required("policy")
     chat = store.chat(context_id, create=False)
     replay = chat.replay(policy_of(policy))
     about = {"context": stream, "policy": policy, "version": chat.version}
-    call = wish.whole("seen", 0)
+    call = given.whole("seen", 0)
     if not call:
         sums = {"calls": len(replay.calls), **{name: getattr(replay, name) for name in SUMS}}
         return {**about, "calls": [one._asdict() for one in replay.calls], "sums": sums}

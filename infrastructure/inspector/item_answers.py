@@ -32,23 +32,23 @@ from ..log.codec import tag_of
 from ..queries.origins import Item, first_events, id_of, pieces_of
 from ..store import Store
 from ..times import exact
-from ..views.answers import gone_shape
+from ..views.answer_shapes import gone_shape
 from ..views.contexts import entry_shapes
 from ..views.shapes import Shape, describe, item_shape
 from .answers import PAGE_MAX, as_json, seen
 from .damage import Lost, events_of
-from .wish import Wish
+from .parameters import Parameters
 
 # A text is cut to this many characters, unless it is asked for by itself.
 BODY_MAX = 4_000
 
 
-def items_answer(store: Store, wish: Wish) -> list[Shape]:
+def items_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return items by their origins, `stream@version`, in the order of the question."""
-    if not 1 <= len(wish.refs) <= PAGE_MAX:
-        raise InvalidInputError(f"{len(wish.refs)} items are asked for: ask for 1 to {PAGE_MAX}, each as ref=STREAM@V")
-    refs = [item_ref(text) for text in wish.refs]
-    most = None if wish.text("whole") else BODY_MAX
+    if not 1 <= len(given.refs) <= PAGE_MAX:
+        raise InvalidInputError(f"{len(given.refs)} items are asked for: ask for 1 to {PAGE_MAX}, each as ref=STREAM@V")
+    refs = [item_ref(text) for text in given.refs]
+    most = None if given.text("whole") else BODY_MAX
     try:
         found = first_events(store.log, refs)
     except DamagedError:
@@ -138,10 +138,10 @@ def item_text(item: Item) -> str:
     return text_of(value, as_json) if isinstance(value, Content) else str(value)
 
 
-def view_answer(store: Store, wish: Wish) -> Shape:
+def view_answer(store: Store, given: Parameters) -> Shape:
     """Return the items of a context at a version, as `refold show --json` prints them."""
-    view = seen(store, wish.required("context"), wish.text("version"))
-    tail, skip = wish.whole("tail", PAGE_MAX, 1, PAGE_MAX), wish.whole("skip", 0)
+    view = seen(store, given.required("context"), given.text("version"))
+    tail, skip = given.whole("tail", PAGE_MAX, 1, PAGE_MAX), given.whole("skip", 0)
     # One more than is wanted says whether there are more.
     entries = view.entries(tail=tail + 1, skip=skip)
     return {
@@ -151,25 +151,25 @@ def view_answer(store: Store, wish: Wish) -> Shape:
     }  # fmt: skip
 
 
-def left_answer(store: Store, wish: Wish) -> Shape:
+def left_answer(store: Store, given: Parameters) -> Shape:
     """Return the items that left a context up to a version, the newest departure first, with how and why."""
-    limit, skip = wish.whole("limit", PAGE_MAX, 1, PAGE_MAX), wish.whole("skip", 0)
-    gone = seen(store, wish.required("context"), wish.text("version")).evicted()[::-1]
+    limit, skip = given.whole("limit", PAGE_MAX, 1, PAGE_MAX), given.whole("skip", 0)
+    gone = seen(store, given.required("context"), given.text("version")).evicted()[::-1]
     shown = gone[skip : skip + limit]
     items = entry_shapes((entry for entry, _ in shown), (how for _, how in shown))
     return {"count": len(gone), "more": len(gone) > skip + limit, "items": items}
 
 
-def why_answer(store: Store, wish: Wish) -> Shape:
+def why_answer(store: Store, given: Parameters) -> Shape:
     """Return whether an item is in the view of a context, and how it left."""
-    stream = stream_named(store.log, wish.required("context"))
-    return gone_shape(store.why_gone(stream, wish.required("item")))
+    stream = stream_named(store.log, given.required("context"))
+    return gone_shape(store.why_gone(stream, given.required("item")))
 
 
-def audit_answer(store: Store, wish: Wish) -> list[Shape]:
+def audit_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return every change of a context that holds items, or of one of its items, oldest first."""
-    stream = stream_named(store.log, wish.required("context"))
-    found = store.audit(stream, item=wish.text("item"))
+    stream = stream_named(store.log, given.required("context"))
+    found = store.audit(stream, item=given.text("item"))
     return [
         {**msgspec.to_builtins(one, enc_hook=str, str_keys=True), "position": str(one.position),
          "recorded_at": exact(one.recorded_at)}
@@ -177,9 +177,9 @@ def audit_answer(store: Store, wish: Wish) -> list[Shape]:
     ]  # fmt: skip
 
 
-def pins_answer(store: Store, wish: Wish) -> list[tuple[str, int, int]]:
+def pins_answer(store: Store, given: Parameters) -> list[tuple[str, int, int]]:
     """Return the origins of the items that a chat pinned, each from which version to before which; 0 is no end."""
-    stream = stream_named(store.log, wish.required("context"))
+    stream = stream_named(store.log, given.required("context"))
     return _pins(store, stream, store.log.head(stream))
 
 
@@ -200,13 +200,13 @@ def _pins(store: Store, stream: str, until: int) -> list[tuple[str, int, int]]:
     return pins + [(name, version, 0) for name, version in since.items()]
 
 
-def pieces_answer(store: Store, wish: Wish) -> Shape:
+def pieces_answer(store: Store, given: Parameters) -> Shape:
     """
     Return the texts of a message that was written piece by piece: its beginning, and each piece with its version.
 
     The third field of a piece says why the message was incomplete from then on; null, that it was complete.
     """
-    ref = item_ref(wish.required("event"))
+    ref = item_ref(given.required("event"))
     found = first_events(store.log, [ref]).get(ref)
     message = None if found is None else _item_of(found.event)
     if not isinstance(message, MessageAdded):

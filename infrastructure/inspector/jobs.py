@@ -23,9 +23,9 @@ from ..projecting.rebuild import RebuildReport
 from ..projecting.shadow import Progress, RebuildProgress, Stop
 from ..store import Store
 from ..verifying import Report
-from ..views.answers import report_shape
+from ..views.answer_shapes import report_shape
 from ..views.shapes import Shape
-from .wish import Wish
+from .parameters import Parameters
 
 log = logging.getLogger(__name__)
 # The name of the job that checks the whole store; no projection can have it.
@@ -205,22 +205,22 @@ class Jobs:
 class Task(NamedTuple):
     """Work on jobs that the page asks for; `needs_token` if it changes the store."""
 
-    make: Callable[[Jobs, Wish], Shape]
+    make: Callable[[Jobs, Parameters], Shape]
     about: str
     fields: dict[str, str]
     needs_token: bool = True
 
 
-def _projection(jobs: Jobs, wish: Wish) -> str:
-    name = wish.required("name")
+def _projection(jobs: Jobs, given: Parameters) -> str:
+    name = given.required("name")
     known = [one.name for one in jobs.store.projections()]
     if name not in known:
         raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(known)}")
     return name
 
 
-def _rebuild(jobs: Jobs, wish: Wish) -> Shape:
-    name, restart = _projection(jobs, wish), wish.text("restart") is not None
+def _rebuild(jobs: Jobs, given: Parameters) -> Shape:
+    name, restart = _projection(jobs, given), given.text("restart") is not None
 
     def work(progress: Progress, stop: Stop) -> Result:
         return _outcome(jobs.store.rebuild(name, restart=restart, progress=progress, stop=stop, swap=False))
@@ -228,8 +228,8 @@ def _rebuild(jobs: Jobs, wish: Wish) -> Shape:
     return jobs.start(name, "rebuild", work)
 
 
-def _swap(jobs: Jobs, wish: Wish) -> Shape:
-    name = _projection(jobs, wish)
+def _swap(jobs: Jobs, given: Parameters) -> Shape:
+    name = _projection(jobs, given)
     if not any(one.rebuilt for one in jobs.store.projections() if one.name == name):
         raise InvalidInputError(f"there are no new rows of {name}: rebuild it first")
     return jobs.start(
@@ -237,8 +237,8 @@ def _swap(jobs: Jobs, wish: Wish) -> Shape:
     )
 
 
-def _check(jobs: Jobs, wish: Wish) -> Shape:
-    name = _projection(jobs, wish)
+def _check(jobs: Jobs, given: Parameters) -> Shape:
+    name = _projection(jobs, given)
     return jobs.start(
         name, "check", lambda progress, stop: _outcome(jobs.store.check(name, progress=progress, stop=stop))
     )
@@ -248,7 +248,7 @@ def _outcome(report: RebuildReport) -> Result:
     return report.is_done, report_shape(report)
 
 
-def _verify(jobs: Jobs, wish: Wish) -> Shape:
+def _verify(jobs: Jobs, given: Parameters) -> Shape:
     def work(progress: Progress, stop: Stop) -> Result:
         # The other cores of the machine are for those who write.
         report = jobs.store.verify(progress=progress, stop=stop, processes=1)
@@ -273,7 +273,7 @@ TASKS: dict[str, Task] = {
     ),
     "swap": Task(_swap, "Put the new rows of a projection in the place of those in use.", NAME),
     "discard": Task(
-        lambda jobs, wish: jobs.discard(_projection(jobs, wish)), "Drop the new rows of a projection.", NAME,
+        lambda jobs, given: jobs.discard(_projection(jobs, given)), "Drop the new rows of a projection.", NAME,
     ),
     "check": Task(
         _check, "Begin to compare the rows of a projection with those that the events give; nothing is changed.", NAME,
@@ -281,7 +281,7 @@ TASKS: dict[str, Task] = {
     ),
     "verify": Task(_verify, "Begin to check the whole store; nothing is changed.", {}, needs_token=False),
     "cancel": Task(
-        lambda jobs, wish: jobs.cancel(wish.required("name")), "Have a job stop at the end of its page of events.",
+        lambda jobs, given: jobs.cancel(given.required("name")), "Have a job stop at the end of its page of events.",
         {"name": f"the projection; `{STORE}` for the check of the whole store"}, needs_token=False,
     ),
 }  # fmt: skip

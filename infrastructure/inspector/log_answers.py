@@ -27,7 +27,7 @@ from ..views.shapes import Shape, describe, event_shape
 from .answers import PAGE_MAX, as_json
 from .damage import MISSING, Lost, events_from, events_of
 from .item_answers import item_ref
-from .wish import Wish
+from .parameters import Parameters
 
 # A filtered question looks through this many events at a time, and says how far it came.
 SCANNED_MAX = 20_000
@@ -35,7 +35,7 @@ SCANNED_AT_ONCE = 2_000
 BUCKETS_MAX = 2_000
 
 
-def log_answer(store: Store, wish: Wish) -> Shape:
+def log_answer(store: Store, given: Parameters) -> Shape:
     """
     Return events of the log, or of one context, as lines.
 
@@ -47,12 +47,12 @@ def log_answer(store: Store, wish: Wish) -> Shape:
         InvalidInputError: a position or a moment is malformed.
         NotFoundError: the log has no such position.
     """
-    limit = wish.whole("limit", 100, 1, PAGE_MAX)
-    wanted = Filter(wish.text("type"), wish.text("actor"), (wish.text("q") or "").lower())
-    context = wish.text("context")
+    limit = given.whole("limit", 100, 1, PAGE_MAX)
+    wanted = Filter(given.text("type"), given.text("actor"), (given.text("q") or "").lower())
+    context = given.text("context")
     if context is not None:
-        return _log_of_context(store, stream_named(store.log, context), wish, wanted, limit)
-    after, row = _from(store, wish)
+        return _log_of_context(store, stream_named(store.log, context), given, wanted, limit)
+    after, row = _from(store, given)
     lines: list[Shape] = []
     scanned, moment = 0, after
     while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
@@ -97,12 +97,12 @@ class Filter(NamedTuple):
         )
 
 
-def _log_of_context(store: Store, stream: str, wish: Wish, wanted: Filter, limit: int) -> Shape:
+def _log_of_context(store: Store, stream: str, given: Parameters, wanted: Filter, limit: int) -> Shape:
     """Return the lines of one context; its versions are the moments from which a filtered question goes on."""
     head = store.log.head(stream)
     # Behind the end there is nothing yet: whoever asks on from there would miss what comes next.
-    row = min(wish.whole("after", wish.whole("row", 0)), head)
-    position = wish.text("pos")
+    row = min(given.whole("after", given.whole("row", 0)), head)
+    position = given.text("pos")
     if position is not None:
         row = store.log.version_at(stream, _before(store, position)[0])
     lines: list[Shape] = []
@@ -153,16 +153,16 @@ def _call_of(event: RecordedEvent) -> Shape:
     return {"call_id": None, "call": None}
 
 
-def _from(store: Store, wish: Wish) -> tuple[Moment, int]:
+def _from(store: Store, given: Parameters) -> tuple[Moment, int]:
     """Return the moment from which a question reads, and the number of events before it."""
-    after = wish.text("after")
+    after = given.text("after")
     if after is not None:
         moment = Moment.parse(after)
         return moment, moment.events
-    position = wish.text("pos")
+    position = given.text("pos")
     if position is not None:
         return _before(store, position)
-    row = wish.whole("row", 0)
+    row = given.whole("row", 0)
     if not row:
         return BEGINNING, 0
     if not store.log.has_slices:
@@ -225,9 +225,9 @@ def _moment_behind(blocks: Iterable[RollupRow]) -> tuple[Moment, int]:
     return Moment.of(heads), sum(heads.values())
 
 
-def event_answer(store: Store, wish: Wish) -> Shape:
+def event_answer(store: Store, given: Parameters) -> Shape:
     """Return one event with its envelope, its words, and the chain of its causes."""
-    named = wish.required("event")
+    named = given.required("event")
     if "@" not in named:
         named = _event_of(store, _position(store, named)).reference
     ref = item_ref(named)
@@ -248,10 +248,10 @@ def event_answer(store: Store, wish: Wish) -> Shape:
     }
 
 
-def histogram_answer(store: Store, wish: Wish) -> Shape:
+def histogram_answer(store: Store, given: Parameters) -> Shape:
     """Return the log in buckets of about the same number of events: how many of each type, and from when to when."""
     rows = sorted(store.rollup(), key=lambda row: (row.last_at, row.key))
-    count = wish.whole("buckets", 200, 1, BUCKETS_MAX)
+    count = given.whole("buckets", 200, 1, BUCKETS_MAX)
     # A bucket has at least one row of the rollup, which is 1,024 events.
     size = max(1, -(-len(rows) // count))
     starts = [0, *accumulate(row.events for row in rows)]

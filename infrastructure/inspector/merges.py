@@ -25,7 +25,7 @@ from ..views.contexts import SeenChat, view_at
 from ..views.differences import changes_between
 from ..views.shapes import Entry, Shape
 from .item_answers import body_shape
-from .wish import Wish
+from .parameters import Parameters
 
 ACTOR = "inspector"
 # An item is told apart from others by its beginning.
@@ -39,21 +39,21 @@ class _RolledBackError(Exception):
     """Ends the transaction of a preview."""
 
 
-def merge(store: Store, wish: Wish) -> Shape:
+def merge(store: Store, given: Parameters) -> Shape:
     """Merge a chat into another one; with `version` only if that is still the newest version of the target."""
-    target, expected = _chat(store, wish.required("target")), wish.whole("version", 0) or None
-    with acting(actor=wish.text("actor") or ACTOR):
-        asyncio.run(target.merge(_source(store, wish).chat, expected_version=expected, **_options(wish)))
+    target, expected = _chat(store, given.required("target")), given.whole("version", 0) or None
+    with acting(actor=given.text("actor") or ACTOR):
+        asyncio.run(target.merge(_source(store, given).chat, expected_version=expected, **_options(given)))
     return {"context": target.stream_id, "version": target.version}
 
 
-def preview_answer(store: Store, wish: Wish) -> Shape:
+def preview_answer(store: Store, given: Parameters) -> Shape:
     """Return what a merge would do: the base, what each side did since, what comes in, and the conflicts."""
-    target, theirs = _chat(store, wish.required("target")), _source(store, wish)
+    target, theirs = _chat(store, given.required("target")), _source(store, given)
     stream = target.stream_id
     ours = SeenChat(store.log, target, target.version)
     before, there = ours.entries(), theirs.entries()
-    events, after = _previewed(store, target, theirs, _options(wish))
+    events, after = _previewed(store, target, theirs, _options(given))
     merged = next((event for event in events if isinstance(event, Merged)), Merged(source=theirs.stream, version=1))
     taken = _refs([span for placement in merged.placed for span in placement.items], stream)
     leaving = _refs([span for event in events if isinstance(event, ItemsEvicted) for span in event.items], stream)
@@ -71,21 +71,21 @@ def preview_answer(store: Store, wish: Wish) -> Shape:
     }
 
 
-def _source(store: Store, wish: Wish) -> SeenChat:
+def _source(store: Store, given: Parameters) -> SeenChat:
     """
     Return the chat to take from, `CTX` or `CTX@V`, as it was then.
 
     Raises:
         InvalidInputError: it is no chat, or a range.
     """
-    view = view_at(store, wish.required("source"))
+    view = view_at(store, given.required("source"))
     if not isinstance(view, SeenChat):
         raise InvalidInputError(f"{view.stream} is no chat: only chats are merged here")
     return view
 
 
-def _options(wish: Wish) -> dict[str, Any]:
-    return {"on_conflict": wish.text("on_conflict") or "ours", "instructions": wish.text("instructions") == "1"}
+def _options(given: Parameters) -> dict[str, Any]:
+    return {"on_conflict": given.text("on_conflict") or "ours", "instructions": given.text("instructions") == "1"}
 
 
 def _chat(store: Store, name: str) -> ChatContext:

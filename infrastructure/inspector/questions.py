@@ -9,8 +9,8 @@ it has the same shape, and redaction and caching are the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from ...domain.context.address import parse_reference
 from ...domain.errors import NotFoundError
@@ -40,7 +40,32 @@ from .item_answers import audit_answer, items_answer, left_answer, pieces_answer
 from .jobs import TASKS, Task
 from .log_answers import event_answer, histogram_answer, log_answer
 from .merges import CONFLICT, INSTRUCTIONS, preview_answer
-from .wish import Question
+from .parameters import Parameters
+
+# Parameters that are a context, with or without a version.
+SIDES = ("before", "after")
+
+
+class Question(NamedTuple):
+    """A question: its answer to a request, a line about it, and its parameters, each with a line about it."""
+
+    answer: Callable[[Store, Parameters], Any]
+    about: str
+    parameters: Mapping[str, str]
+    lasting: tuple[str, ...] = ()
+
+    def is_lasting(self, given: Parameters) -> bool:
+        """Return whether the answer never changes: it names the versions it is about, and has nothing of later ones."""
+        return bool(self.lasting) and all(_names_version(given, name) for name in self.lasting)
+
+
+def _names_version(given: Parameters, name: str) -> bool:
+    if name == "ref":
+        return bool(given.refs)
+    _, at, version = str(given.by_name.get(name, "")).rpartition("@")
+    # A number alone is a version, or the place of an event; but the newest version of a context that is called so.
+    return version.isdigit() and bool(at or name not in SIDES)
+
 
 CONTEXT, VERSION = "a context, as `chat:support-42`", "a version; the newest one if it is left out"
 QUESTIONS: dict[str, Question] = {

@@ -30,7 +30,7 @@ class ContextPage(NamedTuple):
     cursor: str | None
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class ContextFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of contexts; None means any. Times are those of the last change."""
 
     kind: str | None = None
@@ -41,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
 
 
-def context_page(runner: ProjectionRunner, wish: Wish, *, limit: int, cursor: str | None) -> ContextPage:
+def context_page(runner: ProjectionRunner, chosen: ContextFilter, *, limit: int, cursor: str | None) -> ContextPage:
     """
     Return the contexts that match a filter, ordered by kind and id, after a cursor.
 
@@ -49,28 +49,28 @@ def context_page(runner: ProjectionRunner, wish: Wish, *, limit: int, cursor: st
         InvalidInputError: there is no such kind, a time has no zone, the limit is out of range, or a text cannot be
             encoded.
     """
-    if wish.kind is not None and wish.kind not in KINDS:
-        raise InvalidInputError(f"there is no kind of context {wish.kind!r}: there are {', '.join(KINDS)}")
+    if chosen.kind is not None and chosen.kind not in KINDS:
+        raise InvalidInputError(f"there is no kind of context {chosen.kind!r}: there are {', '.join(KINDS)}")
     if not 1 <= require_whole(limit, "limit", least=None) <= CONTEXTS_MAX:
         raise InvalidInputError(f"limit is {limit}: it is a number from 1 to {CONTEXTS_MAX:,}")
-    for name, time in (("since", wish.since), ("until", wish.until)):
+    for name, time in (("since", chosen.since), ("until", chosen.until)):
         if time is not None:
             require_instance(time, datetime, name, "give an aware datetime")
     found: list[CatalogueRow] = []
-    for row in _wanted(runner, wish, require_unicode(cursor or "", "the cursor"), limit + 1):
+    for row in _wanted(runner, chosen, require_unicode(cursor or "", "the cursor"), limit + 1):
         if len(found) == limit:
             return ContextPage(found, found[-1].key)
         found.append(row)
     return ContextPage(found, None)
 
 
-def _wanted(runner: ProjectionRunner, wish: Wish, after: str, wanted: int) -> Iterator[CatalogueRow]:
-    fields = {name: getattr(wish, name) for name in ("kind", "user", "session", "agent")}
+def _wanted(runner: ProjectionRunner, chosen: ContextFilter, after: str, wanted: int) -> Iterator[CatalogueRow]:
+    fields = {name: getattr(chosen, name) for name in ("kind", "user", "session", "agent")}
     where = {name: require_unicode(value, name) for name, value in fields.items() if value is not None}
-    since, until = (None if time is None else _microseconds(time) for time in (wish.since, wish.until))
-    if wish.kind is not None:
+    since, until = (None if time is None else _microseconds(time) for time in (chosen.since, chosen.until))
+    if chosen.kind is not None:
         # The keys of a kind are neighbours, so the page can begin with them.
-        after = max(after, f"{wish.kind}:")
+        after = max(after, f"{chosen.kind}:")
     is_timed = since is not None or until is not None
     size = FETCHED_ROWS if is_timed else wanted
     while True:

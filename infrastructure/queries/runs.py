@@ -165,7 +165,7 @@ def run_nodes(runner: ProjectionRunner, runs: Selected, node_type: str | None) -
     return [row for row in _nodes(runner.rows_under(tables, [runs.prefix]), runs) if not row.removed_by]
 
 
-class NodeWish(NamedTuple):
+class NodeFilter(NamedTuple):
     """A filter of nodes; None means any."""
 
     type: str | None = None
@@ -182,21 +182,21 @@ class NodePage(NamedTuple):
 
 
 @opening("the tables of runs", remedy=REBUILD)
-def node_page(runner: ProjectionRunner, wish: NodeWish, *, limit: int, cursor: str | None) -> NodePage:
+def node_page(runner: ProjectionRunner, chosen: NodeFilter, *, limit: int, cursor: str | None) -> NodePage:
     """
     Return nodes of all runs that match a filter, type by type and run by run, after a cursor; removed ones, too.
 
     Raises:
         InvalidInputError: there is no such type, or the cursor is not that of a page.
     """
-    if wish.type is not None:
-        own_fields(wish.type)
+    if chosen.type is not None:
+        own_fields(chosen.type)
     begun, _, after = require_unicode(cursor or "", "the cursor").partition(" ")
     if begun and begun not in NODES:
         raise InvalidInputError(f"{cursor!r} is no cursor of a page of nodes: leave it out to begin anew")
-    wanted = {"label": wish.label, "user_id": wish.user, "session_id": wish.session}
+    wanted = {"label": chosen.label, "user_id": chosen.user, "session_id": chosen.session}
     where = {name: require_unicode(value, name) for name, value in wanted.items() if value is not None}
-    types = [wish.type] if wish.type is not None else list(NODES)
+    types = [chosen.type] if chosen.type is not None else list(NODES)
     found: list[NodeRow] = []
     for node_type in types[types.index(begun) if begun in types else 0 :]:
         first = after if node_type == begun else ""

@@ -13,9 +13,9 @@ from ...domain.clock import System
 from ...domain.concurrency.locks import renew_in_child, synchronized
 from ...domain.context.context import Attachment
 from ...domain.context.decider import Decider
+from ...domain.context.folded_stream import Place
 from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
-from ...domain.context.view import Place
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError
 from ...domain.ids import stream_id
 from ...domain.log.gate import behind_gate

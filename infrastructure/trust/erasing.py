@@ -22,9 +22,9 @@ from ...domain.canonical import require_unicode
 from ...domain.clock import System
 from ...domain.context.decider import Decider
 from ...domain.context.description import counted
+from ...domain.context.folded_stream import Place
 from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
-from ...domain.context.view import Place
 from ...domain.erasure import forgetting
 from ...domain.erasure.events import (
     STREAM,

@@ -16,9 +16,9 @@ import msgspec
 
 from ...domain.canonical import parse_json
 from ...domain.chat.events import ChatItemEvent, FunctionCalled
+from ...domain.chat.item_conversion import item_of
 from ...domain.chat.items import items_to_dict
 from ...domain.chat.pairing import Approval
-from ...domain.chat.views import item_of
 from ...domain.content import Content, plain_content
 from ...domain.context.description import Change, place_of
 from ...domain.kinds import EVERY_KIND

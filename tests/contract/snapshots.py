@@ -13,10 +13,10 @@ from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.packed import _Source
 from refold.domain.chat.state.stored import WINDOW_MIN
-from refold.domain.context import journal, view
+from refold.domain.context import folded_stream, journal
 from refold.domain.context.decider import Decider
+from refold.domain.context.folded_stream import FoldedStream, Place
 from refold.domain.context.snapshot import Snapshot
-from refold.domain.context.view import Place, View
 from refold.domain.errors import DuplicateItemError, InvalidInputError, LogWentBackError, StorageReadOnlyError
 from refold.domain.log.ports import LiveLog, PartitionedLog, StreamEnd
 from refold.domain.memory.rules import MEMORIES
@@ -125,16 +125,16 @@ async def fill_chats(store: Store) -> tuple[str, str]:
     return chat.stream_id, brief.stream_id
 
 
-def view_of(log: LiveLog, stream: str, version: int | None = None) -> View[Any]:
-    """Return a new view of a stream."""
+def folded(log: LiveLog, stream: str, version: int | None = None) -> FoldedStream[Any]:
+    """Return a stream that is not folded yet."""
     end = log.end(stream) if version is None else StreamEnd(version)
     decider = DECIDERS[stream.partition(":")[0]]
-    return View(log, Place(stream, stream), decider, version=end.version, digest=end.digest)
+    return FoldedStream(log, Place(stream, stream), decider, version=end.version, digest=end.digest)
 
 
 def keep(log: LiveLog, stream: str, version: int) -> None:
     """Keep a snapshot of a stream as of a version."""
-    at = view_of(log, stream, version)
+    at = folded(log, stream, version)
     assert at.decider.packing is not None
     digest = log.read(stream, after=version - 1, until=version)[0].digest
     at.decider.packing.keep(log, stream, at.past(version), StreamEnd(version, digest))
@@ -188,20 +188,20 @@ class SnapshotsContract:
     async def test_every_answer_is_that_of_the_events(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of every version, behind a snapshot of every version before it; of long ones, or on disk, of some."""
         streams = await fill(log)
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 1)
 
         for stream in streams:
             last = log.head(stream)
-            states = [view_of(log, stream).past(version) for version in range(last + 1)]
+            states = [folded(log, stream).past(version) for version in range(last + 1)]
             is_long = last > LONG_STREAM
             for kept in range(1, last + 1, 5 if is_long else 3 if isinstance(log, PartitionedLog) else 1):
                 keep(log, stream, kept)
                 assert is_used(log, stream)
-                assert view_of(log, stream).state == states[last]
+                assert folded(log, stream).state == states[last]
                 for version in range(kept, last + 1, last // 2 if is_long else 1):
-                    assert view_of(log, stream).recorded_past(version) == states[version]
+                    assert folded(log, stream).recorded_past(version) == states[version]
                 # And what follows is decided on the same state: a fold that goes on from it.
-                assert view_of(log, stream).recorded_past(kept - 1) == states[kept - 1]
+                assert folded(log, stream).recorded_past(kept - 1) == states[kept - 1]
             assert is_right(log, stream)
 
     @pytest.mark.parametrize("spoil", [other_digest, other_code, ahead, other_body])
@@ -210,7 +210,7 @@ class SnapshotsContract:
     ) -> None:
         """Of another log or another code, of events that are gone, or one that cannot be read."""
         (stream, *_) = await fill(log)
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 1)
         keep(log, stream, 5)
         found = Snapshot.unpacked(stream, log.snapshot(stream))
         assert found is not None
@@ -220,7 +220,7 @@ class SnapshotsContract:
         log.keep_snapshot(stream, lambda: spoiled)
 
         assert not is_used(log, stream)
-        assert view_of(log, stream).state == view_of(log, stream).past(log.head(stream))
+        assert folded(log, stream).state == folded(log, stream).past(log.head(stream))
 
     async def test_a_damaged_one_counts_for_nothing(self, log: LiveLog) -> None:
         """Each flipped byte is noticed, also one that leaves another snapshot; and so is that of another stream."""
@@ -238,12 +238,12 @@ class SnapshotsContract:
     async def test_it_hides_no_log_that_went_back(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
         """A view that knows an event which the log does not have says so, snapshot or not."""
         (stream, *_) = await fill(log)
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 1)
         keep(log, stream, 5)
         end = log.end(stream)
 
         for known in (StreamEnd(end.version, bytes(len(end.digest))), StreamEnd(end.version + 1, end.digest)):
-            lost: View[Any] = View(log, Place(stream, stream), QUEUES, version=known.version, digest=known.digest)
+            lost = FoldedStream(log, Place(stream, stream), QUEUES, version=known.version, digest=known.digest)
             with pytest.raises(LogWentBackError):
                 _ = lost.state
 
@@ -253,7 +253,7 @@ class SnapshotsContract:
     ) -> None:
         """A state that is read for the first time within a transaction has its decisions."""
         stream = next(key for key in await fill(log) if key.startswith(f"{kind}:"))
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 1)
         keep(log, stream, 5)
         store = Store(log, MemoryProjectionStore())
         opened: Any = store.queue("s") if kind == "queue" else store.chat(stream.removeprefix("chat:"))
@@ -268,7 +268,7 @@ class SnapshotsContract:
 
     async def test_whoever_folds_much_keeps_one(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
         """At the first look at a long queue; then at an append behind many others; a short queue needs none."""
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 40)
         monkeypatch.setattr(journal, "APPENDS_UNTIL_SNAPSHOT", 30)
         queue = queue_on(log, limit=3)
         await queue.append(*[ContextItem(str(number), "about") for number in range(10)])
@@ -291,16 +291,16 @@ class SnapshotsContract:
         self, log: LiveLog, monkeypatch: pytest.MonkeyPatch, kind: str
     ) -> None:
         """Those of the present items, the first one, and those behind the snapshot; however many there were before."""
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 40)
         store = Store(log, MemoryProjectionStore())
         window, memory = store.window("s", max_tokens=3_780), store.memory()
         for number in range(60):
             window.put(WindowItem(f"k{number % 3}", f"text {number}", "s"))
             await memory.put(about(f"key{number % 3}", number))
         stream = f"{kind}:s"
-        whole = view_of(log, stream).past(log.head(stream))
+        whole = folded(log, stream).past(log.head(stream))
         # The first one to read all of it keeps a snapshot.
-        assert view_of(log, stream).state == whole
+        assert folded(log, stream).state == whole
         window.put(WindowItem("k0", "behind", "s"))
         await memory.put(about("key0", "behind"))
         read: list[int] = []
@@ -308,7 +308,7 @@ class SnapshotsContract:
             monkeypatch.setattr(log, name, counted(getattr(log, name), read, len))
         monkeypatch.setattr(log, "read_ranges", counted(log.read_ranges, read, lambda found: sum(map(len, found))))
 
-        opened = view_of(log, stream)
+        opened = folded(log, stream)
 
         assert opened.state.version == log.head(stream) > 60
         # An event may count twice, where one call reads through another.
@@ -319,7 +319,7 @@ class SnapshotsContract:
         self, log: LiveLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its appends count like others; before it ends they are in no log."""
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 40)
         monkeypatch.setattr(journal, "APPENDS_UNTIL_SNAPSHOT", 30)
         store = Store(log, MemoryProjectionStore())
         queue = store.queue("s", limit=3)
@@ -379,7 +379,7 @@ class SnapshotsContract:
 
     async def test_a_chat_reads_the_items_that_it_shows(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
         """Opened from a snapshot it finds an item, evicts it and has its totals, and reads no others."""
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 200)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 200)
         store = Store(log, MemoryProjectionStore())
         chat = store.chat("c")
         chat.record_items([said(f"m{number}", (f"text {number}",)) for number in range(400)])
@@ -412,7 +412,7 @@ class SnapshotsContract:
 
     async def test_a_message_written_in_a_parent(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its fork has no snapshot, since the fold alone knows which pieces are the fork's; and shows the same."""
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 1)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 1)
         store = Store(log, MemoryProjectionStore())
         chat = store.chat("c")
         with chat.stream() as out:
@@ -428,7 +428,7 @@ class SnapshotsContract:
 
     async def test_a_run_reads_the_events_that_it_shows(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
         """Opened from a snapshot it finds a node by its name and goes on; only who looks at all of it reads all."""
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 200)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 200)
         run = Store(log, MemoryProjectionStore()).run("mia", "long")
         query = run.register_query("which orders?")
         for number in range(400):
@@ -465,7 +465,7 @@ class KeptSnapshotsContract:
 
     async def test_it_is_there_when_the_log_is_opened_again(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """The first handle folds all events, the next process begins behind them; without the rows, as the first."""
-        monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 20)
+        monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 20)
         log = store.open()
         queue = queue_on(log, limit=3)
         await queue.append(*[ContextItem(str(number), "about") for number in range(20)])
@@ -476,7 +476,7 @@ class KeptSnapshotsContract:
         again = store.open()
         assert list(again.streams_with_snapshot()) == [queue.stream_id]
         assert is_used(again, queue.stream_id)
-        monkeypatch.setattr(View, "past", lambda *_: pytest.fail("all events were read"))
+        monkeypatch.setattr(FoldedStream, "past", lambda *_: pytest.fail("all events were read"))
         reopened = queue_on(again, limit=3)
         assert [one.content for one in reopened.items] == ["17", "18", "19"]
         await reopened.append(ContextItem("20", "about"))

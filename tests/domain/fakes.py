@@ -10,8 +10,8 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.concurrency.promises import Promise
+from refold.domain.context.folded_stream import Durability, Place
 from refold.domain.context.journal import Journal
-from refold.domain.context.view import Durability, Place
 from refold.domain.log.envelope import Meta
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import ANY_VERSION, LiveLog, Log, NewEvents, Pending, Receipt

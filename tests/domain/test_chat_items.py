@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 import refold
 from refold.domain.chat import shown
+from refold.domain.chat.item_conversion import item_of, recorded_form
 from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -31,7 +32,6 @@ from refold.domain.chat.items import (
 from refold.domain.chat.shown import ShownItems
 from refold.domain.chat.state.fold import EMPTY, fold
 from refold.domain.chat.state.sequence import Items
-from refold.domain.chat.views import item_of, recorded_form
 from refold.domain.concurrency import collector
 from refold.domain.errors import DecisionRefusedError
 

@@ -9,9 +9,9 @@ from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatItem, ChatMessage, ChatRole
 from refold.domain.chat.rules.commands import AddItems, EvictItems
 from refold.domain.chat.rules.decide import CHAT
+from refold.domain.context.folded_stream import Place
 from refold.domain.context.journal import QUIET_APPENDS, Journal
 from refold.domain.context.transaction import transaction
-from refold.domain.context.view import Place
 from refold.domain.errors import (
     ConcurrencyError,
     DuplicateItemError,

@@ -10,9 +10,9 @@ import pytest
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.concurrency.promises import Settled
+from refold.domain.context.folded_stream import UNKNOWN
 from refold.domain.context.outbox import Outbox
 from refold.domain.context.transaction import transaction
-from refold.domain.context.view import UNKNOWN
 from refold.domain.errors import ConcurrencyError, StorageError
 from refold.domain.log.envelope import Meta
 from refold.domain.log.memory_log import MemoryLog

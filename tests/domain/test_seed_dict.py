@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.item_conversion import item_of
 from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
-from refold.domain.chat.views import item_of
 from refold.domain.errors import DuplicateItemError
 
 from .strategies import ITEM_EVENT, PROPERTY

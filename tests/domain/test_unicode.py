@@ -14,8 +14,8 @@ from refold.domain.chat.items import (
     FunctionCallOutput,
     ImageContent,
 )
+from refold.domain.context.folded_stream import Durability
 from refold.domain.context.transaction import transaction
-from refold.domain.context.view import Durability
 from refold.domain.errors import InvalidInputError
 from refold.domain.log.envelope import acting
 from refold.domain.log.memory_log import MemoryLog

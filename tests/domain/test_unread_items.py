@@ -28,7 +28,7 @@ from refold.domain.chat.state.fold import ChatState
 from refold.domain.chat.state.packed import PACKING as CHAT_PACKING
 from refold.domain.chat.state.packed import _Source
 from refold.domain.chat.state.stored import ItemNames
-from refold.domain.context import view
+from refold.domain.context import folded_stream
 from refold.domain.context.snapshot import Snapshot
 from refold.domain.errors import DamagedError, DecisionRefusedError, StorageClosedError
 from refold.domain.frozen import FrozenList
@@ -61,7 +61,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[ChatItem]]
     """A store with a chat and its snapshot, and the items of the chat."""
     location = str(tmp_path_factory.mktemp("kept") / "store.db")
     with pytest.MonkeyPatch.context() as patch, refold.open(location) as store:
-        patch.setattr(view, "SNAPSHOT_EVENTS", 200)
+        patch.setattr(folded_stream, "SNAPSHOT_EVENTS", 200)
         chat = store.chat("c")
         chat.record_items(
             [said(f"m{number}", (f"text {number}",), created_at=float(number)) for number in range(ITEMS)]
@@ -78,7 +78,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[ChatItem]]
 @pytest.fixture
 def opened(kept: tuple[str, list[ChatItem]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     """The chat, opened from its snapshot in a copy of the store."""
-    monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 200)
+    monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 200)
     monkeypatch.setattr(shown, "MADE_AT_ONCE", 100)
     made = Opened(shutil.copy(kept[0], tmp_path / "store.db"), kept[1])
     whole = _Source.read

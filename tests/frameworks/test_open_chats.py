@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.domain.chat.events import ChatItemEvent
-from refold.domain.context import view
+from refold.domain.context import folded_stream
 from refold.domain.context.journal import CATCH_UPS_MAX
 from refold.domain.errors import ConcurrencyError, NotAllowedError
 from refold.infrastructure.frameworks.conversation import Conversation, Message
@@ -116,7 +116,7 @@ def test_the_last_of_a_chat_that_was_just_opened(
     count: int, tmp_path: Path, events_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They alone are read and converted, where their beginning is known."""
-    monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 40)
+    monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 40)
     form = CountedNotes()
     notes = Conversation(form)
     with refold.open(tmp_path / "s.db") as store:

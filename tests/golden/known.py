@@ -34,8 +34,8 @@ from refold.domain.chat.events import (
     Summarized,
     SummaryUndone,
 )
+from refold.domain.chat.item_conversion import as_given
 from refold.domain.chat.rules.commands import EvictItems
-from refold.domain.chat.views import as_given
 from refold.domain.erasure.events import (
     ContextHeld,
     ContextReleased,

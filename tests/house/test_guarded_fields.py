@@ -32,7 +32,7 @@ WITHOUT = {
     "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_changed_within is_loaded"
     " is_void other_transaction queued recorded_past require_known state unflushed version",
     "domain.context.outbox.Outbox": "__len__",
-    "domain.context.view.View": "_folded _from_snapshot is_loaded is_void state version",
+    "domain.context.folded_stream.FoldedStream": "_folded _from_snapshot is_loaded is_void state version",
     "domain.hooks.loop_lock.LoopLock": "locked release",
     # Its lists only grow.
     "domain.log.memory_log.MemoryLog": "_known _stream idempotency_keys now read_all streams wait_for_news",

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.inspector import answers
+from refold.infrastructure.inspector.parameters import Parameters
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
-from refold.infrastructure.inspector.wish import Wish
 from refold.infrastructure.log.codec import tag_of
 from tests.support.every_kind import fill
 
@@ -495,6 +495,6 @@ def test_what_left_comes_a_page_at_a_time() -> None:
 )
 def test_what_is_no_list_of_texts(given: dict[str, Any], says: str) -> None:
     """It is refused with its name; a list of some texts is not."""
-    assert Wish({"items": ["a", "b"]}, ()).texts("items", 2) == ["a", "b"]
+    assert Parameters({"items": ["a", "b"]}, ()).texts("items", 2) == ["a", "b"]
     with pytest.raises(InvalidInputError, match=says):
-        Wish(given, ()).texts("items", 2)
+        Parameters(given, ()).texts("items", 2)

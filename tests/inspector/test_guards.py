@@ -22,8 +22,7 @@ import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.cli.ui import bound
 from refold.infrastructure.inspector.app import BODY_MAX, HEADERS
-from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
-from refold.infrastructure.inspector.wish import Question
+from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS, Question
 from refold.infrastructure.request_guard import LOCAL_HOSTS, RequestGuard
 from tests.cli.running import refold as run
 

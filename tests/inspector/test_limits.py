@@ -9,7 +9,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure.inspector.wish import Wish
+from refold.infrastructure.inspector.parameters import Parameters
 
 from .asking import Asked
 
@@ -132,9 +132,9 @@ PARAMETERS: list[tuple[str, tuple[Any, ...], Any, Any]] = [
 @pytest.mark.parametrize(("kind", "bounds", "value", "expected"), PARAMETERS)
 def test_a_parameter_is_of_its_kind(kind: str, bounds: tuple[Any, ...], value: Any, expected: Any) -> None:
     """What is of another kind is refused, with its name and what to give; what is missing has its default."""
-    wish = Wish({} if value is MISSING else {"p": value}, ())
+    given = Parameters({} if value is MISSING else {"p": value}, ())
     try:
-        found = getattr(wish, kind)("p", *bounds)
+        found = getattr(given, kind)("p", *bounds)
     except InvalidInputError as error:
         found = str(error)
 

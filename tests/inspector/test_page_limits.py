@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, Request, Route, expect
 
 import refold
 from refold.domain.memory.records import MemoryRecord
+from refold.infrastructure.inspector.parameters import Parameters
 from refold.infrastructure.inspector.questions import QUESTIONS
-from refold.infrastructure.inspector.wish import Wish
 
 from .browser import Served, Watched, apart, ready
 
@@ -288,7 +288,7 @@ def test_the_page_folds_as_python_does(folding: Page, steps: list[tuple[str, int
         chat = store.chat("a")
         for step, number in [("say", 0), *steps]:
             take_step(chat, step, number)
-        answer: Any = QUESTIONS["context"].answer(store, Wish({"context": "chat:a"}, []))
+        answer: Any = QUESTIONS["context"].answer(store, Parameters({"context": "chat:a"}, []))
         found = folding.evaluate(FOLD_AT, [answer["items"], list(range(1, answer["head"] + 1))])
         there: list[str] = []
         for version, (shown, gone) in enumerate(found, 1):

@@ -13,8 +13,8 @@ from playwright.sync_api import Page, Route, expect
 
 import refold
 from refold.infrastructure.inspector import answers, windows
+from refold.infrastructure.inspector.parameters import Parameters
 from refold.infrastructure.inspector.questions import QUESTIONS
-from refold.infrastructure.inspector.wish import Wish
 
 from .browser import Served, Watched, apart
 from .test_page_limits import DOM_MAX, FOLD_AT, STEPS, take_step
@@ -25,7 +25,7 @@ INTERVALS, CHANGES, HELD = 50, 20, 12
 
 def ask(store: refold.Store, question: str, **given: str) -> Any:
     """Return the answer to a question about the chat `a`."""
-    return QUESTIONS[question].answer(store, Wish({"context": "chat:a", **given}, []))
+    return QUESTIONS[question].answer(store, Parameters({"context": "chat:a", **given}, []))
 
 
 @pytest.mark.parametrize("kind", ["chat", "chat,chat", "queue,chat,chat"])

@@ -29,7 +29,7 @@ ALWAYS = {
     "domain/context/journal.py",
     "domain/context/outbox.py",
     "domain/context/transaction.py",
-    "domain/context/view.py",
+    "domain/context/folded_stream.py",
 } | {"infrastructure/projecting/runner.py"}
 STEPS = {
     "memory": ALWAYS | {"domain/log/memory_log.py"},

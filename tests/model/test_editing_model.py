@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from refold.domain.chat.state import stored
-from refold.domain.context import view
+from refold.domain.context import folded_stream
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import LiveLog
 
@@ -17,7 +17,7 @@ from .lives import live
 @pytest.fixture(autouse=True)
 def short_streams_have_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let views of streams as short as here begin with snapshots, and read a few items at a time."""
-    monkeypatch.setattr(view, "SNAPSHOT_EVENTS", 6)
+    monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 6)
     monkeypatch.setattr(stored, "WINDOW_MIN", 2)
 
 

@@ -192,7 +192,7 @@ EQUIVALENT = {
     ): "a tool that reads is the same one among those that change",
     ("domain/formats/anthropic/receive.py", "self._part = 1"): "each message begins with going to its place",
     (
-        "domain/context/view.py",
+        "domain/context/folded_stream.py",
         "known = None if (self.is_ahead and self._is_unsettled) else StreamEnd(self._version, self._known_digest())",
     ): "no snapshot is found of a version that the log does not reach yet",
     ("infrastructure/frameworks/openai_agents.py", "pass  # not self._encoded = {}"): (

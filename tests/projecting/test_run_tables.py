@@ -18,7 +18,7 @@ from refold.domain.trajectory.events import QueryRegistered, RunOpened
 from refold.domain.trajectory.run import Run
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore
-from refold.infrastructure.queries.runs import NodeWish, node_page
+from refold.infrastructure.queries.runs import NodeFilter, node_page
 from refold.projections.contract import Projection
 from refold.projections.trajectory_tables import NODES, RUN_TABLES
 from refold.projections.transitions import TRANSITIONS
@@ -246,8 +246,8 @@ def test_an_event_that_is_none_of_theirs(store: refold.Store) -> None:
 def test_a_cursor_of_something_else(store: refold.Store) -> None:
     """It is refused, and the error says what to do."""
     orders(store)
-    first = node_page(store._runner, NodeWish(), limit=1, cursor=None)
+    first = node_page(store._runner, NodeFilter(), limit=1, cursor=None)
 
-    assert len(node_page(store._runner, NodeWish(), limit=9, cursor=first.cursor).nodes) == 2
+    assert len(node_page(store._runner, NodeFilter(), limit=9, cursor=first.cursor).nodes) == 2
     with pytest.raises(InvalidInputError, match="'Chart x' is no cursor of a page of nodes: leave it out"):
-        node_page(store._runner, NodeWish(), limit=1, cursor="Chart x")
+        node_page(store._runner, NodeFilter(), limit=1, cursor="Chart x")

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from ...concurrency.known_types import known
+from ...context.folded_stream import SNAPSHOT_EVENTS, FoldedStream
 from ...context.snapshot import DIGEST_BYTES, Packing
-from ...context.view import SNAPSHOT_EVENTS, View
 from ...errors import DamagedError
 from ...log.ports import Range
 from ...named_events import Seen
@@ -269,14 +269,14 @@ PACKING = Packing(
 )
 
 
-def new_at(view: View[ChatState], items: Sequence[ChatItemEvent]) -> int:
+def new_at(journal: FoldedStream[ChatState], items: Sequence[ChatItemEvent]) -> int:
     """
     Return a version at which a chat surely never held these items; -1 if only its state, loaded by then, can say so.
 
     Reading the state of a short chat in a long log takes many blocks, and adding an item needs nothing else of it.
     """
-    is_loaded = view.is_loaded or view.is_ahead
-    end, log, stream = view.known, view.log, view.place.stream
+    is_loaded = journal.is_loaded or journal.is_ahead
+    end, log, stream = journal.known, journal.log, journal.place.stream
     read = None if is_loaded or end.version < ADDING_MIN else PACKING.read(log, stream, end)
     if read is not None:
         state, events = read[0], [one.event for one in read[1]]
@@ -287,7 +287,7 @@ def new_at(view: View[ChatState], items: Sequence[ChatItemEvent]) -> int:
             added = {item.id for event in events if (item := added_item(event)) is not None}
             if not any(item.id in added or state.items.raw.may_have(item.id) for item in items):
                 return end.version
-    state = view.state
+    state = journal.state
     # Of a longer one, whoever loads it keeps a snapshot.
     if not is_loaded and state.items.reach >= ADDING_MIN and end.version < SNAPSHOT_EVENTS:
         PACKING.keep(log, stream, state, end)

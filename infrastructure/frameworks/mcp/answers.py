@@ -24,11 +24,11 @@ from ....domain.errors import ConcurrencyError, InvalidInputError, LimitExceeded
 from ....domain.ids import split_stream_id, stream_id
 from ....domain.kinds import KINDS
 from ...context_streams import stream_named
-from ...inspector.wish import Wish
+from ...inspector.parameters import Parameters
 from ...queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
 from ...queries.node_audit import is_node_name, node_changes
 from ...store import Store
-from ...views.answers import change_shape, difference_shape, gone_shape, hit_shape, run_shape
+from ...views.answer_shapes import change_shape, difference_shape, gone_shape, hit_shape, run_shape
 from ...views.changes import after, changed_shape, evicted_shape, forked_shape, merged_shape, named_items
 from ...views.contexts import Seen, SeenRun, entry_shapes, head_shape, view_at
 from ...views.differences import Side, changes_between, changes_shape, graph_difference
@@ -58,17 +58,17 @@ CURSOR = re.compile(r"([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
 LISTS = ("added", "removed", "changed", "moved", "nodes_added", "nodes_removed", "edges_added", "edges_removed")
 
 
-def view_answer(store: Store, wish: Wish) -> Shape:
+def view_answer(store: Store, given: Parameters) -> Shape:
     """Return the last items of a context, or those before them; of a run its graph."""
-    skip, address = 0, wish.required("context")
-    if cursor := wish.text("cursor"):
+    skip, address = 0, given.required("context")
+    if cursor := given.text("cursor"):
         version, skip = _place(cursor)
         address = f"{parse_reference(address).context}@{version}"
     view = view_at(store, address)
     if isinstance(view, SeenRun):
-        return _whole(_cut(run_shape(view), _text_max(wish)))
-    limit = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
-    if wish.flag("evicted"):
+        return _whole(_cut(run_shape(view), _text_max(given)))
+    limit = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
+    if given.flag("evicted"):
         gone = view.evicted()
         end = max(0, len(gone) - skip)
         pairs = gone[max(0, end - limit - 1) : end]
@@ -76,48 +76,48 @@ def view_answer(store: Store, wish: Wish) -> Shape:
     else:
         shapes = entry_shapes(view.entries(tail=limit + 1, skip=skip))
     # The newest items come first to a reader who needs the end, but each page is in the order of the context.
-    page = list(_fitting((_cut(shape, _text_max(wish)) for shape in reversed(shapes)), limit))[::-1]
+    page = list(_fitting((_cut(shape, _text_max(given)) for shape in reversed(shapes)), limit))[::-1]
     more = f"{view.version}:{skip + len(page)}" if len(page) < len(shapes) else None
     return {**head_shape(view), **view.settings, "items": page, "cursor": more}
 
 
-def history_answer(store: Store, wish: Wish) -> Shape:
+def history_answer(store: Store, given: Parameters) -> Shape:
     """Return the changes of a context up to a version, or of a node, oldest first."""
-    subject, start = wish.required("subject"), 0
+    subject, start = given.required("subject"), 0
     version = 0
-    if cursor := wish.text("cursor"):
+    if cursor := given.text("cursor"):
         version, start = _place(cursor)
     if is_node_name(subject):
         changes: Iterator[AuditEntry] = iter(
-            node_changes(store.log, subject, store.audit_node(subject, wish.text("attribute")))
+            node_changes(store.log, subject, store.audit_node(subject, given.text("attribute")))
         )
         stream = subject
     else:
         view = view_at(store, f"{parse_reference(subject).context}@{version}" if cursor else subject)
         stream, version = view.stream, view.version
-        changes = _changes(view, wish)
-    limit = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
+        changes = _changes(view, given)
+    limit = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
     found = list(islice(changes, start, start + limit + 1))
-    page = list(_fitting((_cut(change_shape(one), _text_max(wish)) for one in found), limit))
+    page = list(_fitting((_cut(change_shape(one), _text_max(given)) for one in found), limit))
     more = f"{version}:{start + len(page)}" if len(page) < len(found) else None
     return {"subject": stream, "changes": page, "cursor": more}
 
 
-def _changes(view: Seen | SeenRun, wish: Wish) -> Iterator[AuditEntry]:
+def _changes(view: Seen | SeenRun, given: Parameters) -> Iterator[AuditEntry]:
     if isinstance(view, SeenRun):
         changes = run_changes(view.log, view.run, view.version)
     else:
         changes = context_changes(view.log, view.stream, view.version)
-    if item := wish.text("item"):
+    if item := given.text("item"):
         changes = iter(of_item(changes, item, view.stream))
-    if attribute := wish.text("attribute"):
+    if attribute := given.text("attribute"):
         changes = iter(of_attribute(changes, attribute, view.stream))
     return changes
 
 
-def diff_answer(store: Store, wish: Wish) -> Shape:
+def diff_answer(store: Store, given: Parameters) -> Shape:
     """Return the differences between two versions; long lists are cut, and `numbers` says how long they are."""
-    before, after_ = (view_at(store, address) for address in _two_sides(wish.required("context"), wish.text("other")))
+    before, after_ = (view_at(store, address) for address in _two_sides(given.required("context"), given.text("other")))
     if isinstance(before, SeenRun) or isinstance(after_, SeenRun):
         if not (isinstance(before, SeenRun) and isinstance(after_, SeenRun)):
             raise InvalidInputError("a run can be compared with a run only: the others hold items, and no graph")
@@ -127,38 +127,38 @@ def diff_answer(store: Store, wish: Wish) -> Shape:
     else:
         sides = Side(before, before.entries()), Side(after_, after_.entries())
         shape = changes_shape(*sides, changes_between(sides[0].entries, sides[1].entries))
-    limit, most = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX), _text_max(wish)
+    limit, most = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX), _text_max(given)
     lists = {name: value for name, value in shape.items() if name in LISTS}
     cut = {name: list(_fitting((_cut(one, most) for one in value), limit)) for name, value in lists.items()}
     return _whole({**shape, **cut, "numbers": {name: len(value) for name, value in lists.items()}})
 
 
-def search_answer(store: Store, wish: Wish) -> Shape:
+def search_answer(store: Store, given: Parameters) -> Shape:
     """Return the items with all words, the best first."""
-    kind, context = wish.text("kind"), wish.text("context")
+    kind, context = given.text("kind"), given.text("context")
     if context is not None and kind is None:
         # A name without a kind means the same context as in the other tools.
         context = stream_named(store.log, context)
-    start = 0 if (cursor := wish.text("cursor")) is None else _place(cursor)[1]
-    limit = wish.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
+    start = 0 if (cursor := given.text("cursor")) is None else _place(cursor)[1]
+    limit = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
     end = min(start + limit + 1, HITS_MAX)
-    hits = store.search(wish.required("query"), kind=kind, context=context, limit=end)[start:]
+    hits = store.search(given.required("query"), kind=kind, context=context, limit=end)[start:]
     page = list(_fitting(map(hit_shape, hits), limit))
     return {"hits": page, "cursor": f"0:{start + len(page)}" if len(page) < len(hits) else None}
 
 
-def why_gone_answer(store: Store, wish: Wish) -> Shape:
+def why_gone_answer(store: Store, given: Parameters) -> Shape:
     """Return whether an item is in a context, and how it left."""
-    stream, item = stream_named(store.log, _now(wish, "context")), wish.required("item")
+    stream, item = stream_named(store.log, _now(given, "context")), given.required("item")
     return gone_shape(store.why_gone(stream, f"{stream}{item}" if item.startswith("@") else item))
 
 
-def append_answer(store: Store, wish: Wish) -> Shape:
+def append_answer(store: Store, given: Parameters) -> Shape:
     """Append messages to a chat, all or none."""
-    messages = wish.many("messages", MESSAGES_MAX)
+    messages = given.many("messages", MESSAGES_MAX)
     _limited("the characters of messages in a call", _length(messages), MESSAGES_TEXT_MAX)
-    name, expected, key = _now(wish, "context"), _expected(wish), wish.text("idempotency_key")
-    if wish.flag("create") and (made := _made_with(store, _id_of_chat(name), messages, expected, key)):
+    name, expected, key = _now(given, "context"), _expected(given), given.text("idempotency_key")
+    if given.flag("create") and (made := _made_with(store, _id_of_chat(name), messages, expected, key)):
         return made
     chat = _chat(store, name)
     return _appended_shape(chat, chat.add_messages(messages, expected_version=expected, idempotency_key=key))
@@ -189,11 +189,11 @@ def _appended_shape(chat: ChatContext, items: Iterable[ChatItem]) -> Shape:
     return changed_shape(chat, {"item_ids": [item.id for item in items]})
 
 
-def fork_answer(store: Store, wish: Wish) -> Shape:
+def fork_answer(store: Store, given: Parameters) -> Shape:
     """Make a chat that begins as another one is, or was."""
-    view, new = _chat_at(store, wish.required("context")), _id_of_chat(wish.required("new"))
-    turns, brief, key = wish.whole("turns", 0, 1), wish.text("brief"), wish.text("idempotency_key")
-    task, agent = wish.text("task"), wish.text("agent")
+    view, new = _chat_at(store, given.required("context")), _id_of_chat(given.required("new"))
+    turns, brief, key = given.whole("turns", 0, 1), given.text("brief"), given.text("idempotency_key")
+    task, agent = given.text("task"), given.text("agent")
     if turns and brief:
         raise InvalidInputError("turns and brief exclude each other: give one of them")
     if task and not brief:
@@ -208,22 +208,22 @@ def fork_answer(store: Store, wish: Wish) -> Shape:
     return changed_shape(child, forked_shape(view.stream_id, view.version, how, child.recorded_items().totals))
 
 
-def merge_answer(store: Store, wish: Wish) -> Shape:
+def merge_answer(store: Store, given: Parameters) -> Shape:
     """Take what one chat has into another one."""
-    source, target = _chat_at(store, wish.required("source")), _chat(store, _now(wish, "into"))
+    source, target = _chat_at(store, given.required("source")), _chat(store, _now(given, "into"))
     if source.id == target.id:
         raise InvalidInputError(f"{target.stream_id} cannot be merged into itself: name two chats")
-    how, rule = wish.text("how") or "full", wish.text("on_conflict") or "ours"
+    how, rule = given.text("how") or "full", given.text("on_conflict") or "ours"
     if how not in ("full", "result"):
         raise InvalidInputError(f"how is {how!r}: give full or result")
-    version, expected, key = target.version, _expected(wish), wish.text("idempotency_key")
+    version, expected, key = target.version, _expected(given), given.text("idempotency_key")
     if how == "result":
         asyncio.run(target.merge_result(source, expected_version=expected, idempotency_key=key))
     else:
         asyncio.run(
             target.merge(
                 source,
-                instructions=wish.flag("instructions"),
+                instructions=given.flag("instructions"),
                 on_conflict=_rule(rule),
                 expected_version=expected,
                 idempotency_key=key,
@@ -240,20 +240,20 @@ def _made_by(store: Store, chat: ChatContext, version: int, key: str | None, kin
     return [one.event for one in store.log.recorded_under(chat.stream_id, key) if isinstance(one.event, kind)]
 
 
-def evict_answer(store: Store, wish: Wish) -> Shape:
+def evict_answer(store: Store, given: Parameters) -> Shape:
     """Take items out of the view of a chat."""
-    chat = _chat(store, _now(wish, "context"))
-    named = named_items(chat, wish.texts("items", NAMED_MAX))
-    eviction = chat.evict(named, reason=wish.text("reason"), expected_version=_expected(wish))
+    chat = _chat(store, _now(given, "context"))
+    named = named_items(chat, given.texts("items", NAMED_MAX))
+    eviction = chat.evict(named, reason=given.text("reason"), expected_version=_expected(given))
     return changed_shape(chat, evicted_shape(eviction))
 
 
-def restore_answer(store: Store, wish: Wish) -> Shape:
+def restore_answer(store: Store, given: Parameters) -> Shape:
     """Put items back into the view; without items those that left it last."""
-    chat = _chat(store, _now(wish, "context"))
+    chat = _chat(store, _now(given, "context"))
     before = chat.estimated_tokens()
-    named = named_items(chat, wish.texts("items", NAMED_MAX)) if "items" in wish.given else None
-    back = chat.restore(named, reason=wish.text("reason"), expected_version=_expected(wish))
+    named = named_items(chat, given.texts("items", NAMED_MAX)) if "items" in given.by_name else None
+    back = chat.restore(named, reason=given.text("reason"), expected_version=_expected(given))
     return changed_shape(chat, {"item_ids": back, "tokens": chat.estimated_tokens() - before})
 
 
@@ -274,11 +274,11 @@ def _two_sides(address: str, other: str | None) -> tuple[str, str]:
     return address, other
 
 
-def _now(wish: Wish, name: str) -> str:
+def _now(given: Parameters, name: str) -> str:
     """Return the name of a context that must be given without a moment."""
-    found: Reference = parse_reference(wish.required(name))
+    found: Reference = parse_reference(given.required(name))
     if found.moments:
-        raise InvalidInputError(f"{wish.text(name)!r} is the past, which stays as it was: leave out @V, or fork it")
+        raise InvalidInputError(f"{given.text(name)!r} is the past, which stays as it was: leave out @V, or fork it")
     return found.context
 
 
@@ -306,8 +306,8 @@ def _chat_at(store: Store, address: str) -> ReadOnlyChatContext:
     return chat.at(found.moments[0] if found.moments else chat.version)
 
 
-def _expected(wish: Wish) -> int | None:
-    return wish.whole("expected_version", 0) if "expected_version" in wish.given else None
+def _expected(given: Parameters) -> int | None:
+    return given.whole("expected_version", 0) if "expected_version" in given.by_name else None
 
 
 def _rule(text: str) -> MergeRule:
@@ -318,8 +318,8 @@ def _rule(text: str) -> MergeRule:
     raise InvalidInputError(f"on_conflict is {text!r}: give {', '.join(get_args(MergeRule))}")
 
 
-def _text_max(wish: Wish) -> int:
-    return wish.whole("text_max", TEXT, 1, TEXT_MAX)
+def _text_max(given: Parameters) -> int:
+    return given.whole("text_max", TEXT, 1, TEXT_MAX)
 
 
 def _cut(shape: Shape, most: int) -> Shape:

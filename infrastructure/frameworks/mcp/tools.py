@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 from ....domain.chat.rules.commands import MergeRule
 from ....domain.errors import InvalidInputError
-from ...inspector.wish import Wish
+from ...inspector.parameters import Parameters
 from ...store import Store
 from ...views.shapes import Shape
 from .answers import (
@@ -59,9 +59,9 @@ PAGE = {
 
 
 class Tool(NamedTuple):
-    """A tool: its answer to a wish, a line about it, its arguments, and those of them that must be given."""
+    """A tool: its answer to a call, a line about it, its arguments, and those of them that must be given."""
 
-    answer: Callable[[Store, Wish], Shape]
+    answer: Callable[[Store, Parameters], Shape]
     about: str
     arguments: Mapping[str, Schema]
     required: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Tool(NamedTuple):
         unknown = next((name for name in given if name not in self.arguments), None)
         if unknown is not None:
             raise InvalidInputError(f"there is no argument {unknown!r}: there are {', '.join(self.arguments)}")
-        return self.answer(store, Wish({name: value for name, value in given.items() if value is not None}, ()))
+        return self.answer(store, Parameters({name: value for name, value in given.items() if value is not None}, ()))
 
 
 TOOLS: Mapping[str, Tool] = {

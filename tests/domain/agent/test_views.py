@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from refold.domain.agent.turn import Turn
-from refold.domain.context.view import Place
+from refold.domain.context.folded_stream import Place
 from refold.domain.errors import DecisionRefusedError, ReadOnlyError
 from refold.domain.hooks.hook import ContextQueueHook, UnregisteredHookError
 from refold.domain.hooks.registry import HookDecorator, HookRegistry

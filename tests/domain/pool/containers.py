@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 from refold.domain.context.context import attachment_of
-from refold.domain.context.view import Durability
+from refold.domain.context.folded_stream import Durability
 from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook
 from refold.domain.log.ports import LiveLog
 from refold.domain.pool.events import PoolOpened, QueueOpened

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.context.view import Durability
+from refold.domain.context.folded_stream import Durability
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.pool import container
 from refold.domain.pool.items import ContextItem

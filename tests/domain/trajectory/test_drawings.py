@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.html_page import to_html
 from refold.domain.trajectory.nodes import DATA, own_fields
-from refold.domain.trajectory.page import to_html
 from refold.domain.trajectory.run import Run
 from refold.domain.trajectory.trajectory import Trajectory
 

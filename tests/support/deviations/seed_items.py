@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from refold.domain.chat.events import ChatItemEvent
+from refold.domain.chat.item_conversion import recorded_form
 from refold.domain.chat.items import items_from_dict
-from refold.domain.chat.views import recorded_form
 
 from .plain_items import Item, answered_calls, texts_of
 

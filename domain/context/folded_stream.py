@@ -1,7 +1,7 @@
 """
-The view of one stream: its state in this process, and the last event that is known to be in the log.
+One stream as folded in this process: its state, and the last event that is known to be in the log.
 
-It reads and folds; `Journal` is the view on which decisions are made.
+It reads and folds, under one lock for all threads; `Journal` adds the decisions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Place(NamedTuple):
     actor: str | None = None
 
 
-class View(Generic[S]):
+class FoldedStream(Generic[S]):
     """One stream's state in this process; all methods may be called from any thread."""
 
     def __init__(
@@ -99,7 +99,7 @@ class View(Generic[S]):
 
     @property
     def version(self) -> int:
-        """The version this view has reached."""
+        """The version that is folded, or will be at the first use."""
         return self._version if self._version != UNKNOWN else locked(self._lock, lambda: self._version)
 
     @property
@@ -164,7 +164,7 @@ class View(Generic[S]):
 
     @synchronized
     def events(self, *, after: int = 0, until: int) -> list[Event]:
-        """Return the events of this view: those in the log, then those that are not known to be in it yet."""
+        """Return the events of the stream: those in the log, then those that are not known to be in it yet."""
         decided = [*self._outbox.events, *self._in_transaction]
         recorded = self._version - len(decided)
         last = min(until, recorded)
@@ -187,13 +187,13 @@ class View(Generic[S]):
     @property
     @synchronized
     def known(self) -> StreamEnd:
-        """The last version that this view knows to be in the log."""
+        """The last version that is known to be in the log."""
         recorded = self._version - len(self._outbox.events) - len(self._in_transaction)
         return StreamEnd(recorded, self._known_digest())
 
     def require_known(self) -> None:
         """
-        Require that the log still has the events that this view knows to be in it.
+        Require that the log still has the events that were known to be in it.
 
         Raises:
             LogWentBackError: it does not.
@@ -269,20 +269,20 @@ class View(Generic[S]):
 
 
 class _FirstLook:
-    """The lock of a view that a child process cannot use as it is: its first user goes to the head of the log."""
+    """The lock of a stream that a child process cannot use as it is: its first user goes to the head of the log."""
 
-    def __init__(self, view: View[Any]) -> None:
-        self._view = view
+    def __init__(self, stream: FoldedStream[Any]) -> None:
+        self._stream = stream
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
         self._lock.acquire()
         try:
-            if self._view._lock is self:
-                self._view._lock = self._lock
-                self._view.forget()
+            if self._stream._lock is self:
+                self._stream._lock = self._lock
+                self._stream.forget()
         except BaseException:
-            self._view._lock = self
+            self._stream._lock = self
             self._lock.release()
             raise
 

@@ -1,26 +1,22 @@
-"""A request of the page, or the call of a tool: its parameters, checked when they are used."""
+"""The parameters of a request of the page, or of the call of a tool, checked when they are used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...domain.errors import InvalidInputError
-from ..store import Store
-
-# Parameters that are a context, with or without a version.
-SIDES = ("before", "after")
 
 
-class Wish(NamedTuple):
-    """What was asked for: the parameters of a request by name."""
+class Parameters(NamedTuple):
+    """The parameters of a request by name; `refs` are the values of the one that may be given several times."""
 
-    given: Mapping[str, Any]
+    by_name: Mapping[str, Any]
     refs: Sequence[str]
 
     def text(self, name: str) -> str | None:
         """Return a parameter that is a text; None if it is missing or empty."""
-        value = self.given.get(name)
+        value = self.by_name.get(name)
         if value is not None and not isinstance(value, str):
             raise InvalidInputError(f"{name} is {value!r}: give a text")
         return value or None
@@ -44,7 +40,7 @@ class Wish(NamedTuple):
         Raises:
             InvalidInputError: it is none, or out of range.
         """
-        value = self.given.get(name)
+        value = self.by_name.get(name)
         if value is None or value == "":
             return default
         try:
@@ -64,7 +60,7 @@ class Wish(NamedTuple):
         Raises:
             InvalidInputError: it is neither.
         """
-        value = self.given.get(name, False)
+        value = self.by_name.get(name, False)
         if not isinstance(value, bool):
             raise InvalidInputError(f"{name} is {value!r}: give true or false")
         return value
@@ -76,7 +72,7 @@ class Wish(NamedTuple):
         Raises:
             InvalidInputError: it is none, or has too many values.
         """
-        value = self.given.get(name)
+        value = self.by_name.get(name)
         if value is None:
             raise InvalidInputError(f"the parameter {name} is missing")
         if not isinstance(value, list) or not value:
@@ -97,24 +93,3 @@ class Wish(NamedTuple):
             if not isinstance(value, str) or not value:
                 raise InvalidInputError(f"{name} has {str(value)!r:.100}: give texts that are not empty")
         return values
-
-
-class Question(NamedTuple):
-    """A question: its answer to a wish, a line about it, and its parameters, each with a line about it."""
-
-    answer: Callable[[Store, Wish], Any]
-    about: str
-    parameters: Mapping[str, str]
-    lasting: tuple[str, ...] = ()
-
-    def is_lasting(self, wish: Wish) -> bool:
-        """Return whether the answer never changes: it names the versions it is about, and has nothing of later ones."""
-        return bool(self.lasting) and all(_names_version(wish, name) for name in self.lasting)
-
-
-def _names_version(wish: Wish, name: str) -> bool:
-    if name == "ref":
-        return bool(wish.refs)
-    _, at, version = str(wish.given.get(name, "")).rpartition("@")
-    # A number alone is a version, or the place of an event; but the newest version of a context that is called so.
-    return version.isdigit() and bool(at or name not in SIDES)

@@ -6,6 +6,9 @@ An event contains its change, so that totals can be kept without reading an item
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol
+
 import msgspec
 
 from .log.admission import Total
@@ -23,3 +26,16 @@ class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(self.items + other.items, self.turns + other.turns, self.tokens + other.tokens)
+
+
+class Counted(Protocol):
+    """An item that knows its part of the totals."""
+
+    @property
+    def totals(self) -> Totals:
+        """Its count and its tokens."""
+
+
+def total_of(items: Iterable[Counted]) -> Totals:
+    """Return the totals of several items together."""
+    return sum((item.totals for item in items), Totals())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -11,7 +11,7 @@ from ..context.decider import Decider
 from ..errors import InvalidInputError
 from ..ids import require_name
 from ..spans import Ref, spans_of
-from ..totals import Totals
+from ..totals import Totals, total_of
 from .events import MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
 from .state import EMPTY, PACKING, Held, MemoryState, Resolved, complete, fold, recorded_event
 
@@ -93,7 +93,7 @@ def _forget(key: str | None, reason: str | None, state: MemoryState) -> Sequence
     if not leaving:
         return []
     named = spans_of(Ref(version) for version in sorted(held.version for held in leaving))
-    return [MemoryForgotten(items=named, change=-_total(leaving), reason=reason)]
+    return [MemoryForgotten(items=named, change=-total_of(leaving), reason=reason)]
 
 
 def _restore(stream: str, items: Sequence[Held], state: MemoryState) -> Sequence[Resolved]:
@@ -103,14 +103,7 @@ def _restore(stream: str, items: Sequence[Held], state: MemoryState) -> Sequence
     if not items:
         return []
     named = spans_of(Ref(held.version, stream) for held in items)
-    return [Resolved(MemoryRestored(items=named, change=_total(items)), tuple(items))]
-
-
-def _total(items: Iterable[Held]) -> Totals:
-    total = Totals()
-    for held in items:
-        total += held.totals
-    return total
+    return [Resolved(MemoryRestored(items=named, change=total_of(items)), tuple(items))]
 
 
 MEMORIES: Decider[MemoryState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING, is_opened=False)

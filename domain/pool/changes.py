@@ -176,28 +176,40 @@ async def announce_leaving(container: Owner, stage: Stage, leaving: Iterable[Hel
         stage.see(container.kind.evicted(items=spans_of([held.ref]), reason=reason, change=-held.totals))
 
 
-def current_for_hooks(container: Owner) -> list[ContextItem[Any]]:
-    """Return the items of a container if a hook will take them. Otherwise neither they nor their classes are loaded."""
-    return list(container) if container.has_hooks("AFTER_APPEND") else []
-
-
-async def tell_came(container: Owner, came: Sequence[Held | ContextItem[Any]], current: list[ContextItem[Any]]) -> None:
-    """Call a container's hooks, if it has any, for items that were added."""
-    name = "AFTER_APPEND" if container.kind.name == "queue" else "AFTER_ADD"
-    if not container.has_hooks(name):
-        return
-    items = [one.item if isinstance(one, Held) else one for one in came]
-    if container.kind.name == "queue":
-        await container.fire(name, items, current)
-        return
-    for item in items:
-        await container.fire(name, container, item)
-
-
 async def fire_with_item(container: Owner, name: str, held: Held | None) -> None:
     """Call the hooks of a type, if there are any, with one item."""
     if held is not None and container.has_hooks(name):
         await container.fire(name, container, held.item)
+
+
+class Bringing(Change):
+    """A change that brings items: those that came, and all that are there afterwards."""
+
+    asked: tuple[str, ...] = COMING
+    _came: Sequence[Held | ContextItem[Any]] = ()
+    _current: Sequence[ContextItem[Any]] = ()
+
+    def see_result(self, container: Owner) -> None:
+        """Keep the present items if a hook will take them; otherwise neither they nor their classes are loaded."""
+        self._current = list(container) if container.has_hooks("AFTER_APPEND") else []
+
+    async def tell(self, container: Owner) -> None:
+        """Call the hooks, if there are any, for the items that came."""
+        name = "AFTER_APPEND" if container.kind.name == "queue" else "AFTER_ADD"
+        if not container.has_hooks(name):
+            return
+        items = [one.item if isinstance(one, Held) else one for one in self._came]
+        if container.kind.name == "queue":
+            await container.fire(name, items, self._current)
+            return
+        for item in items:
+            await container.fire(name, container, item)
+
+
+def coming_back(container: Owner, held: Held) -> Coming:
+    """Return an item that is in the log already, and the event with which it comes."""
+    restored = container.kind.restored(items=spans_of([held.ref]), change=held.totals)
+    return Coming(held.item, Resolved(restored, (held,)))
 
 
 class Clearing(Change):
@@ -253,17 +265,15 @@ class Evicting(Change):
         await announce_leaving(container, stage, self._leaving(container, stage.state), self._reason)
 
 
-class Restoring(Change):
+class Restoring(Bringing):
     """Restore items that had left."""
 
-    asked = COMING
     catches_up = False
     is_long = True
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._items: list[Held] = []
-        self._current: list[ContextItem[Any]] = []
 
     def call(self) -> object:
         """Return the names that were given."""
@@ -271,26 +281,13 @@ class Restoring(Change):
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Look the items up in the log, since the state holds only present items."""
-        self._items = returning(container.stream_id, container.completed_events(state.version), self._names)
+        events = container.completed_events(state.version)
+        self._came = self._items = returning(container.stream_id, events, self._names)
         return Restore(tuple(self._items))
 
     async def announce(self, container: Owner, stage: Stage) -> None:
         """Call the same hooks as for new items."""
-        coming = [
-            Coming(
-                held.item, Resolved(container.kind.restored(items=spans_of([held.ref]), change=held.totals), (held,))
-            )
-            for held in self._items
-        ]
-        await announce_coming(container, stage, coming)
-
-    def see_result(self, container: Owner) -> None:
-        """Keep the present items, if a hook will take them."""
-        self._current = current_for_hooks(container)
-
-    async def tell(self, container: Owner) -> None:
-        """Call the same hooks as for new items."""
-        await tell_came(container, self._items, self._current)
+        await announce_coming(container, stage, [coming_back(container, held) for held in self._items])
 
 
 class ChangingSettings(Change):
@@ -320,14 +317,12 @@ class ChangingSettings(Change):
         await announce_leaving(container, stage, [held for _, held in stage.state.items.first(too_many)])
 
 
-class Adding(Change):
+class Adding(Bringing):
     """Add items."""
 
-    asked = COMING
-
     def __init__(self, items: Sequence[ContextItem[Any]], events: Sequence[AddedEvent]) -> None:
-        self._items, self._events = items, events
-        self._current: list[ContextItem[Any]] = []
+        self._came = self._items = items
+        self._events = events
 
     def call(self) -> object:
         """Return the items as they were given, in the form that events have."""
@@ -341,14 +336,6 @@ class Adding(Change):
         """Call the hooks for the items that are added, and for those that make room."""
         coming = [Coming(item, event) for item, event in zip(self._items, self._events, strict=True)]
         await announce_coming(container, stage, coming)
-
-    def see_result(self, container: Owner) -> None:
-        """Keep the present items, if a hook will take them."""
-        self._current = current_for_hooks(container)
-
-    async def tell(self, container: Owner) -> None:
-        """Call the hooks for the items that were added."""
-        await tell_came(container, self._items, self._current)
 
 
 class Removing(Change):

@@ -24,7 +24,7 @@ from ..ids import stream_id
 from ..log.ports import Log, NewEvents
 from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
-from .changes import COMING, Change, Coming, Owner, Stage, announce_coming, current_for_hooks, fire_with_item, tell_came
+from .changes import COMING, Bringing, Coming, Owner, Stage, announce_coming, coming_back, fire_with_item
 from .container import Container
 from .events import BranchedEvent, ContainerEvent, PoolConflictResolved
 from .items import ContextItem, Held
@@ -243,7 +243,7 @@ async def _adopt_and_merge(
     await change.tell(container)
 
 
-class Merging(Change):
+class Merging(Bringing):
     """Add the items of the other side, and remove those that the other side removed."""
 
     asked = (*COMING, "BEFORE_REMOVE")
@@ -253,7 +253,6 @@ class Merging(Change):
         self._theirs, self._log, self._rule, self._other = theirs, their_log, rule, other
         self._merge: Merge | None = None
         self._dropped: list[Held] = []
-        self._current: list[ContextItem[Any]] = []
 
     def call(self) -> object:
         """Return the other side and the rule; for a detached one, whose name identifies nothing, also its items."""
@@ -271,7 +270,7 @@ class Merging(Change):
             name = self._rule if isinstance(self._rule, str) else "function"
             refs = Base(base, self._refs_at(container, base))
             merge = merged_pool(ours, self._theirs, refs, name, self._decision(container, ours), container.added_event)
-        self._merge = merge
+        self._merge, self._came = merge, [*merge.taken, *(Held(Ref(0), made) for made in merge.made)]
         self._dropped = [held for held in state.items.values() if held.ref in merge.dropped]
         return merge
 
@@ -302,27 +301,17 @@ class Merging(Change):
         for held in self._dropped:
             await fire_with_item(container, "BEFORE_REMOVE", held)
             stage.see(container.kind.evicted(items=spans_of([held.ref]), reason="merge", change=-held.totals))
-        restored = container.kind.restored
-        coming = [
-            Coming(held.item, Resolved(restored(items=spans_of([held.ref]), change=held.totals), (held,)))
-            for held in self._merge.taken
-        ]
+        coming = [coming_back(container, held) for held in self._merge.taken]
         coming += [Coming(Held(Ref(0), made).item, made) for made in self._merge.made]
         if coming:
             await announce_coming(container, stage, coming)
 
-    def see_result(self, container: Owner) -> None:
-        """Keep the present items, if a hook will take them."""
-        self._current = current_for_hooks(container)
-
     async def tell(self, container: Owner) -> None:
         """Call the hooks for the items that left and were added."""
-        assert self._merge is not None, "a change is prepared before it is told"
         for held in self._dropped:
             await fire_with_item(container, "AFTER_REMOVE", held)
-        came = [*self._merge.taken, *(Held(Ref(0), made) for made in self._merge.made)]
-        if came:
-            await tell_came(container, came, self._current)
+        if self._came:
+            await super().tell(container)
 
 
 def _side(log: Log, stream: str, version: int) -> Side:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ..context.decider import Decider
 from ..errors import InvalidInputError, LimitExceededError, NotFoundError
 from ..ids import require_name
 from ..spans import Ref, Segment, spans_of
-from ..totals import Totals
+from ..totals import total_of
 from .events import (
     AddedEvent,
     BranchedEvent,
@@ -247,7 +247,7 @@ def _replacing(item: AddedEvent, old: Held) -> PoolReplaced:
 
 def _clear(kind: Kind, state: ContainerState) -> Events:
     held = state.items.values()
-    return [kind.cleared(change=-_total(held))] if held else []
+    return [kind.cleared(change=-total_of(held))] if held else []
 
 
 def _restore(kind: Kind, items: Sequence[Held], state: ContainerState) -> Events:
@@ -263,7 +263,7 @@ def _restore(kind: Kind, items: Sequence[Held], state: ContainerState) -> Events
         raise LimitExceededError(f"the limit of the {kind.name}", allowed=state.limit, actual=len(items))
     if not items:
         return []
-    restored = kind.restored(items=spans_of(held.ref for held in items), change=_total(items))
+    restored = kind.restored(items=spans_of(held.ref for held in items), change=total_of(items))
     evicted = _evicted(kind, overflow(state, len(items)), "limit")
     return [*evicted, Resolved(restored, tuple(items))]
 
@@ -274,7 +274,7 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
         return []
     dropped = [_held(state.key_of(ref), state) for ref in command.dropped]
     replaced = [state.items.get(_key_of(kind, held)) for held in command.taken]
-    change = _total(command.taken) + -_total(dropped) + -_total(held for held in replaced if held is not None)
+    change = total_of(command.taken) + -total_of(dropped) + -total_of(held for held in replaced if held is not None)
     merged = kind.merged(
         source=command.source,
         version=command.version,
@@ -318,7 +318,7 @@ def _evicted(kind: Kind, leaving: Sequence[Held], reason: str) -> Events:
     if not leaving:
         return []
     items = spans_of(held.ref for held in leaving)
-    return [kind.evicted(items=items, reason=reason, change=-_total(leaving))]
+    return [kind.evicted(items=items, reason=reason, change=-total_of(leaving))]
 
 
 def _held(key: Hashable, state: ContainerState) -> Held:
@@ -336,13 +336,6 @@ def _key_of(kind: Kind, held: Held) -> Hashable:
 
 def _name_of(held: Held) -> str:
     return repr(held.event.id) if held.event.id is not None else f"the item of version {held.ref.version}"
-
-
-def _total(items: Iterable[Held]) -> Totals:
-    total = Totals()
-    for held in items:
-        total += held.totals
-    return total
 
 
 QUEUES: Decider[ContainerState] = Decider(partial(decide, QUEUE), fold, EMPTY, complete, recorded_event, PACKING)

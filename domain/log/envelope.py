@@ -122,8 +122,8 @@ class Chain:
     docs/adr/0008. Where it is kept says docs/adr/0035.
     """
 
-    def __init__(self, key: bytes = b"") -> None:
-        self.use(key)
+    def __init__(self) -> None:
+        self.use(b"")
 
     def use(self, key: bytes, ring: Any = None) -> None:
         """Compute keyed digests from now on; `ring` has the data keys that the key comes from, if they are here."""
@@ -218,7 +218,7 @@ def covered(
 UNKEYED = Chain()
 
 
-# What to do about an agent who is not the one that a context was opened with.
+# The remedy where an agent is given that is not the one of the context.
 NAME_THE_WRITER = "leave it out; refold.acting(actor=...) names another writer"
 _ACTING: ContextVar[Meta] = ContextVar("refold_acting", default=NO_META)
 

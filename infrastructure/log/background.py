@@ -1,6 +1,6 @@
 """
 Housekeeping in its own thread, which starts when it is first needed, sleeps when there is no work, and ends with
-`close`.
+`close`; and the snapshots of a log, which such a thread stores.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from time import monotonic
+from typing import Protocol
 
 from ...domain.concurrency.locks import News, locked, renew_in_child
 from ...domain.concurrency.threads import start_if_possible
 from ...domain.errors import StorageClosedError, StorageReadOnlyError
+from ...domain.log.envelope import Chain
+from .evidence import Evidence
 
 # The next process that writes does the work that is left.
 CLOSING_SECONDS_MAX = 5.0
@@ -186,3 +189,48 @@ class WaitingSnapshots:
     def close(self) -> None:
         """Store those that wait, for some seconds at most."""
         self._storing.close()
+
+
+class SnapshotTable(Protocol):
+    """The stored snapshots of a database."""
+
+    def read(self, stream: str) -> bytes | None:
+        """Return the snapshot of a stream, if there is one."""
+
+    def store(self, stream: str, packed: bytes) -> None:
+        """Store the snapshot of a stream; there is none for a stream that is gone."""
+
+    def streams(self) -> list[str]:
+        """Return the streams that have one."""
+
+
+class LogSnapshots:
+    """The snapshots of one log; `pulse` is a number that changes while the log is busy."""
+
+    def __init__(self, table: SnapshotTable, chain: Chain, where: str, pulse: Callable[[], int]) -> None:
+        self.table, self._chain = table, chain
+        self.evidence: Evidence | None = None
+        self._waiting = WaitingSnapshots(where, self._store, pulse)
+
+    def read(self, stream: str) -> bytes | None:
+        """Return the snapshot of a stream, if there is one that is this log's own."""
+        waiting = self._waiting.get(stream)
+        if waiting is not None:
+            return waiting
+        stored = self.table.read(stream)
+        packed = None if stored is None else self._chain.snapshot_in(stream, stored)
+        is_own = packed is not None and (self.evidence is None or self.evidence.is_authentic(stream, packed))
+        return packed if is_own else None
+
+    def keep(self, stream: str, pack: Callable[[], bytes | None]) -> None:
+        """Store later what `pack` returns."""
+        self._waiting.put(stream, pack)
+
+    def _store(self, stream: str, packed: bytes) -> None:
+        if self.evidence is not None:
+            self.evidence.note_snapshot(stream, packed)
+        self.table.store(stream, self._chain.stored_snapshot(stream, packed))
+
+    def close(self) -> None:
+        """Store those that wait, for some seconds at most."""
+        self._waiting.close()

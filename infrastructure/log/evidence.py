@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from ...domain.errors import TamperedError
 from ...domain.log.envelope import RecordedEvent
-from ...domain.log.ports import Receipt
+from ...domain.log.ports import Range, Receipt
 
 
 class Evidence(Protocol):
@@ -76,6 +76,17 @@ def require_version(stream: str, found: int, known: int) -> None:
         raise TamperedError(f"event {stream}@{found + 1}", f"it is missing, and version {known} is known")
 
 
+def require_versions(ranges: Sequence[Range], found: Sequence[Sequence[object]], known: Mapping[str, int]) -> None:
+    """
+    Require the same of what was read of several ranges, given the versions of their streams that are known.
+
+    Raises:
+        TamperedError: one of them ends before.
+    """
+    for (stream, after, until), events in zip(ranges, found, strict=True):
+        require_version(stream, max(after, 0) + len(events), min(until, known[stream]))
+
+
 def require_ends(found: Mapping[int, int], known: Mapping[int, int]) -> None:
     """
     Require that slices, given with their last positions, have no fewer events than are known.
@@ -91,16 +102,16 @@ def require_ends(found: Mapping[int, int], known: Mapping[int, int]) -> None:
 
 
 def require_boundary(
-    read: Callable[[int, int], Sequence[RecordedEvent]], version: int, is_in: Callable[[RecordedEvent], bool]
+    read: Callable[..., Sequence[RecordedEvent]], version: int, is_in: Callable[[RecordedEvent], bool]
 ) -> None:
     """
     Require that a version of a stream is the last one of a moment: the columns that were searched have no digest.
 
-    `read` returns the events behind one version up to another, checked against what is known.
+    `read` returns the events of the stream, checked against what is known.
 
     Raises:
         TamperedError: it is not.
     """
-    for recorded in read(max(version - 1, 0), version + 1):
+    for recorded in read(after=max(version - 1, 0), until=version + 1):
         if is_in(recorded) != (recorded.version <= version):
             raise TamperedError(f"event {recorded.reference}", "its place or time is another one in its row")

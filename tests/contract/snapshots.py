@@ -488,7 +488,7 @@ class KeptSnapshotsContract:
         Store(log, MemoryProjectionStore()).chat("a")
         with monkeypatch.context() as refusing:
             refusing.setattr(
-                stored_log(log)._snapshots, "store", Mock(side_effect=StorageReadOnlyError("it may only be read"))
+                stored_log(log)._snapshots.table, "store", Mock(side_effect=StorageReadOnlyError("it may only be read"))
             )
             log.keep_snapshot("chat:a", lambda: b"one")
             assert soon(lambda: log.snapshot("chat:a") is None)

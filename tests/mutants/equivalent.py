@@ -39,8 +39,14 @@ EQUIVALENT = {
         "infrastructure/queries/pages.py",
         "rows = runner.page(projection, after=max(prefix, after), limit=limit + 2)",
     ): "one row more is read, and left out",
-    ("infrastructure/log/evidence.py", "for recorded in read(max(version - 2, 0), version + 1):"): _ONE_MORE,
-    ("infrastructure/log/evidence.py", "for recorded in read(max(version - 1, 0), version + 2):"): _ONE_MORE,
+    (
+        "infrastructure/log/evidence.py",
+        "for recorded in read(after=max(version - 2, 0), until=version + 1):",
+    ): _ONE_MORE,
+    (
+        "infrastructure/log/evidence.py",
+        "for recorded in read(after=max(version - 1, 0), until=version + 2):",
+    ): _ONE_MORE,
     (
         "infrastructure/log/acknowledged.py",
         "if lane not in self._last_by_slice or (self._last_by_slice[lane].number <= number):",

@@ -129,7 +129,7 @@ def test_a_snapshot_that_this_process_did_not_store(place: Place) -> None:
         log: Any = store.log
         log.keep_snapshot("chat:b", lambda: b"what the events give")
         # Now it is stored.
-        log._waiting.close()
+        log._snapshots.close()
         assert log.snapshot("chat:b") == b"what the events give"
 
         place.sql("UPDATE snapshot SET packed = ?", b"what somebody would like them to give")

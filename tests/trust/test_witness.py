@@ -372,7 +372,7 @@ def test_a_snapshot_without_keys(place: Place) -> None:
         store.chat("b").add_message("user", "one")
         store.log.keep_snapshot("chat:b", lambda: b"what the events give")
         log: Any = store.log
-        log._waiting.close()
+        log._snapshots.close()
         assert log.snapshot("chat:b") == b"what the events give"
         with place.open() as other:
             assert other.log.snapshot("chat:b") is None

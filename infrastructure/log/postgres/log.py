@@ -38,11 +38,11 @@ from ....domain.log.ports import (
 )
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..acknowledged import Acknowledged, AcknowledgedEnd, is_small
-from ..background import WaitingSnapshots
+from ..background import LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, erased_form
 from ..erasure_watch import ERASURE_WATCH
-from ..evidence import Evidence, require_boundary, require_ends, require_version
+from ..evidence import Evidence, require_boundary, require_ends, require_version, require_versions
 from ..group_commit import GroupCommitter, Ticket
 from ..records import ANY, Draft, Part, Request, draft_of, drafts_of, receipts_of
 from ..row_faults import RETIRED
@@ -110,9 +110,9 @@ class PostgresLog:
         self._sealer = Sealer(self.database, self._compression, self._reader.check_rows)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self.news = News()
-        self._snapshots = Snapshots(self.database)
+        table = Snapshots(self.database)
+        self._snapshots = LogSnapshots(table, self.chain, self.database.where, lambda: self.news.count)
         self.evidence: Evidence | None = None
-        self._waiting = WaitingSnapshots(self.database.where, self._store_snapshot, lambda: self.news.count)
         try:
             may_create = create and not read_only
             if self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=may_create)):
@@ -171,7 +171,7 @@ class PostgresLog:
 
     def use_evidence(self, evidence: Evidence) -> None:
         """Compare with this evidence what is read from now on."""
-        self.evidence = evidence
+        self.evidence = self._snapshots.evidence = evidence
         self._reader.use_evidence(evidence)
 
     def segment_table(self) -> Segments:
@@ -355,8 +355,8 @@ class PostgresLog:
         """
         Pack old events into blocks, which take less room, step by step; yield how many events each step packed.
 
-        Others may write and read meanwhile, and any number of processes may do the same. Whoever goes no further leaves
-        the rest for the next time.
+        Others may write and read meanwhile, and any number of processes may do the same. If the
+        iteration ends early, the rest is left for the next time.
 
         Raises:
             DamagedError: events cannot be read. Those of the other slices are packed before it is raised.
@@ -427,8 +427,7 @@ class PostgresLog:
             return self._reader.read_ranges(ranges)
         reached = {stream: self._reader.known_version(stream) for stream in {one.stream for one in ranges}}
         found = self._reader.read_ranges(ranges)
-        for (stream, after, until), events in zip(ranges, found, strict=True):
-            require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
+        require_versions(ranges, found, reached)
         return found
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
@@ -469,8 +468,7 @@ class PostgresLog:
             require_kind(moment, has_slices=True)
         version = self._reader.last_version(stream, moment)
         if self.evidence is not None:
-            read = partial(self.read, stream)
-            require_boundary(lambda after, until: read(after=after, until=until), version, partial(_is_in, moment))
+            require_boundary(partial(self.read, stream), version, partial(_is_in, moment))
         return version
 
     def now(self) -> Moment:
@@ -501,29 +499,18 @@ class PostgresLog:
         return key_rows(self.database)
 
     def snapshot(self, stream: str) -> bytes | None:
-        waiting = self._waiting.get(stream)
-        if waiting:
-            return waiting
-        stored = self._snapshots.read(stream)
-        packed = None if stored is None else self.chain.snapshot_in(stream, stored)
-        is_own = packed is not None and (self.evidence is None or self.evidence.is_authentic(stream, packed))
-        return packed if is_own else None
+        return self._snapshots.read(stream)
 
     def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
         if not self.database.read_only:
-            self._waiting.put(stream, pack)
-
-    def _store_snapshot(self, stream: str, packed: bytes) -> None:
-        if self.evidence is not None:
-            self.evidence.note_snapshot(stream, packed)
-        self._snapshots.store(stream, self.chain.stored_snapshot(stream, packed))
+            self._snapshots.keep(stream, pack)
 
     def streams_with_snapshot(self) -> list[str]:
-        return self._snapshots.streams()
+        return self._snapshots.table.streams()
 
     def close(self) -> None:
         ERASURE_WATCH.discard(self)
-        self._waiting.close()
+        self._snapshots.close()
         self._committer.close()
         self._dictionaries.close()
         self.database.close()

@@ -34,11 +34,11 @@ from ....domain.log.ports import (
 )
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..acknowledged import Acknowledged, Nothing, is_small
-from ..background import BackgroundWork, WaitingSnapshots
+from ..background import BackgroundWork, LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
 from ..erasure_watch import ERASURE_WATCH
-from ..evidence import Evidence, require_boundary, require_ends, require_version
+from ..evidence import Evidence, require_boundary, require_ends, require_version, require_versions
 from ..group_commit import GroupCommitter, Ticket
 from ..records import ANY, Appended, Draft, Part, Request, draft_of, drafts_of, receipts_of
 from ..row_faults import RETIRED, whole
@@ -115,8 +115,8 @@ class SqliteLog:
             pulse=lambda: self._appender.position,
             is_pressing=self._is_sealing_pressing,
         )
-        self._snapshots = Snapshots(self.database, self.write, self._key_of)
-        self._waiting = WaitingSnapshots(str(path), self._store_snapshot, lambda: self._appender.position)
+        table = Snapshots(self.database, self.write, self._key_of)
+        self._snapshots = LogSnapshots(table, self.chain, str(path), lambda: self._appender.position)
         self.evidence: Evidence | None = None
         self._keys: dict[str, int] = {}
         self._names: dict[int, str] = {}
@@ -193,7 +193,7 @@ class SqliteLog:
 
     def use_evidence(self, evidence: Evidence) -> None:
         """Compare with this evidence what is read from now on."""
-        self.evidence = evidence
+        self.evidence = self._snapshots.evidence = evidence
         self._reader.use_evidence(evidence)
         self._marking_reader.use_evidence(evidence)
 
@@ -364,8 +364,8 @@ class SqliteLog:
         reached = {stream: self._reached(stream) for stream in {one.stream for one in ranges}} if self.evidence else {}
         with self.database.reading() as connection:
             found = self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
-        for (stream, after, until), events in zip(ranges, found, strict=True) if reached else ():
-            require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
+        if reached:
+            require_versions(ranges, found, reached)
         return found
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
@@ -447,10 +447,7 @@ class SqliteLog:
     def _version_at(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:
         version = self._searched_version(stream, column, bound, place)
         if self.evidence is not None:
-            read = partial(self.read, stream)
-            require_boundary(
-                lambda after, until: read(after=after, until=until), version, lambda one: place(one) <= bound
-            )
+            require_boundary(partial(self.read, stream), version, lambda one: place(one) <= bound)
         return version
 
     def _searched_version(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:
@@ -510,29 +507,18 @@ class SqliteLog:
             return key_rows(connection)
 
     def snapshot(self, stream: str) -> bytes | None:
-        waiting = self._waiting.get(stream)
-        if waiting is not None:
-            return waiting
-        stored = self._snapshots.read(stream)
-        packed = None if stored is None else self.chain.snapshot_in(stream, stored)
-        is_own = packed is not None and (self.evidence is None or self.evidence.is_authentic(stream, packed))
-        return packed if is_own else None
+        return self._snapshots.read(stream)
 
     def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
         if not self.database.read_only:
-            self._waiting.put(stream, pack)
-
-    def _store_snapshot(self, stream: str, packed: bytes) -> None:
-        if self.evidence is not None:
-            self.evidence.note_snapshot(stream, packed)
-        self._snapshots.store(stream, self.chain.stored_snapshot(stream, packed))
+            self._snapshots.keep(stream, pack)
 
     def streams_with_snapshot(self) -> list[str]:
-        return self._snapshots.streams()
+        return self._snapshots.table.streams()
 
     def close(self) -> None:
         ERASURE_WATCH.discard(self)
-        self._waiting.close()
+        self._snapshots.close()
         self._committer.close()
         if self._sealing.close():
             self.database.give_back_space()

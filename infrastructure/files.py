@@ -47,6 +47,24 @@ def require_regular(path: Path) -> None:
         raise InvalidInputError(f"{path} is no regular file: name a file")
 
 
+@contextmanager
+def reading_file(path: Path) -> Iterator[IO[bytes]]:
+    """
+    Yield a file that is open for reading.
+
+    Raises:
+        InvalidInputError: the file is missing, cannot be read, or is none, such as a pipe.
+    """
+    try:
+        require_regular(path)
+        with path.open("rb") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise InvalidInputError(f"there is no file {path}: check the name") from error
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
 def parse_foreign(text: str | bytes, **options: Any) -> Any:
     """
     Return the value of a JSON text; `options` are those of `json.loads`.

@@ -26,7 +26,7 @@ from ...domain.concurrency.known_types import known
 from ...domain.errors import DamagedFileError, InvalidInputError, StorageBusyError
 from ...domain.log.envelope import NO_META, Meta, RecordedEvent
 from ...domain.positions import Moment, Position
-from ..files import require_regular, sync_folder
+from ..files import reading_file, require_regular, sync_folder
 from ..log.compression import Compression
 from ..trust.tables import STORE
 
@@ -365,17 +365,11 @@ def reading_backup(path: Path) -> Iterator[BackupFile]:
         DamagedFileError: it was changed, or cut off.
         StorageBusyError: another process is writing it.
     """
-    try:
-        require_regular(path)
-        with path.open("rb") as file:
-            _lock(path, file, fcntl.LOCK_SH)
-            if not os.fstat(file.fileno()).st_size:
-                raise InvalidInputError(f"{path} is empty: name a backup")
-            yield BackupFile(path, file)
-    except FileNotFoundError as error:
-        raise InvalidInputError(f"there is no file {path}: check the name") from error
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}") from error
+    with reading_file(path) as file:
+        _lock(path, file, fcntl.LOCK_SH)
+        if not os.fstat(file.fileno()).st_size:
+            raise InvalidInputError(f"{path} is empty: name a backup")
+        yield BackupFile(path, file)
 
 
 @contextmanager

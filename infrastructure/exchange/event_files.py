@@ -27,7 +27,7 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import PAYLOAD_BYTES_MAX, Event, Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ..files import replacing, require_regular
+from ..files import reading_file, replacing, require_regular
 from ..log.codec import CODEC
 
 FORM_VERSION = 1
@@ -224,24 +224,6 @@ def pages_up_to(
         left -= len(events)
         after = page.moment
         yield events
-
-
-@contextmanager
-def reading_file(path: Path) -> Iterator[IO[bytes]]:
-    """
-    Yield a file that is open for reading.
-
-    Raises:
-        InvalidInputError: the file is missing, cannot be read, or is none, such as a pipe.
-    """
-    try:
-        require_regular(path)
-        with path.open("rb") as file:
-            yield file
-    except FileNotFoundError as error:
-        raise InvalidInputError(f"there is no file {path}: check the name") from error
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 @contextmanager

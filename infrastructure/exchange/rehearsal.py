@@ -23,12 +23,13 @@ from ...domain.log.overlay_log import OverlayLog
 from ...domain.log.ports import LiveLog, Range, StreamEnd
 from ...domain.positions import Moment, Position
 from ...domain.trajectory.identity import run_id_of
+from ..files import reading_file
 from ..projecting.builtin import PROJECTIONS
 from ..projecting.folding import fold_around, fold_page
 from ..projecting.store import MemoryProjectionStore, Save
 from ..queries.audit import context_changes, run_changes, transitions_of
 from ..store import Store
-from .event_files import event_at, reading_file
+from .event_files import event_at
 
 PAGE_EVENTS = 2_048
 # Up to this many events are kept, because events of streams that others name are read again and again.

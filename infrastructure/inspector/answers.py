@@ -11,8 +11,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-import msgspec
-
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ids import parse_address, split_stream_id
@@ -32,13 +30,13 @@ from ..queries.origins import event_at
 from ..queries.pages import row_page
 from ..queries.runs import NodeFilter, node_page
 from ..store import Store
-from ..times import exact
 from ..views.answer_shapes import (
     hit_shape,
     node_row_shape,
     node_shape,
     plain_row,
     status_shape,
+    transition_shape,
     usage_shape,
     waiting_shape,
 )
@@ -247,11 +245,7 @@ def node_answer(store: Store, given: Parameters) -> list[Shape]:
     for name, field in (("round", "run_id"), ("sub", "sub_id")):
         where[field] = given.whole(name, 0) if given.by_name.get(name) not in (None, "") else None
     found = store.audit_node(given.required("name"), given.text("attribute"), **where)
-    return [
-        {**msgspec.to_builtins(one, enc_hook=str, str_keys=True), "position": str(one.position),
-         "recorded_at": exact(one.recorded_at)}
-        for one in found
-    ]  # fmt: skip
+    return [transition_shape(one) for one in found]
 
 
 def nodes_answer(store: Store, given: Parameters) -> Shape:

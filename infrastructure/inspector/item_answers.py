@@ -32,7 +32,7 @@ from ..log.codec import tag_of
 from ..queries.origins import Item, first_events, id_of, pieces_of
 from ..store import Store
 from ..times import exact
-from ..views.answer_shapes import gone_shape
+from ..views.answer_shapes import gone_shape, transition_shape
 from ..views.contexts import entry_shapes
 from ..views.shapes import Shape, describe, item_shape
 from .answers import PAGE_MAX, as_json, seen
@@ -170,11 +170,7 @@ def audit_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return every change of a context that holds items, or of one of its items, oldest first."""
     stream = stream_named(store.log, given.required("context"))
     found = store.audit(stream, item=given.text("item"))
-    return [
-        {**msgspec.to_builtins(one, enc_hook=str, str_keys=True), "position": str(one.position),
-         "recorded_at": exact(one.recorded_at)}
-        for one in found
-    ]  # fmt: skip
+    return [transition_shape(one) for one in found]
 
 
 def pins_answer(store: Store, given: Parameters) -> list[tuple[str, int, int]]:

@@ -41,8 +41,7 @@ def pending_approvals(rows: Iterable[ApprovalRow], opened: Callable[[str], ChatC
         for call in chat.approvals.pending():
             ordinal = items.ordinal(call.item_id)
             assert ordinal is not None, "a pending call is in the view"
-            ref = items.ref(ordinal)
-            known = asked.get(f"{ref.stream or stream}@{ref.version}")
+            known = asked.get(str(items.ref(ordinal).within(stream)))
             if known is not None:
                 found.append(PendingApproval(chat.id, call, known.requested_at))
     return sorted(found, key=lambda one: one.requested_at)

@@ -47,11 +47,8 @@ def totals_at(log: LiveLog, runner: ProjectionRunner, stream: str, version: int)
     """Return the totals of a context at a version: the sum of whole blocks of versions and of the events after them."""
     whole = version // GROWTH_EVENTS
     rows = _rows_of(runner, stream, whole) if whole else []
-    total = growth_of(log.read_events(stream, after=whole * GROWTH_EVENTS, until=version))
-    items, turns, tokens = total.items, total.turns, total.tokens
-    for row in rows:
-        items, turns, tokens = items + row.items, turns + row.turns, tokens + row.tokens
-    return Totals(items, turns, tokens)
+    behind = growth_of(log.read_events(stream, after=whole * GROWTH_EVENTS, until=version))
+    return sum((Totals(row.items, row.turns, row.tokens) for row in rows), behind)
 
 
 def _rows_of(runner: ProjectionRunner, stream: str, blocks: int) -> list[GrowthRow]:

@@ -76,10 +76,7 @@ class AuditEntry(NamedTuple):
     @property
     def birth(self) -> str | None:
         """The origin of the item: `stream@version` of the event that first recorded it."""
-        if self.ref is None:
-            return None
-        ref = self.ref.within(self.recorded.stream)
-        return str(ref)
+        return None if self.ref is None else str(self.ref.within(self.recorded.stream))
 
 
 Entries = Iterator[AuditEntry]

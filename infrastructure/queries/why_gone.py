@@ -129,7 +129,7 @@ def _in_folded(log: Log, stream: str, asked: _Asked, until: int) -> _Left | str:
     found: _Left | str = NEVER
     name: str | None = None
     for ref, item in began_with(log, stream).items():
-        if id_of(item) == asked.name or f"{ref.stream}@{ref.version}" in asked.births:
+        if id_of(item) == asked.name or str(ref) in asked.births:
             found, name = THERE, id_of(item)
     for change in context_changes(log, stream, until):
         is_meant = change.name == asked.name or change.birth in asked.births

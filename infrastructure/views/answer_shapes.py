@@ -20,7 +20,8 @@ from ..log.codec import tag_of
 from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..queries.approvals import PendingApproval
-from ..queries.audit import AuditEntry, plain_value
+from ..queries.audit import AuditEntry, Transition, plain_value
+from ..queries.node_audit import AttributeTransition
 from ..queries.why_gone import WhyGone
 from ..times import exact
 from .contexts import SeenRun, head_shape
@@ -177,6 +178,15 @@ def gone_shape(found: WhyGone) -> Shape:
         **msgspec.structs.asdict(found),
         "position": found.position and str(found.position),
         "recorded_at": found.recorded_at and exact(found.recorded_at),
+    }
+
+
+def transition_shape(change: Transition | AttributeTransition) -> Shape:
+    """Return a change from an old to a new value for JSON."""
+    return {
+        **msgspec.to_builtins(change, enc_hook=str, str_keys=True),
+        "position": str(change.position),
+        "recorded_at": exact(change.recorded_at),
     }
 
 

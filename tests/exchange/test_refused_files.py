@@ -14,7 +14,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, StorageError
 from refold.infrastructure.exchange import export_events, rehearsal, take_in_events
-from refold.infrastructure.exchange.event_files import reading_file
+from refold.infrastructure.files import reading_file
 from tests.contract.chat_checking import message
 
 Lines = list[Any]

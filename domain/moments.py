@@ -156,7 +156,7 @@ class MomentNames:
     def before_copy(self, number: int) -> Moment | None:
         """Return the moment of a position in the store that this one was copied from; None if that is not known."""
         events = [one for one in self._log.read_events(STREAM) if isinstance(one, StoreCopied) and one.order]
-        # Of several copies, one after another, the last one wrote this log.
+        # If the store was copied several times, the last copy wrote this log.
         start = max((place for place, one in enumerate(events) if one.first == 1), default=0)
         return _moment_in(events[start:], number)
 

@@ -218,7 +218,7 @@ def _require_no_keys(log: LiveLog, location: str) -> None:
     if rows := tables.ask(KEY, STORE):
         raise missing_keys(key_row(rows[0]), _shown(log, location))
     try:
-        # Whoever was to make the key may have been killed before: then no event needs it.
+        # The process that was to make the key may have been killed before: then no event needs it.
         log.read_all(after=BEGINNING, limit=1)
         is_keyed = any(True for _ in keys_in(tables))
     except DamagedError:

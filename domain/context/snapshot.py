@@ -88,8 +88,8 @@ class Packing(Generic[State]):
     that the body names, now or when the state is used. `modules` have the code on which a state depends,
     besides that of this module: a snapshot that other code made does not count. `unread(log, stream, state)` returns a
     state in the middle of a long fold, up to an event of the stream, without what can be read from the log again.
-    Who appends keeps a snapshot now and then if `while_writing`, which suits states that are packed at once. With
-    `later`, states are packed by the thread that stores snapshots: what they share with later ones is only added to.
+    With `while_writing` a snapshot is also kept now and then while events are appended, which suits states that are
+    packed at once. With `later`, the thread that stores snapshots packs them: what states share only grows.
     """
 
     def __init__(

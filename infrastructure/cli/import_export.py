@@ -325,7 +325,7 @@ def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path, location:
         if not contexts:
             chats = [store.chat(row.id, create=False) for row in store.contexts() if row.kind == "chat"]
         with _file_for(path) as file:
-            # Of all chats, those that hold nothing are left out; one that was named must have something.
+            # Where all chats are exported, empty ones are left out; a chat that was named must hold something.
             lost = export_transcripts(store.log, file, chats, form, skip_empty=not contexts)
     left_out = 0 if contexts else len(chats) - len(lost)
     if left_out:

@@ -112,7 +112,7 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
         try:
             sums = worker_log.sums()
         except RefoldError as error:
-            # Whoever stops it is not told that it failed: it would have gone on.
+            # It was stopped and did not fail, so the error is only reported: it would have gone on.
             sums = f"how far it came is not known: {error}"
         _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {sums}")
 

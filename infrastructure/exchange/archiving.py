@@ -104,7 +104,7 @@ class Archivist:
         require_no_transaction(self._log, "nothing is archived")
         path, days = Path(require_unicode(os.path.realpath(file), "the file")), None if idle is None else days_of(idle)
         for _ in range(ATTEMPTS_MAX):
-            # Of this version of the store's own events: whatever is erased, held or archived since refuses the append.
+            # The version of the store's own events: an erasure, a hold or an archive made since refuses the append.
             _ = self._eraser.state
             version = self._eraser.journal.version
             streams = self._named(contexts) if days is None else self._idle(days)
@@ -209,7 +209,7 @@ class Archivist:
     def _put_back(self, path: Path, archive: Archive, streams: Sequence[str], version: int) -> Archived:
         erased = self._erased_since(archive)
         back: list[Sealed] = []
-        # Of a part of these texts had been erased before: without a seal they would count as damaged.
+        # Events whose texts were erased in part before: without a seal they would count as damaged.
         in_part: list[tuple[str, int, bytes]] = []
         stayed = 0
         before = NO_DIGEST

@@ -83,7 +83,7 @@ class _Run:
         self.where = log.database.where if hasattr(log, "database") else IN_MEMORY
         # Whether an erasure is among the events that were taken.
         self.is_erasure = False
-        # Of each slice its last position in the file, and the digest of the event there.
+        # By slice: its last position in the file, and the digest of the event there.
         self._ends: dict[int, tuple[int, bytes]] = {}
         if file.records:
             self._ends = {number: (last, digest) for number, last, digest in file.records[-1].ends}

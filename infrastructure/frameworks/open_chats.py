@@ -26,7 +26,7 @@ from ..store import Store
 from .conversation import Conversation, Kept, Message, is_later_part
 
 CHATS_KEPT_MAX = 64
-# Of a chat that was just opened, the first look at the end reads so many items for each message that is wanted.
+# In a chat that was just opened, the first look at the end reads so many items for each message that is wanted.
 ITEMS_OF_A_MESSAGE = 4
 Shown = Callable[[ChatContext], Sequence[ChatItemEvent]]
 T = TypeVar("T")

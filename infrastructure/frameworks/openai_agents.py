@@ -68,8 +68,8 @@ class RefoldSession(SessionABC):
         self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._store, self._actor = store, actor
         self._chat = store.chat(session_id, **opening)
-        # Of items that were read, by id, their entries as JSON: a long session is decoded in one call. None before the
-        # first reading.
+        # The entries of the items that were read, by id, as JSON: a long session is decoded in one call. None before
+        # the first reading.
         self._encoded: dict[str, tuple[ChatItemEvent, bytes]] | None = None
         # Calls of the SDK run in threads, and a transaction of one must not have the changes of another one in it.
         self._lock = threading.RLock()

@@ -189,7 +189,7 @@ def _planned_session(store: Store, run: Run, user: str | None) -> _SessionPlan:
     if owners and branches and branches[0].after is None:
         raise _changed(run, f"line {branches[0].lines[0].number} comes before the first one of")
     for branch in branches:
-        # Of branches after one line the newest comes first, and continues the context that ends there.
+        # If several branches follow one line, the newest comes first and continues the context that ends there.
         context_id = run.context_id if branch.after is None else tips.pop(branch.after, None)
         if context_id is None:
             forks.append(branch)

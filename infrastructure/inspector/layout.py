@@ -74,7 +74,7 @@ def laid_out(graph: Trajectory) -> dict[str, Place]:
         band = keys.setdefault((node.run_id, node.sub_id), len(keys))
         if band == len(bands):
             bands.append(_Band())
-        # Of several it goes on from, the deepest one of its own agent.
+        # If it goes on from several nodes, the deepest one of its own agent counts.
         own = max((one for one in before if band_of[one] == band), key=columns.__getitem__, default=None)
         columns[name], band_of[name] = column, band
         lanes[name] = bands[band].lane(lanes[own] if own is not None else 0, column)

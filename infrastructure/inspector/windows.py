@@ -24,7 +24,7 @@ INTERVALS_MAX = 50_000
 # A window ends before more than this many items came or left on either side, and has at most so many versions there.
 CHANGES_MAX = 5_000
 VERSIONS_MAX = 10_000
-# Of the items that are there through the whole window, the last ones are sent.
+# Of all items that are there through the whole window, at most so many are sent, the last ones.
 HELD_MAX = 10_000
 SUMS_MAX = 2_000
 COLUMNS = ("item", "birth", "v0", "v1", "type", "role", "agent", "tokens", "how", "reason")
@@ -41,7 +41,7 @@ def stays_of(store: Store, stream: str, kind: str) -> list[Any]:
     if kept is not None and kept[0] == name:
         return kept[1]
     stays: list[Any] = [*store.validity(stream)] if kind == "chat" else [*store.entries(stream, with_gone=True)]
-    # Of a store with rights, each question is asked as the one who asks it.
+    # In a store with rights the answer depends on who asks, so it is not kept.
     if len(stays) > INTERVALS_MAX and gate_of(store.log) is None:
         _last_read[store] = name, stays
     return stays

@@ -260,7 +260,7 @@ class GroupCommitter(Generic[Request, Result]):
         self._work.put(None)
         if not self._is_running():
             locked(self._starting, self._start_thread)
-            # Not while the turn is taken, perhaps by this thread itself. Whoever waits for the result looks again.
+            # Not while the turn is taken, perhaps by this thread itself. Callers that wait for a result look again.
             if not self._is_running() and not self._turn.locked():
                 locked(self._turn, self._serve_all)
                 self._hand_on()

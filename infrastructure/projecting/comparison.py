@@ -214,7 +214,7 @@ def _cut(page: Page, until: Moment) -> Page:
 def _compared(projection: Projection, stored: Iterator[list[Values]], rebuilt: Iterator[list[Values]]) -> Compared:
     rows, nothing = 0, list[Values]()
     for live, made in zip_longest(stored, rebuilt, fillvalue=nothing):
-        # Of rows that are right only this runs: lists are compared in C, and no row is made.
+        # For rows that are right, only this line runs: lists are compared in C, and no row is made.
         if live != made:
             pairs = (chain(live, chain.from_iterable(stored)), chain(made, chain.from_iterable(rebuilt)))
             return _differing(projection, *pairs, rows)

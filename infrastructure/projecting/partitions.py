@@ -101,7 +101,7 @@ def forget_partitions(store: ProjectionStore, projection: Projection) -> None:
     """Drop the partitions of a projection, if there are any."""
     note, parts = _plan_note(projection), _partitions(store, projection)
     if parts:
-        # Who puts them together, and uses their tables until the end of its transaction, sees it and gives up.
+        # A process that puts them together, and uses their tables until its transaction ends, sees this and gives up.
         store.set_note(note, before=store.note(note), after=_called_off(len(parts)))
     for shadow, _ in parts:
         store.drop(shadow)

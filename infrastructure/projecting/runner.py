@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PAGE_EVENTS = 2_048
-# Of fewer events, it is not worth it to start a process that folds ahead.
+# With fewer events, it is not worth it to start a process that folds ahead.
 AHEAD_EVENTS_MIN = 100_000
 # A helper folds so many pages at once: this halves the commits, each of which waits for the disk.
 PAGES_AT_ONCE = 2

@@ -113,7 +113,7 @@ class ProjectionWorker:
         is_all = len(share) == parts_of(self._store, tasks[0].projection)
         projections = (task.projection for task in tasks)
         for _ in self._runner.pages(*projections, groups=None if is_all else share, failed=failed):
-            # Of a long backlog, too, others shall have their share as soon as they come.
+            # Other workers get their share of a long backlog as soon as they come.
             if stop() or not self._crew.hold() or self._crew.members != crew:
                 return
         self._note_mended(tasks, failed)

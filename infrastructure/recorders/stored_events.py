@@ -161,7 +161,7 @@ def storable(text: str) -> str:
         raise DataError(f"{text!r} holds a lone surrogate, which is not UTF-8") from error
     if size > TEXT_BYTES_MAX or "\0" in text:
         raise DataError(f"{text[:80]!r} has NUL in it, or more than TEXT_BYTES_MAX ({TEXT_BYTES_MAX:,}) bytes")
-    # Of exactly this type: no other is encoded for the digest, such as a class of an application that extends it.
+    # Exactly a `str`: a subclass of an application's own could not be encoded for the digest.
     return str.__str__(text)
 
 

@@ -144,7 +144,7 @@ class Checkpoints:
         if not known.log.has_slices:
             known.state(ONE_SEQUENCE)
         if now.events > seen.events and not known.read_only:
-            # Of a writer that was killed, or of one that has not handed over its last checkpoint yet.
+            # Its writer was killed, or has not handed over its last checkpoint yet.
             self._is_behind = True
             self._work.wake()
 

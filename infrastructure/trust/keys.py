@@ -176,8 +176,8 @@ class KeyFile:
             (os.replace if replaces else os.link)(aside, self._path)
         finally:
             aside.unlink(missing_ok=True)
-            # Whoever made the file: without its key nothing can be read that is written from now on, so its name must
-            # be on disk as well.
+            # Also for a file that another process made: without its key nothing can be read that is written from now
+            # on, so its name must be on disk as well.
             sync_folder(self._path.parent)
 
 

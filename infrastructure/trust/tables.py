@@ -200,7 +200,7 @@ class SqliteTables:
         return self._log.write(lambda connection: _changed(connection, statements))
 
     def close(self, keys: Sequence[KeyRow]) -> None:
-        # Whoever records an event has the same lock.
+        # Every writer of an event takes the same lock.
         self.change(*map(Statement, REFUSE_CLOSED), *map(_closing, keys))
 
 

@@ -281,7 +281,7 @@ class HttpWitness:
         request = Request(self._url, data, {"Content-Type": "application/json"} if data else {})
         with urlopen(request, timeout=HTTP_SECONDS_MAX) as answer:
             if data and answer.geturl() != self._url:
-                # Who follows a redirect sends a GET, so that nothing is kept.
+                # A redirect is followed with a GET, so that nothing is kept.
                 raise OSError(f"it sends entries on to {answer.geturl().partition('?')[0]}: name that address")
             found = _read_in_time(answer)
         if len(found) > HTTP_BYTES_MAX:

@@ -31,14 +31,14 @@ from ..projecting.comparison import Compared, Comparison
 from ..projecting.shadow import Progress, RebuildProgress, Stop, progress_after
 from ..projecting.store import ProjectionStore, SetAside
 
-# Of fewer events, starting a process is not worth it.
+# With fewer events, it is not worth it to start a process.
 SHARED_EVENTS_MIN = 100_000
 # One projection is folded by one process, and `search` takes a third of all work without its index.
 PROCESSES_MAX = 3
 # The time that a projection takes, in hundredths of the whole; others take OTHER.
 WEIGHTS = {"search": 32, "validity": 9, "usage": 6, "steps": 5, "rollup": 4, "growth": 3, "entries": 2, "catalogue": 2}
 OTHER = 1
-# What reading the log takes, and what the checks of events and the index of searched rows take besides.
+# The time for reading the log, for the checks of events, and for the index of searched rows.
 READING, CHECKING, INDEX = 8, 7, 21
 LOOK_SECONDS = 0.2
 # A program that is not Python after all, and does not end, is not waited for.

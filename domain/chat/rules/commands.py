@@ -71,7 +71,7 @@ class WritePiece(msgspec.Struct, frozen=True):
     """
     Add text to a message that is written piece by piece, behind its first `start` characters.
 
-    What the message has of it already is not added again, so that a piece may be sent again whose call was interrupted.
+    Text that the message has already is not added again: a piece whose call was interrupted may be sent again.
     The last piece has `is_last`. `incomplete` is then the reason why more should have come, or None.
     """
 

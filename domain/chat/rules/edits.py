@@ -39,7 +39,7 @@ from .commands import EvictItems, WritePiece
 # `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
 # reverts it.
 RESTORED_TOGETHER = ("evict", "truncate", "clear", "merge")
-# Of up to so many items with a call id all are read. Of more, so many at first before or behind one of them.
+# Up to so many items with one call id are all read. If there are more, only so many before or behind one of them.
 ALL_READ_MAX, PAIRED_AROUND = 4, 4
 
 

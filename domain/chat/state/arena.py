@@ -187,7 +187,7 @@ class Arena:
         if isinstance(items, StoredItems):
             copy.items = kept = items.upto(count)
             copy._indexed = kept.stored
-            # Of its own: each of the two adds the names of its later items.
+            # The copy has names of its own: each of the two adds those of its later items.
             copy._names = ItemNames(*self._stored_names.first(kept.stored))
         else:
             copy.items = items[:count]

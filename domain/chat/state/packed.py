@@ -280,7 +280,7 @@ def new_at(journal: FoldedStream[ChatState], items: Sequence[ChatItemEvent]) -> 
     read = None if is_loaded or end.version < ADDING_MIN else PACKING.read(log, stream, end)
     if read is not None:
         state, events = read[0], [one.event for one in read[1]]
-        # Who takes items of other streams may take any ids.
+        # A merge or a fork may have taken items with any ids.
         if NAMING_ITEMS.isdisjoint(map(type, events)):
             if len(events) >= ADDING_TAIL_MAX:
                 PACKING.keep(log, stream, fold(state, events), end)
@@ -288,7 +288,7 @@ def new_at(journal: FoldedStream[ChatState], items: Sequence[ChatItemEvent]) -> 
             if not any(item.id in added or state.items.raw.may_have(item.id) for item in items):
                 return end.version
     state = journal.state
-    # Of a longer one, whoever loads it keeps a snapshot.
+    # Loading a longer chat keeps a snapshot anyway.
     if not is_loaded and state.items.reach >= ADDING_MIN and end.version < SNAPSHOT_EVENTS:
         PACKING.keep(log, stream, state, end)
     return -1

@@ -116,7 +116,7 @@ class StoredItems(list[ChatItemEvent]):
                 list.__setitem__(self, reached, items)
                 return
         for place, item in zip(places, items, strict=True):
-            # What is there may be a newer form of a message, and others hold it.
+            # A message that is there may have a newer form, and others hold it.
             if list.__getitem__(self, place) is None:
                 list.__setitem__(self, place, item)
 

@@ -36,7 +36,7 @@ STALE = "22012"
 LINEAGE = "coalesce((SELECT t.xmin::text FROM {p}tag AS t ORDER BY t.key DESC LIMIT 1), '')"
 # Each server of a Citus cluster has tags of its own, written in transactions of its own.
 LINEAGE_ON_CITUS = "coalesce((SELECT t.key || ' ' || t.name FROM {p}tag AS t ORDER BY t.key DESC LIMIT 1), '')"
-# Of events that are not encrypted.
+# The keys of events that are not encrypted.
 NO_KEYS: dict[int, bytes] = {}
 # Also deadlock_detected and serialization_failure.
 WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
@@ -401,7 +401,7 @@ class Appender:
                     plan, answers = self._planned(wire, orders, look_for_ids=failure is not None)
                     if work is not None:
                         if any(isinstance(answer, ConcurrencyError) for answer in answers):
-                            # What is refused changes nothing: the work belongs to the events that would say so.
+                            # A refused request changes nothing: the work belongs to the events that would record it.
                             wire.finish(ROLLBACK)
                             return answers
                         work(wire)

@@ -94,7 +94,7 @@ SEALED_TO = "SELECT slice, (SELECT max(last) FROM block AS b WHERE b.slice = s.s
 TO_SEAL = (
     f"SELECT event_id, {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
 )
-# What an erasure changes is returned, too: what was left of an event by one may be replaced by another one.
+# Returned is also what an erasure changes: a second erasure may replace the rest that a first one left.
 REMOVE = (
     "DELETE FROM event WHERE slice = $1 AND position > $2 AND position <= $3"
     " RETURNING position, digest, meta, sha256(payload)"

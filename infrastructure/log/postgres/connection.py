@@ -58,7 +58,7 @@ OLDER = """
         AND backend_xmin IS NOT NULL AND age(backend_xmin) > age(%s::text::xid8::xid)
 """
 SCRUB_SECONDS = 30.0
-# Whoever comes after a statement that waits for a whole table waits as well, to read or to write.
+# While a statement waits for a whole table, all later ones wait behind it, those that only read too.
 WAIT_FOR_TABLE = b"SET lock_timeout = '5s'"
 
 

@@ -31,7 +31,7 @@ from ....domain.positions import Moment
 from .connection import PostgresDatabase
 from .wire import Call, int8
 
-# What no rule above foresees, such as a row that somebody deletes by hand, stays unseen for at most this long.
+# A change that no rule above foresees, such as a row deleted by hand, stays unseen for at most this long.
 FULL_LOOK_SECONDS = 60.0
 # Those who wait for news look this often at most, all of a process together; while nothing comes, ever more seldom.
 POLL_SECONDS = 0.02

@@ -46,7 +46,7 @@ WentBack = Callable[[str, StreamEnd], Exception]
 
 
 # Positions and times rise with the versions of a stream, so the last version of a moment is found by binary search. A
-# scan from the end would take time for all events since then. Of a part of a block only the first event is compared: if
+# scan from the end would take time for all events since then. In a part of a block only the first event is compared: if
 # the result is the last version of a part, the third column has its first one, and the search must go on there.
 HALVING = f"""
     WITH RECURSIVE halves (low, high) AS (

@@ -30,12 +30,12 @@ NOT_YET = " WHERE NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid =
 # 3: old events may be in blocks.
 SCHEMA_VERSION = 3
 LOCKED_VERSION = Call("SELECT value FROM refold_meta WHERE name = 'schema_version' FOR UPDATE")
-# Whoever waits for the lock on a table makes all others wait.
+# A statement that waits for the lock on a table makes all later ones wait.
 WAIT_BRIEFLY = Call("SET LOCAL lock_timeout = '5s'")
 CREATE_ATTEMPTS_MAX = 5
 # SQLSTATEs for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
 TAKEN = ("42P07", "42710", "23505")
-# Whoever may make no tables, or reads a standby.
+# The SQLSTATEs of a user who may not make tables, and of a standby.
 MAY_NOT_WRITE = ("25006", "42501")
 
 

@@ -211,7 +211,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     ) -> list[Stored] | None:
         divided = [one for one in saves if one.before.parts]
         whole = [one.projection for one in saves if not one.before.parts]
-        # Of two runners that add to the note of events that were set aside, one waits.
+        # Two runners may add to the note of events that were set aside: one of them waits.
         adding = [one.projection for one in divided if one.aside]
         locks = [self.sql.statement(LOCKED_CHECKPOINT, one.name, of=one) for one in (*whole, *adding)]
         notes = [self.sql.statement(NOTE, save_note(one)) for one in whole]

@@ -81,7 +81,7 @@ def carried_out(work: Work, wire: Wire, sql: Dialect, before: Sequence[Statement
                 transaction.ask(*before)
             found = work(transaction)
             if found is None:
-                # Who lends the connection rolls back what is left open on it.
+                # The lender of the connection rolls back what is left open on it.
                 return None
             last += found
             return transaction.ask(*last, Statement(COMMIT.sql))[:-1]

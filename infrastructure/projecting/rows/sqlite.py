@@ -217,7 +217,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
             kept = {(one.name, one.version) for one in known}
             stored = transaction.ask(Statement("SELECT projection, version FROM checkpoint"))[0]
             others = {str(name) for name, version in stored if (name, version) not in kept}
-            # What is put together of partitions has a table without a checkpoint, while they have theirs.
+            # Rows that are put together from partitions have a table without a checkpoint; the partitions have theirs.
             others |= {found[1] for found in map(PARTITION.fullmatch, others) if found}
             gone = [Statement("DELETE FROM checkpoint WHERE projection = ?", (name,)) for name in others]
             return [*gone, *(drop for name in others for drop in _dropping(self.sql.table_of(name, 0)))]

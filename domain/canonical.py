@@ -167,6 +167,15 @@ def require_short(text: str, what: str, bytes_max: int = ID_BYTES_MAX) -> str:
     return text
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be written as UTF-8: it holds no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def require_unicode(text: object, what: str) -> str:
     """
     Return `text`, if it can be written as UTF-8; `what` names it in the error.

@@ -233,8 +233,7 @@ def speaker_of(item: ChatItemEvent) -> str:
 def body_of(item: ChatItemEvent) -> str:
     """Return the text of an item, in full."""
     match item:
-        case MessageAdded(content=content, incomplete=reason):
-            parts = (content,) if isinstance(content, str) else content
+        case MessageAdded(parts=parts, incomplete=reason):
             texts = [part if isinstance(part, str) else _image(part) for part in parts]
             sort = apart_sort(item)
             texts[:0] = [] if sort is None else [f"[{sort}, for its source only]"]

@@ -105,6 +105,11 @@ class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.me
     incomplete: str | None = None
     until: VersionNumber = 0
 
+    @property
+    def parts(self) -> tuple[str | Image, ...]:
+        """The content as parts: a text is one."""
+        return (self.content,) if isinstance(self.content, str) else self.content
+
 
 class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_called.v1"):
     """

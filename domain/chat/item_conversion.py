@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ..canonical import Without, canonical_json, parse_json, require_unicode
+from ..canonical import Without, canonical_json, is_unicode, parse_json, require_unicode
 from ..clock import require_time
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict, FrozenList, freeze
@@ -26,7 +26,6 @@ from .events import (
     HandedOff,
     Image,
     MessageAdded,
-    Origin,
     added_item,
 )
 from .items import (
@@ -92,7 +91,7 @@ def items_added(events: Sequence[Any], last: int) -> list[ChatItem]:
     return [item_of(item, version) for item, version in added if item is not None]
 
 
-def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEvent:
+def recorded_form(item: ChatItem) -> ChatItemEvent:
     """
     Return the event that adds an item.
 
@@ -107,9 +106,9 @@ def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEv
             "AgentConfigUpdate"
         )
     try:
-        event = recorder(_timed(item), origin)
+        event = recorder(_timed(item))
     except (AttributeError, TypeError):
-        event = recorder(_timed(_validated(type(item), vars(item))), origin)
+        event = recorder(_timed(_validated(type(item), vars(item))))
     try:
         encode_payload(event)
     except UnicodeEncodeError:
@@ -240,13 +239,12 @@ def _part(part: Any, what: str) -> str | Image:
     )
 
 
-def _record_message(item: ChatMessage, origin: Origin | None) -> MessageAdded:
+def _record_message(item: ChatMessage) -> MessageAdded:
     content, extra, metrics = item.content, item.extra, item.metrics
     return MessageAdded(
         id=item.id,
         created_at=item.created_at,
         agent_id=item.agent_id,
-        origin=origin,
         role=item.role.value,
         content=content if isinstance(content, str) else _parts(content, item.id),
         interrupted=item.interrupted,
@@ -259,7 +257,7 @@ def _record_message(item: ChatMessage, origin: Origin | None) -> MessageAdded:
     )
 
 
-def _record_call(item: FunctionCall, origin: Origin | None) -> FunctionCalled:
+def _record_call(item: FunctionCall) -> FunctionCalled:
     metadata = b""
     if item.metadata is not None:
         metadata = canonical_json(item.metadata, what=f"metadata of function_call {item.id!r}")
@@ -267,7 +265,6 @@ def _record_call(item: FunctionCall, origin: Origin | None) -> FunctionCalled:
         id=item.id,
         created_at=item.created_at,
         agent_id=item.agent_id,
-        origin=origin,
         name=item.name,
         arguments=item.arguments,
         call_id=item.call_id,
@@ -275,12 +272,11 @@ def _record_call(item: FunctionCall, origin: Origin | None) -> FunctionCalled:
     )
 
 
-def _record_output(item: FunctionCallOutput, origin: Origin | None) -> FunctionReturned:
+def _record_output(item: FunctionCallOutput) -> FunctionReturned:
     return FunctionReturned(
         id=item.id,
         created_at=item.created_at,
         agent_id=item.agent_id,
-        origin=origin,
         name=item.name,
         output=item.output,
         call_id=item.call_id,
@@ -289,24 +285,22 @@ def _record_output(item: FunctionCallOutput, origin: Origin | None) -> FunctionR
     )
 
 
-def _record_handoff(item: AgentHandoff, origin: Origin | None) -> HandedOff:
+def _record_handoff(item: AgentHandoff) -> HandedOff:
     return HandedOff(
         id=item.id,
         created_at=item.created_at,
         agent_id=item.agent_id,
-        origin=origin,
         to_agent=item.to_agent,
         from_agent=item.from_agent,
         reason=item.reason,
     )
 
 
-def _record_config(item: AgentConfigUpdate, origin: Origin | None) -> ConfigUpdated:
+def _record_config(item: AgentConfigUpdate) -> ConfigUpdated:
     return ConfigUpdated(
         id=item.id,
         created_at=item.created_at,
         agent_id=item.agent_id,
-        origin=origin,
         instructions=item.instructions,
         tools=None if item.tools is None else tuple(item.tools),
         tool_schemas=b"" if item.tool_schemas is None else _canonical(item, "tool_schemas"),
@@ -318,7 +312,7 @@ def _canonical(item: AgentConfigUpdate, field: str) -> bytes:
     return canonical_json(getattr(item, field), what=f"{field} of agent_config_update {item.id!r}")
 
 
-_RECORDERS: dict[type, Callable[[Any, Origin | None], ChatItemEvent]] = {
+_RECORDERS: dict[type, Callable[[Any], ChatItemEvent]] = {
     ChatMessage: _record_message,
     FunctionCall: _record_call,
     FunctionCallOutput: _record_output,
@@ -377,23 +371,15 @@ def _are_plain(fields: Mapping[str, Any], kinds: Mapping[str, Kinds]) -> bool:
             return False
         if kind is str:
             # Most texts are ASCII, and `isascii` only reads a flag of the text.
-            if not (value.isascii() or _is_unicode(value)):
+            if not (value.isascii() or is_unicode(value)):
                 return False
         elif kind is float:
             if not isfinite(value):
                 return False
         elif kind is tuple:
             for part in value:
-                if type(part) is not str or not (part.isascii() or _is_unicode(part)):
+                if type(part) is not str or not (part.isascii() or is_unicode(part)):
                     return False
-    return True
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
     return True
 
 

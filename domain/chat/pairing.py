@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, get_args
+from typing import Literal, TypeGuard, get_args
 
 import msgspec
 
@@ -22,6 +22,16 @@ PendingRule = Literal["stub", "omit", "refuse"]
 # Items that may stand between the calls of a batch; all others end it.
 BETWEEN_CALLS = (HandedOff, ConfigUpdated)
 IN_BATCH = (FunctionCalled, *BETWEEN_CALLS)
+
+
+def is_spoken(item: ChatItemEvent | None) -> TypeGuard[MessageAdded]:
+    """Return whether an item is a message of the model, which may begin an answer with calls."""
+    return isinstance(item, MessageAdded) and item.role == "assistant"
+
+
+def is_of_model(item: ChatItemEvent | None) -> bool:
+    """Return whether an item belongs to an answer of the model: its message, or one of its calls."""
+    return isinstance(item, FunctionCalled) or is_spoken(item)
 
 
 class Pairs(msgspec.Struct, frozen=True):
@@ -120,8 +130,7 @@ def pending_answers(
             continue
         if isinstance(item, FunctionCalled):
             if not isinstance(last, FunctionCalled):
-                is_spoken = isinstance(last, MessageAdded) and last.role == "assistant"
-                answers.append((last.id if last is not None and is_spoken else item.id, []))
+                answers.append((last.id if is_spoken(last) else item.id, []))
             if index not in output_of:
                 answers[-1][1].append(pending(index, item))
         last = item
@@ -137,11 +146,10 @@ def start_of_answer(items: Sequence[ChatItemEvent], index: int) -> int:
             break
         if isinstance(item, HandedOff | ConfigUpdated):
             continue
-        is_spoken = isinstance(item, MessageAdded) and item.role == "assistant"
-        if not is_spoken and not isinstance(item, FunctionCalled):
+        if not is_of_model(item):
             break
         first = at
-        if is_spoken:
+        if is_spoken(item):
             break
     return first
 

@@ -43,8 +43,7 @@ def erased_tokens(item: ChatItemEvent) -> int | None:
 
 def written(message: MessageAdded, pieces: Sequence[tuple[int, Piece]]) -> MessageAdded:
     """Return a message after pieces, each with its version."""
-    parts = message.content if isinstance(message.content, tuple) else (message.content,)
-    text = "".join([piece.text for _, piece in pieces])
+    parts, text = message.parts, "".join([piece.text for _, piece in pieces])
     if text:
         parts = (*parts[:-1], parts[-1] + text) if parts and isinstance(parts[-1], str) else (*parts, text)
     until, last = pieces[-1]

@@ -22,6 +22,7 @@ from .events import (
 )
 from .item_conversion import item_of
 from .items import ChatItem
+from .pairing import is_of_model
 from .pieces import written
 from .rules.commands import Truncate
 from .rules.decide import CHAT
@@ -299,10 +300,10 @@ def _steps(events: Sequence[Any], first_version: int) -> Iterator[_Step]:
         seen.update(item.id for item in new)
         new = tuple(changed.get(item.id, item) for item in new) if changed else new
         # Consecutive items of the model are one answer, and so one call.
-        is_model = _is_model(new[0])
+        is_model = is_of_model(new[0])
         # Calls of a parent are not counted here.
         yield _Step(version, new, before, is_model and not was_model and version > 0)
-        was_model = _is_model(new[-1])
+        was_model = is_of_model(new[-1])
 
 
 def _changed_calls(events: Sequence[Any]) -> dict[str, FunctionCalled]:
@@ -325,10 +326,6 @@ def _added(event: Any, before: Items, after: Items) -> Sequence[ChatItemEvent]:
     if isinstance(event, ITEM_EVENTS):
         return (event,)
     return () if after is before else list(after)
-
-
-def _is_model(item: ChatItemEvent) -> bool:
-    return isinstance(item, FunctionCalled) or (isinstance(item, MessageAdded) and item.role == "assistant")
 
 
 # Policies that have a name

@@ -152,8 +152,7 @@ def prior_text(plan: SummaryPlan) -> str | None:
     """Return the text of the earlier summaries without their headings, because the new summary gets its own heading."""
     texts = []
     for message in plan.prior:
-        content = message.content if isinstance(message.content, tuple) else (message.content,)
-        text = " ".join(part for part in content if isinstance(part, str))
+        text = " ".join(part for part in message.parts if isinstance(part, str))
         texts.append(text.removeprefix(SUMMARY).removeprefix(OTHERS_SUMMARY))
     return "\n".join(texts) or None
 

@@ -369,12 +369,12 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             InvalidInputError: `recent_turns` is less than 1, or as for `fork`.
         """
         parent = self._parent()
-        keeps = Copying(tools=None if tools is None else tool_names(tools)).keeps
-        carried = items_of_turns(parent.state.items, recent_turns, keeps)
+        names = tool_names(tools)
+        carried = items_of_turns(parent.state.items, recent_turns, Copying(tools=names).keeps)
         system = self._attachment.system
         config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
         forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
-        call = ("fork_filtered", recent_turns, None if tools is None else tool_names(tools), agent)
+        call = ("fork_filtered", recent_turns, names, agent)
         return self._begin(parent, context_id, idempotency_key, forked, call)
 
     def fork_brief(
@@ -431,7 +431,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             exclude_empty_messages=exclude_empty_messages,
             exclude_handoffs=exclude_handoffs,
             exclude_config_updates=exclude_config_updates,
-            tools=None if tools is None else tool_names(tools),
+            tools=tool_names(tools),
             filter_agent_id=filter_agent_id,
         )
         parent = self._parent()

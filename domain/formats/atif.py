@@ -16,7 +16,7 @@ import msgspec
 
 from ..canonical import canonical_json
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
-from ..chat.pairing import pair_calls
+from ..chat.pairing import is_of_model, pair_calls
 from ..chat.usage import metrics_of, usage_of
 from ..errors import InvalidInputError
 from .documents import DocumentForm
@@ -113,11 +113,7 @@ class AtifForm(DocumentForm):
             if isinstance(item, FunctionReturned) and index in called_at:
                 group_of[called_at[index]].append(index)
             elif isinstance(item, FunctionCalled):
-                before = items[index - 1] if index else None
-                goes_on = isinstance(before, FunctionCalled) or (
-                    isinstance(before, MessageAdded) and before.role == "assistant"
-                )
-                if not (groups and goes_on):
+                if not (groups and index and is_of_model(items[index - 1])):
                     groups.append([])
                 groups[-1].append(index)
                 group_of[index] = groups[-1]

@@ -14,9 +14,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ..canonical import canonical_json, parse_json
-from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
+from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..chat.item_conversion import items_as_given, recorded_form
 from ..chat.items import ChatItem, items_from_dict
+from ..chat.pairing import is_spoken
 from ..chat.state.sequence import Items
 from ..chat.usage import is_usage, metrics_of
 from ..clock import System
@@ -238,7 +239,7 @@ def items_of(given: Given, held: Items, *, system_clock: System) -> list[ChatIte
 def _with_usage(items: list[ChatItemEvent], used: dict[str, Any] | None) -> list[ChatItemEvent]:
     """Return the items of an answer; its usage is stored with the first that the model wrote."""
     for index, item in enumerate(items) if used else ():
-        if isinstance(item, MessageAdded) and item.role == "assistant":
+        if is_spoken(item):
             items[index] = msgspec.structs.replace(item, metrics=canonical_json(used, what="the usage"))
             break
         if isinstance(item, FunctionCalled):

@@ -91,7 +91,7 @@ def parts_of(items: Sequence[ChatItemEvent]) -> Iterator[str | Picture | Call | 
         elif isinstance(item, FunctionReturned):
             yield Result(item.name, item.output, item.call_id, item.is_error)
         elif isinstance(item, MessageAdded):
-            for part in (item.content,) if isinstance(item.content, str) else item.content:
+            for part in item.parts:
                 yield part if isinstance(part, str) else _picture(part)
 
 
@@ -123,6 +123,15 @@ def time_of(item: ChatItemEvent) -> datetime:
 def time_text(item: ChatItemEvent) -> str:
     """Return the time of an item as text, such as 2026-11-21T10:00:00Z."""
     return time_of(item).isoformat().replace("+00:00", "Z")
+
+
+def seconds_in(text: Any) -> float | None:
+    """Return the time that a text gives, in seconds since 1970; None if it gives none, or none with a zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return None if moment.tzinfo is None else moment.timestamp()
 
 
 def _picture(image: Image) -> Picture:

@@ -24,14 +24,13 @@ from ..chat.events import (
     FunctionReturned,
     Image,
     MessageAdded,
+    Origin,
 )
 from ..chat.pairing import pair_calls
-from ..chat.state.fold import Config as ConfigInForce
 from ..chat.state.fold import active_config
 from ..concurrency.known_types import known
 from ..errors import MISSHAPEN
 
-Config = tuple[str | None, Sequence[str] | None] | ConfigInForce
 # Sent where a provider requires content that the context does not have.
 DUMMY_FIRST = "(empty)"
 DUMMY_LAST = "."
@@ -53,22 +52,17 @@ class Placed(msgspec.Struct, frozen=True):
     as_recorded: bool
 
 
-def instructions_in_force(items: Sequence[ChatItemEvent], config: Config | None) -> str | None:
-    """Return the instructions of `config`, or those that the items leave in force."""
-    return (active_config(items) if config is None else config)[0]
-
-
-def place_instructions(items: Sequence[ChatItemEvent], config: Config | None) -> Placed:
-    """Return which instructions are sent, and where; `config` is the (instructions, tools) in force, if known."""
+def place_instructions(items: Sequence[ChatItemEvent]) -> Placed:
+    """Return which instructions are sent, and where."""
     bearing = [index for index, item in enumerate(items) if _bears(item)]
-    config = config or active_config(items[index] for index in bearing)
+    text = active_config(items[index] for index in bearing).instructions
     spoken = [index for index in bearing if type(items[index]) is MessageAdded]
     if not spoken:
-        return Placed(text=config[0], place=None, as_recorded=False)
-    is_in_force = active_config([items[spoken[-1]]])[0] == config[0]
+        return Placed(text=text, place=None, as_recorded=False)
+    is_in_force = active_config([items[spoken[-1]]]).instructions == text
     is_alone = len(bearing) == 1
     return Placed(
-        text=config[0],
+        text=text,
         place=spoken[0],
         as_recorded=is_in_force and (is_alone or _is_imported(items, bearing)),
     )
@@ -284,3 +278,28 @@ def text_of_output(parts: Iterable[str | Inline], takes: Container[str] = ()) ->
 def left_out(image: Image, why: str) -> str:
     """Return the text that replaces an image that cannot be sent."""
     return f"[Image {image.id} is left out: {why}]"
+
+
+def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEvent]:
+    """
+    Return the items with `prefix` in front of the last user message, as "{prefix}\\n\\nUser: {text}".
+
+    Its text parts are joined by spaces into one, and its images follow it. Without a user message, or with an empty
+    prefix, nothing changes. The result can be given to any of the conversions.
+    """
+    overlaid = list(items)
+    for index in range(len(overlaid) - 1, -1, -1) if prefix else ():
+        item = overlaid[index]
+        if isinstance(item, MessageAdded) and item.role == "user":
+            overlaid[index] = _prefixed(item, prefix)
+            break
+    return overlaid
+
+
+def _prefixed(message: MessageAdded, prefix: str) -> MessageAdded:
+    text = " ".join(part for part in message.parts if isinstance(part, str))
+    images = [part for part in message.parts if isinstance(part, Image)]
+    content = f"{prefix}\n\nUser: {text}"
+    # The patch of an imported message fits only its original text.
+    origin = None if message.origin is None else Origin(starts=message.origin.starts)
+    return msgspec.structs.replace(message, content=(content, *images) if images else content, origin=origin)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
-
-import msgspec
-
-from ..chat.events import ChatItemEvent, Image, MessageAdded, Origin
 
 Check = Callable[[Any], bool]
 
@@ -106,29 +102,3 @@ def patched(plain: Any, patch: Patch) -> Any:
     if "set" in patch:
         kept.update(patch["set"])
     return kept
-
-
-def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEvent]:
-    """
-    Return the items with `prefix` in front of the last user message, as "{prefix}\\n\\nUser: {text}".
-
-    Its text parts are joined by spaces into one, and its images follow it. Without a user message, or with an empty
-    prefix, nothing changes. The result can be given to any of the conversions.
-    """
-    overlaid = list(items)
-    for index in range(len(overlaid) - 1, -1, -1) if prefix else ():
-        item = overlaid[index]
-        if isinstance(item, MessageAdded) and item.role == "user":
-            overlaid[index] = _prefixed(item, prefix)
-            break
-    return overlaid
-
-
-def _prefixed(message: MessageAdded, prefix: str) -> MessageAdded:
-    parts = (message.content,) if isinstance(message.content, str) else message.content
-    text = " ".join(part for part in parts if isinstance(part, str))
-    images = [part for part in parts if isinstance(part, Image)]
-    content = f"{prefix}\n\nUser: {text}"
-    # The patch of an imported message fits only its original text.
-    origin = None if message.origin is None else Origin(starts=message.origin.starts)
-    return msgspec.structs.replace(message, content=(content, *images) if images else content, origin=origin)

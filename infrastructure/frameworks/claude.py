@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -32,7 +31,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.receive import AnthropicReader
 from ...domain.formats.anthropic.source_shape import message_of
 from ...domain.formats.openai.receive import Fields
-from ...domain.formats.parts import time_of
+from ...domain.formats.parts import seconds_in, time_of
 from ...domain.formats.receive import Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, ordered, read_lines
@@ -68,7 +67,7 @@ class _Lines:
         if isinstance(said := into.items[0], MessageAdded) and not said.content:
             # A line without a message, or one with a block that only Claude understands.
             into.items[0] = msgspec.structs.replace(said, origin=Origin(apart=True))
-        at = _time_in(line.get("timestamp"))
+        at = seconds_in(line.get("timestamp"))
         if at is not None:
             into.items[:] = [msgspec.structs.replace(item, created_at=at) for item in into.items]
 
@@ -282,11 +281,3 @@ def _sub_name(key: SessionKey | SessionListSubkeysKey) -> str:
 
 def _session_id(stream: str) -> str:
     return decoded_id(split_stream_id(stream)[1].split(BETWEEN)[1])
-
-
-def _time_in(text: Any) -> float | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return None if moment.tzinfo is None else moment.timestamp()

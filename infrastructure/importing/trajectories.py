@@ -331,5 +331,4 @@ def _label(name: str, params: Mapping[str, Any]) -> str:
 
 
 def _text(message: MessageAdded) -> str:
-    parts = (message.content,) if isinstance(message.content, str) else message.content
-    return "\n".join(part for part in parts if isinstance(part, str))
+    return "\n".join(part for part in message.parts if isinstance(part, str))

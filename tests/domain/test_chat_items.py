@@ -216,10 +216,10 @@ def test_items_can_be_copied_and_pickled(item: Any) -> None:
 @given(ITEM_EVENT)
 def test_an_item_says_what_its_event_says(event: Any) -> None:
     """From an event to an item and back nothing is lost, save the default written out."""
-    again = recorded_form(item_of(event), origin=event.origin)
+    again = recorded_form(item_of(event))
 
     assert item_of(again) == item_of(event)
-    assert recorded_form(item_of(again), origin=event.origin) == again
+    assert recorded_form(item_of(again)) == again
 
 
 @PROPERTY

@@ -34,8 +34,13 @@ from ..state.loading import tail_of
 from ..state.sequence import Items
 
 
-def tool_names(tools: Iterable[Any]) -> frozenset[str]:
-    """Return the names of tools. A tool is a text or an object with `_tool_info`, also a method; others are ignored."""
+def tool_names(tools: Iterable[Any] | None) -> frozenset[str] | None:
+    """
+    Return the names of tools, or None for all. A tool is a text or an object with `_tool_info`, also a method; others
+    are ignored.
+    """
+    if tools is None:
+        return None
     given = [tools] if isinstance(tools, str) else require_several(tools, "the tools")
     names = (tool if isinstance(tool, str) else _name_of(tool) for tool in given)
     return frozenset(name for name in names if name is not None)
@@ -91,8 +96,7 @@ class Copying(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _is_empty(item: MessageAdded) -> bool:
-    parts = (item.content,) if isinstance(item.content, str) else item.content
-    return not any(part.strip() if isinstance(part, str) else True for part in parts)
+    return not any(part.strip() if isinstance(part, str) else True for part in item.parts)
 
 
 def matching(items: Items, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:

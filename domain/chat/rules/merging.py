@@ -20,14 +20,13 @@ from ..events import (
     FunctionCalled,
     ItemsEvicted,
     Merged,
-    MessageAdded,
     Placement,
     extents_of,
     is_instructions,
     is_summary,
     with_agent,
 )
-from ..pairing import pair_calls
+from ..pairing import is_spoken, pair_calls
 from ..state.fold import ChatState, Resolved, TakenItem
 from ..state.sequence import Items
 from .commands import Merge, MergeRule, TellOther
@@ -101,7 +100,7 @@ def _new_ordinals(command: Merge, state: ChatState) -> list[int]:
     other = command.other.items
     order: Sequence[int] = other.order()
     if command.how == "result":
-        answers = [o for o in order if _is_answer(other.arena.items[o])]
+        answers = [o for o in order if is_spoken(other.arena.items[o])]
         order = answers[-1:]
     return [ordinal for ordinal in order if state.items.ordinal(other.arena.items[ordinal].id) is None]
 
@@ -159,10 +158,6 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[Chat
 def _calls_of_outputs(items: Items) -> dict[int, int]:
     order = items.order()
     return {order[output]: order[call] for output, call in pair_calls(items).call_of.items()}
-
-
-def _is_answer(item: ChatItemEvent) -> bool:
-    return isinstance(item, MessageAdded) and item.role == "assistant"
 
 
 def _ref_here(command: Merge, ordinal: int) -> Ref:

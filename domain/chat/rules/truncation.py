@@ -14,12 +14,11 @@ from ..events import (
     FunctionCalled,
     FunctionReturned,
     HandedOff,
-    MessageAdded,
     is_instructions,
     is_summary,
     is_user,
 )
-from ..pairing import pair_calls
+from ..pairing import is_spoken, pair_calls
 from ..state.fold import ChatState
 from ..tokens import DEFAULT, estimate_tokens
 from .commands import Truncate
@@ -265,14 +264,14 @@ class Truncation:
     def _answer(self, place: int) -> list[int]:
         """Return the places of the answer of the model that an item belongs to: a message, and parallel calls."""
         self._link()
-        if _is_spoken(self.items[place]) and self._is_call(self._following[place]):
+        if _begins_answer(self.items[place]) and self._is_call(self._following[place]):
             place = self._following[place]
         if not self._is_call(place):
             return [place]
         while self._is_call(self._previous[place]):
             place = self._previous[place]
         before = self._previous[place]
-        found = [before] if before != NONE and _is_spoken(self.items[before]) else []
+        found = [before] if before != NONE and _begins_answer(self.items[before]) else []
         while self._is_call(place):
             found.append(place)
             place = self._following[place]
@@ -323,6 +322,5 @@ class Truncation:
         return place
 
 
-def _is_spoken(item: ChatItemEvent) -> bool:
-    """Whether an item is a message of the model, which may be the beginning of an answer with calls."""
-    return isinstance(item, MessageAdded) and item.role == "assistant" and not is_summary(item)
+def _begins_answer(item: ChatItemEvent) -> bool:
+    return is_spoken(item) and not is_summary(item)

@@ -16,18 +16,17 @@ from typing import Any
 
 from ...canonical import parse_json
 from ...chat.events import ChatItemEvent, FunctionReturned, Image, MessageAdded
+from ...chat.state.fold import active_config
 from ..send import (
     DUMMY_FIRST,
     DUMMY_LAST,
     MALFORMED,
     NO_OUTPUT,
     Batch,
-    Config,
     Inline,
     UniqueIds,
     arguments_of,
     inline_of,
-    instructions_in_force,
     left_out,
     parts_of_output,
     tell,
@@ -84,7 +83,6 @@ AnthropicSystem = str | list[dict[str, Any]] | None
 def anthropic_messages(
     items: Iterable[ChatItemEvent],
     *,
-    config: Config | None = None,
     caching: bool = False,
     allow_prefill: bool = False,
     exact: bool = False,
@@ -92,15 +90,15 @@ def anthropic_messages(
     """
     Return the Anthropic messages and the system text of `items`.
 
-    `config` is the active instructions and tools, if known. `caching` sets up to four cache breakpoints, and gives all
-    content as blocks. `allow_prefill` allows an assistant message at the end, which newer models refuse. With `exact`,
-    imported Anthropic messages are returned unchanged, valid or not, and the other options have no effect.
+    `caching` sets up to four cache breakpoints, and gives all content as blocks. `allow_prefill` allows an assistant
+    message at the end, which newer models refuse. With `exact`, imported Anthropic messages are returned unchanged,
+    valid or not, and the other options have no effect.
     """
     listed = list(items)
     came = messages_as_came(listed) if exact else None
     if came is not None:
         return came
-    system = instructions_in_force(listed, config)
+    system = active_config(listed).instructions
     thread = _Thread()
     tell(thread, listed)
     is_closed = thread.close(allow_prefill=allow_prefill)

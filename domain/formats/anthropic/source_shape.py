@@ -97,8 +97,7 @@ def _message_of(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> An
 def plain_blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
     """Return the blocks of an item, before their patches."""
     if isinstance(item, MessageAdded):
-        parts = (item.content,) if isinstance(item.content, str) else item.content
-        return _kept(item.extra) + [_text(part) if isinstance(part, str) else _image(part) for part in parts]
+        return _kept(item.extra) + [_text(part) if isinstance(part, str) else _image(part) for part in item.parts]
     if isinstance(item, FunctionCalled):
         use = {"type": "tool_use", "id": item.call_id, "name": item.name, "input": arguments_of(item.arguments)}
         return [*_kept(item.metadata), use]

@@ -11,18 +11,17 @@ from typing import Any
 
 from ...canonical import parse_json
 from ...chat.events import ChatItemEvent, FunctionCalled, Image, MessageAdded
+from ...chat.state.fold import active_config
 from ..send import (
     DUMMY_FIRST,
     DUMMY_LAST,
     MALFORMED,
     NO_OUTPUT,
     Batch,
-    Config,
     Inline,
     UniqueIds,
     arguments_of,
     inline_of,
-    instructions_in_force,
     left_out,
     parts_of_output,
     tell,
@@ -66,18 +65,16 @@ GoogleContent = dict[str, Any]
 def google_contents(
     items: Iterable[ChatItemEvent],
     *,
-    config: Config | None = None,
     thought_signatures: Mapping[str, str | bytes] | None = None,
 ) -> tuple[list[GoogleContent], str | None]:
     """
     Return the Google contents and the system instruction of `items`.
 
-    `config` is the active instructions and tools, if known. `thought_signatures` maps the name of a function to the
-    last signature that the model gave for it. The signature is set on the first call of that name in the newest batch
-    that has one, unless that call has its own.
+    `thought_signatures` maps the name of a function to the last signature that the model gave for it. The signature is
+    set on the first call of that name in the newest batch that has one, unless that call has its own.
     """
     listed = list(items)
-    system = instructions_in_force(listed, config)
+    system = active_config(listed).instructions
     thread = _Thread()
     tell(thread, listed)
     for name, signature in (thought_signatures or {}).items():
@@ -163,9 +160,7 @@ def function_name(name: str) -> str:
 
 def parts_of_message(message: MessageAdded) -> list[dict[str, Any]]:
     """Return the files and the parts in their order, without empty texts, which the provider refuses."""
-    content = message.content
-    whole = (content,) if isinstance(content, str) else content
-    parts = [{"text": part} if isinstance(part, str) else _image_of(part) for part in whole if part != ""]
+    parts = [{"text": part} if isinstance(part, str) else _image_of(part) for part in message.parts if part != ""]
     parts = [*filter(is_file, parts_beside(message)), *parts]
     if parts and (checked := signature_of(_beside(message).get(SIGNATURE))):
         parts[-1] = {**parts[-1], SIGNATURE: checked}

@@ -15,7 +15,6 @@ from ...errors import MISSHAPEN
 from ..send import (
     MALFORMED,
     NO_OUTPUT,
-    Config,
     Placed,
     left_out,
     parts_of_output,
@@ -23,7 +22,7 @@ from ..send import (
     text_of_output,
 )
 from ..source_json import Check, are_parts, has, is_maybe_text, is_text, where_given
-from .source_shape import OpenAIMessage, grouped, image_part, message_of
+from .source_shape import OpenAIMessage, grouped, image_part, message_of, role_sent
 
 CHAT_CALL_ID_MAX = 40
 RESPONSES_ID_MAX = 64
@@ -108,16 +107,18 @@ def _is_file(part: Value) -> bool:
     return isinstance(file, dict) and where_given(file, file_data=is_text, file_id=is_text, filename=is_text)
 
 
-def _is_text_part(part: Value) -> bool:
+def is_text_part(part: Value) -> bool:
+    """Return whether a part has a text."""
     return has(part, text=is_text)
 
 
-def _is_refusal(part: Value) -> bool:
+def is_refusal(part: Value) -> bool:
+    """Return whether a part has the text of a refusal."""
     return has(part, refusal=is_text)
 
 
-TEXT_PARTS: dict[str, Check] = {"text": _is_text_part}
-ANSWER_PARTS: dict[str, Check] = {**TEXT_PARTS, "refusal": _is_refusal}
+TEXT_PARTS: dict[str, Check] = {"text": is_text_part}
+ANSWER_PARTS: dict[str, Check] = {**TEXT_PARTS, "refusal": is_refusal}
 USER_PARTS: dict[str, Check] = {**TEXT_PARTS, "image_url": _is_image, "input_audio": _is_audio, "file": _is_file}
 
 
@@ -193,22 +194,20 @@ _CHECKS: dict[str, Check] = {
 def openai_messages(
     items: Iterable[ChatItemEvent],
     *,
-    config: Config | None = None,
     reasoning_model: bool = False,
     exact: bool = False,
 ) -> list[OpenAIMessage]:
     """
     Return the OpenAI messages of `items`, in their order.
 
-    `config` is the (instructions, tools) in force; without it they are computed. A developer message created here is
-    sent as "system"; for a `reasoning_model` every "system" becomes "developer". With `exact` every message is as
-    recorded, valid or not, and `config` has no effect. Without items there are no messages, which the API refuses.
+    A developer message created here is sent as "system"; for a `reasoning_model` every "system" becomes "developer".
+    With `exact` every message is as recorded, valid or not. Without items there are no messages, which the API refuses.
     """
     recorded = list(items)
     if exact:
         messages = [message_of([recorded[index] for index in group]) for group in grouped(recorded)]
     else:
-        messages = _valid_messages(recorded, place_instructions(recorded, config))
+        messages = _valid_messages(recorded, place_instructions(recorded))
     if not reasoning_model:
         return messages
     return [{**message, "role": "developer"} if message.get("role") == "system" else message for message in messages]
@@ -225,7 +224,7 @@ def _valid_messages(items: Sequence[ChatItemEvent], instructions: Placed) -> lis
             if first.role not in INSTRUCTION_ROLES or instructions.as_recorded:
                 messages.append(_as_it_came(first) or _made_anew(first))
             elif group[0] == instructions.place and instructions.text is not None:
-                messages.append({"role": _role(first), "content": instructions.text})
+                messages.append({"role": role_sent(first), "content": instructions.text})
         elif not isinstance(first, FunctionReturned):
             messages += _exchange(items, group, output_of)
     return messages
@@ -301,7 +300,7 @@ def _is_complete(message: OpenAIMessage, group: Sequence[ChatItemEvent]) -> bool
 
 def _made_anew(first: ChatItemEvent, *others: ChatItemEvent) -> OpenAIMessage:
     if type(first) is MessageAdded:
-        message: OpenAIMessage = {"role": _role(first), "content": _content(first)}
+        message: OpenAIMessage = {"role": role_sent(first), "content": _content(first)}
         calls = others
     else:
         message = {"role": "assistant", "content": None}
@@ -314,11 +313,6 @@ def _made_anew(first: ChatItemEvent, *others: ChatItemEvent) -> OpenAIMessage:
 def _call(call: FunctionCalled) -> dict[str, Any]:
     function = {"name": function_name(call.name), "arguments": call.arguments}
     return {"id": call.call_id, "type": "function", "function": function}
-
-
-def _role(message: MessageAdded) -> str:
-    """Return the role: a developer message keeps its role only if it was imported."""
-    return "system" if message.role == "developer" and message.origin is None else message.role
 
 
 def _content(message: MessageAdded) -> str | list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from ...chat.events import (
     Image,
     MessageAdded,
 )
+from ...chat.pairing import is_of_model
 from ...errors import MISSHAPEN
 from ..source_json import patched
 
@@ -57,8 +58,7 @@ def _belongs(call: ChatItemEvent, last: ChatItemEvent) -> bool:
     """Calls made here are grouped with other such calls, imported ones with the item before them in their message."""
     if call.origin is None:
         return last.origin is None and type(last) is FunctionCalled
-    is_assistant = type(last) is FunctionCalled or (isinstance(last, MessageAdded) and last.role == "assistant")
-    return not call.origin.starts and last.origin is not None and is_assistant
+    return not call.origin.starts and last.origin is not None and is_of_model(last)
 
 
 def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
@@ -99,7 +99,7 @@ def _message_of(group: Sequence[ChatItemEvent], rests: Sequence[dict[str, Any]])
 def plain_message(item: ChatItemEvent, rest: dict[str, Any]) -> OpenAIMessage:
     """Return the message that begins with `item`, without calls and before its patch."""
     if isinstance(item, MessageAdded):
-        return {"role": _role(item), "content": _content(item.content, rest)}
+        return {"role": role_sent(item), "content": _content(item.content, rest)}
     if isinstance(item, FunctionReturned):
         message = {"role": "tool", "tool_call_id": item.call_id, "content": _output(item.output, rest)}
         return {**message, "name": item.name} if rest.get("named") else message
@@ -128,7 +128,8 @@ def _is_whole(rest: dict[str, Any], group: Sequence[ChatItemEvent]) -> bool:
     return asked == [item.call_id for item in group if isinstance(item, FunctionCalled)][: len(asked)]
 
 
-def _role(item: MessageAdded) -> str:
+def role_sent(item: MessageAdded) -> str:
+    """Return the role that is sent: a developer message keeps its role only if it was imported."""
     return "system" if item.role == "developer" and item.origin is None else item.role
 
 

@@ -18,6 +18,7 @@ import msgspec
 from ...arguments import require_several
 from ...canonical import canonical_json
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, is_instructions
+from ...chat.pairing import is_of_model
 from ...clock import System
 from ...errors import InvalidInputError
 from ..openai.receive import MESSAGE_ROLES, Fields
@@ -242,8 +243,4 @@ def _rest_of(item: Spoken, beside: Beside) -> bytes:
 
 def _starts(item: Spoken, before: Sequence[ChatItemEvent]) -> bool:
     """Return whether an item begins a message: a call belongs to the answer before it."""
-    return not (type(item) is FunctionCalled and before and _speaks(before[-1]))
-
-
-def _speaks(item: ChatItemEvent) -> bool:
-    return isinstance(item, FunctionCalled) or (isinstance(item, MessageAdded) and item.role == "assistant")
+    return not (type(item) is FunctionCalled and before and is_of_model(before[-1]))

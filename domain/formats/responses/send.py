@@ -17,7 +17,7 @@ from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
 from ..openai.send import RESPONSES_ID_MAX, function_name, unique_call_ids
 from ..openai.source_shape import grouped, rest_of
-from ..send import NO_OUTPUT, Config, Inline, parts_of_output, place_instructions
+from ..send import NO_OUTPUT, Inline, parts_of_output, place_instructions
 from .receive import KEPT_KINDS
 from .source_shape import (
     LEFT_OUT,
@@ -36,16 +36,13 @@ from .source_shape import (
 REASONING = "reasoning"
 
 
-def openai_responses_input(
-    items: Iterable[ChatItemEvent], *, config: Config | None = None
-) -> tuple[list[ResponsesItem], str | None]:
+def openai_responses_input(items: Iterable[ChatItemEvent]) -> tuple[list[ResponsesItem], str | None]:
     """
     Return (input, instructions) of a request to the Responses API.
 
-    `config` is the (instructions, tools) in force; without it they are computed. Without items the input is empty,
-    which the API refuses.
+    Without items the input is empty, which the API refuses.
     """
-    return _Input(list(items)).converted(config)
+    return _Input(list(items)).converted()
 
 
 class _Input:
@@ -62,9 +59,9 @@ class _Input:
         # Entries that are apart, until the item that follows them.
         self._waiting: list[ResponsesItem] = []
 
-    def converted(self, config: Config | None) -> tuple[list[ResponsesItem], str | None]:
+    def converted(self) -> tuple[list[ResponsesItem], str | None]:
         """Return the input and the instructions beside it."""
-        instructions, in_place = self._instructions(config)
+        instructions, in_place = self._instructions()
         for group in grouped(self._items):
             first = self._items[group[0]]
             if isinstance(first, MessageAdded) and (first.role not in INSTRUCTION_ROLES or group[0] in in_place):
@@ -73,9 +70,9 @@ class _Input:
         kept = [item for item in (*self._waiting, *self._behind) if item.get("type") != REASONING]
         return _with_unique_ids([*self._input, *kept]), instructions
 
-    def _instructions(self, config: Config | None) -> tuple[str | None, set[int]]:
+    def _instructions(self) -> tuple[str | None, set[int]]:
         """If all instructions came from this API, they stay where they were, beside the input or in it."""
-        placed = place_instructions(self._items, config)
+        placed = place_instructions(self._items)
         if not placed.as_recorded:
             return placed.text, set()
         spoken = [

@@ -10,7 +10,14 @@ from typing import Any
 from ...canonical import parse_json
 from ...chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
 from ...erasure.forgetting import clears_with_erasures
-from ..openai.send import RESPONSES_ID_MAX, is_function_name, is_image_address, left_out_image
+from ..openai.send import (
+    RESPONSES_ID_MAX,
+    is_function_name,
+    is_image_address,
+    is_refusal,
+    is_text_part,
+    left_out_image,
+)
 from ..send import listed_output
 from ..source_json import Check, are_parts, has, is_maybe_text, is_text, patched, where_given
 
@@ -56,10 +63,6 @@ def _is_output(output: Any) -> bool:
     return isinstance(output, str) or are_parts(output, INPUT_PARTS)
 
 
-def _is_text_part(part: Any) -> bool:
-    return has(part, text=is_text)
-
-
 def _is_image(part: Any) -> bool:
     pointed = where_given(part, image_url=lambda url: url is None or is_image_address(url), file_id=is_maybe_text)
     named = part.get("image_url") is not None or part.get("file_id") is not None
@@ -75,12 +78,8 @@ def _is_answer_text(part: Any) -> bool:
     return has(part, text=is_text, annotations=lambda notes: isinstance(notes, list))
 
 
-def _is_refusal(part: Any) -> bool:
-    return has(part, refusal=is_text)
-
-
-INPUT_PARTS: dict[str, Check] = {"input_text": _is_text_part, "input_image": _is_image, "input_file": _is_file}
-ANSWER_PARTS: dict[str, Check] = {"output_text": _is_answer_text, "refusal": _is_refusal}
+INPUT_PARTS: dict[str, Check] = {"input_text": is_text_part, "input_image": _is_image, "input_file": _is_file}
+ANSWER_PARTS: dict[str, Check] = {"output_text": _is_answer_text, "refusal": is_refusal}
 
 
 ResponsesItem = dict[str, Any]

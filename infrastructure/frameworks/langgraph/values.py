@@ -18,6 +18,7 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
 
+from ....domain.canonical import is_unicode
 from ....domain.errors import DamagedError, InvalidInputError
 
 SIMPLE = frozenset({str, int, float, bool, type(None)})
@@ -53,7 +54,7 @@ def is_json(value: Any) -> bool:
     """Return whether a value is JSON and comes back as the same Python value: no tuple, no subclass, no NaN."""
     kind = type(value)
     if kind is str:
-        return value.isascii() or _is_unicode(value)
+        return value.isascii() or is_unicode(value)
     if kind is float:
         return bool(value - value == 0)
     if kind in SIMPLE:
@@ -64,7 +65,7 @@ def is_json(value: Any) -> bool:
         return kind is ThreadId
     # A loop, since a generator costs as much as the look at a value; and no call for a short look at a text.
     for key, inner in value.items():
-        if type(key) is not str or not (key.isascii() or _is_unicode(key)):
+        if type(key) is not str or not (key.isascii() or is_unicode(key)):
             return False
         if not (type(inner) is str and inner.isascii()) and not is_json(inner):
             return False
@@ -133,7 +134,7 @@ class Values:
             DamagedError: it is no packed value.
         """
         if "json" in packed:
-            # Whoever gets it may change it.
+            # The caller may change it.
             return copied(packed["json"])
         if "text" in packed:
             return json.loads(packed["text"])
@@ -143,14 +144,6 @@ class Values:
             raise DamagedError(what, f"it is no saved value ({error})") from error
         with refusing_blocked(what, "add {} to allowed_msgpack_modules"):
             return self._serde.loads_typed(typed)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_sorted(value: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturn
 from ....domain.chat.view import ChatView
 from ....domain.errors import InvalidInputError
 from ....domain.formats.openai.receive import Fields
-from ....domain.formats.parts import time_text
+from ....domain.formats.parts import seconds_in, time_text
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
 
@@ -142,7 +141,7 @@ def _read_part(part: Any, role: str, message: Message, into: Receiver, where: st
         # Thinking, a tool that the provider ran, a file: only Pydantic AI can send it again.
         content = part.get("content")
         _say_apart(role, content if isinstance(content, str) else "", into, where)
-    at = _time_in(part.get("timestamp")) or _time_in(message.get("timestamp"))
+    at = seconds_in(part.get("timestamp")) or seconds_in(message.get("timestamp"))
     if at is not None:
         into.items[-1] = msgspec.structs.replace(into.items[-1], created_at=at)
 
@@ -208,8 +207,7 @@ def _part_of(item: ChatItemEvent) -> dict[str, Any]:
 
 
 def _text_of(item: MessageAdded) -> str:
-    parts = (item.content,) if isinstance(item.content, str) else item.content
-    return "".join(part for part in parts if isinstance(part, str))
+    return "".join(part for part in item.parts if isinstance(part, str))
 
 
 def _content_of(part: str | Image) -> Any:
@@ -220,11 +218,3 @@ def _content_of(part: str | Image) -> Any:
         return {"kind": "image-url", "url": part.image}
     media_type = head.removeprefix(DATA_URL)
     return {"kind": "binary", "data": data.translate(TO_URL_SAFE), "media_type": media_type, "vendor_metadata": None}
-
-
-def _time_in(text: Any) -> float | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return None if moment.tzinfo is None else moment.timestamp()

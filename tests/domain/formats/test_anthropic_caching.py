@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.formats.anthropic.send import BLOCKS_A_ROW, anthropic_messages
 from refold.domain.formats.send import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
-from tests.domain.chat_events import said
+from tests.domain.chat_events import configured, said
 from tests.support.provider_rules.anthropic import MARKS_MAX, blocks_of
 
 from .provider_contexts import CONTEXTS, FEW, call, output, unmarked
@@ -103,8 +103,8 @@ def test_the_system_text_has_a_mark() -> None:
     """As a block; a blank one cannot have it and stays as it is (SPEC V10.11)."""
     block = {"type": "text", "text": "S", "cache_control": {"type": "ephemeral"}}
 
-    assert anthropic_messages([], config=("S", None), caching=True)[1] == [block]
-    assert anthropic_messages([], config=(" ", None), caching=True)[1] == " "
+    assert anthropic_messages([configured(instructions="S")], caching=True)[1] == [block]
+    assert anthropic_messages([configured(instructions=" ")], caching=True)[1] == " "
     assert anthropic_messages([], caching=True)[1] is None
 
 

@@ -87,7 +87,6 @@ def test_a_conversation() -> None:
     )  # fmt: skip
 
     assert google_contents(items) == ([user("w?", "a", "b"), model("yo"), user("bye")], "NEW")
-    assert google_contents(items, config=("known", None))[1] == "known"
 
 
 def test_a_batch_is_one_content() -> None:

@@ -124,15 +124,6 @@ def test_instructions_of_a_config_update_need_no_message() -> None:
     assert openai_messages(context(spoken("user", "hi"), configured(instructions=""))) == [said("user", "hi")]
 
 
-def test_the_config_that_is_handed_in_counts() -> None:
-    """A view knows its own config, and a fork may carry one that its items do not say."""
-    chat = context(spoken("system", "One."), spoken("user", "hi"))
-
-    assert openai_messages(chat, config=("Two.", None)) == [said("system", "Two."), said("user", "hi")]
-    assert openai_messages(chat, config=(None, None)) == [said("user", "hi")]
-    assert openai_messages(chat, config=("One.", ())) == openai_messages(chat)
-
-
 def test_a_config_update_overrules_imported_instructions() -> None:
     """One that only names tools does not."""
     came = items(said("system", [TEXT], name="x"), said("system", "Two."))

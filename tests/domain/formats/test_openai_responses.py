@@ -105,7 +105,7 @@ def test_images_are_entries_of_users() -> None:
 
 
 def test_instructions_go_beside_the_input() -> None:
-    """Those in force, once, whatever said them; or those that are handed in."""
+    """Those in force, once, whatever said them."""
     chat = ChatContext()
     chat.add_message("system", "Be kind.")
     chat.add_message("user", "hi")
@@ -113,7 +113,6 @@ def test_instructions_go_beside_the_input() -> None:
 
     entries, instructions = openai_responses_input(chat.recorded_items())
     assert ([entry["role"] for entry in entries], instructions) == (["user"], "Be brief.")
-    assert openai_responses_input(chat.recorded_items(), config=("New.", None))[1] == "New."
 
 
 def test_call_ids_are_unique_in_the_whole_input() -> None:

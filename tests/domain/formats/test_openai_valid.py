@@ -28,24 +28,23 @@ from tests.support.project import ROOT
 from tests.support.provider_rules.openai import faults, responses_faults
 
 REAL = ROOT.parent / "shared" / "data" / "tau_airline_100.json"
-CONFIGS = st.sampled_from([None, (None, None), ("Be kind.", ("f",)), ("", None)])
 
 
 @MANY
-@given(items=CONTEXTS, config=CONFIGS, reasoning_model=st.booleans())
-def test_messages_are_valid(items: Context, config: Any, reasoning_model: bool) -> None:
+@given(items=CONTEXTS, reasoning_model=st.booleans())
+def test_messages_are_valid(items: Context, reasoning_model: bool) -> None:
     """Contexts made by calls, of every kind of item, in any order."""
-    messages = openai_messages(items, config=config, reasoning_model=reasoning_model)
+    messages = openai_messages(items, reasoning_model=reasoning_model)
 
     check_message_types(messages)
     assert faults(messages) == []
 
 
 @MANY
-@given(items=EDITED, config=CONFIGS)
-def test_messages_of_imports_are_valid(items: Context, config: Any) -> None:
+@given(items=EDITED)
+def test_messages_of_imports_are_valid(items: Context) -> None:
     """Imported messages, sound and unsound, with items taken out and put elsewhere."""
-    messages = openai_messages(items, config=config)
+    messages = openai_messages(items)
 
     check_message_types(messages)
     assert faults(messages) == []
@@ -62,20 +61,20 @@ def test_messages_of_any_import_are_valid(messages: list[Any]) -> None:
 
 
 @FEW
-@given(items=CONTEXTS, config=CONFIGS)
-def test_inputs_are_valid(items: Context, config: Any) -> None:
+@given(items=CONTEXTS)
+def test_inputs_are_valid(items: Context) -> None:
     """Contexts made by calls, for the Responses API."""
-    entries, _ = openai_responses_input(items, config=config)
+    entries, _ = openai_responses_input(items)
 
     check_input_types(entries)
     assert responses_faults(entries) == []
 
 
 @FEW
-@given(items=EDITED, config=CONFIGS)
-def test_inputs_of_imports_are_valid(items: Context, config: Any) -> None:
+@given(items=EDITED)
+def test_inputs_of_imports_are_valid(items: Context) -> None:
     """Imported messages and entries, with items taken out and put elsewhere, for the Responses API."""
-    entries, _ = openai_responses_input(items, config=config)
+    entries, _ = openai_responses_input(items)
 
     check_input_types(entries)
     assert responses_faults(entries) == []

@@ -2,7 +2,7 @@
 
 from refold.domain.chat.events import ChatItemEvent, Image
 from refold.domain.formats.openai.send import openai_messages
-from refold.domain.formats.source_json import with_prefix
+from refold.domain.formats.send import with_prefix
 from tests.domain.chat_events import called, said
 from tests.importing.shapes import items
 from tests.importing.shapes import said as told

@@ -2,8 +2,8 @@
 The common part of sending: the place of instructions, calls grouped with their outputs, data URLs.
 
 The formats of OpenAI share one rule for instructions. The instructions in force are sent once, at the place of the
-first system or developer message, or in front if there is none. If all instructions were imported and the caller has
-not overruled them, each message of instructions is sent as it was imported.
+first system or developer message, or in front if there is none. If all instructions were imported and the last of them
+are in force, each message of instructions is sent as it was imported.
 """
 
 from __future__ import annotations

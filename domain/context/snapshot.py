@@ -104,7 +104,7 @@ class Packing(Generic[State]):
         self._pack, self._unpack, self.unread, self.while_writing = pack, unpack, unread, while_writing
         self._later = later
         # Now and not at the first use: the files may be those of a newer version by then.
-        self._code = _code_digest((*COMMON, *modules))
+        self._code, self.modules = _code_digest((*COMMON, *modules)), modules
 
     def keep(self, log: Log, stream: str, state: State, end: StreamEnd) -> None:
         """Let a log keep a snapshot of the state at the end of a stream, if there can be one of it."""

@@ -189,7 +189,13 @@ def unpacked(log: Seen, stream: str, data: bytes) -> MemoryState:
 
 
 PACKING = Packing(
-    packed, unpacked, "refold.domain.ordered_map", "refold.domain.memory.events", "refold.domain.memory.state"
+    packed,
+    unpacked,
+    "refold.domain.ordered_map",
+    "refold.domain.memory.describe",
+    "refold.domain.memory.events",
+    "refold.domain.memory.records",
+    "refold.domain.memory.state",
 )
 
 

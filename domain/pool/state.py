@@ -247,6 +247,7 @@ PACKING = Packing(
     packed,
     unpacked,
     "refold.domain.ordered_map",
+    "refold.domain.pool.describe",
     "refold.domain.pool.events",
     "refold.domain.pool.items",
     "refold.domain.pool.state",

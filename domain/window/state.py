@@ -282,6 +282,7 @@ PACKING = Packing(
     packed,
     unpacked,
     "refold.domain.ordered_map",
+    "refold.domain.window.describe",
     "refold.domain.window.events",
     "refold.domain.window.items",
     "refold.domain.window.state",

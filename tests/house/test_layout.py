@@ -40,6 +40,22 @@ def test_common_calls_go_through_few_modules() -> None:
     assert {name: count for name, count in passed.items() if count > MODULES_PASSED_MAX[name]} == {}
 
 
+@pytest.mark.parametrize(
+    "packed_in", ["chat.state.packed", "memory.state", "pool.state", "trajectory.packed", "window.state"]
+)
+def test_a_snapshot_belongs_to_all_code_of_its_fold(packed_in: str) -> None:
+    """A state that other code folded does not count, in whichever module of its kind of context that code is."""
+    kind, packing = packed_in.partition(".")[0], importlib.import_module(f"refold.domain.{packed_in}").PACKING
+    needed, waiting = set[str](), [f"refold.domain.{packed_in}"]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed and name.startswith(f"refold.domain.{kind}."):
+            needed.add(name)
+            waiting += imports().first[name]
+
+    assert needed - set(packing.modules) == set()
+
+
 def test_only_faces_list_their_names() -> None:
     """A module offers what has no underscore; a package's face says what it is for."""
     found = [

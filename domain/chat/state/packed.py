@@ -262,8 +262,12 @@ PACKING = Packing(
     "refold.domain.chat.state.edits",
     "refold.domain.chat.state.sequence",
     "refold.domain.chat.state.fold",
-    "refold.domain.chat.tokens",
+    "refold.domain.chat.describe",
     "refold.domain.chat.events",
+    "refold.domain.chat.items",
+    "refold.domain.chat.pairing",
+    "refold.domain.chat.pieces",
+    "refold.domain.chat.tokens",
     unread=unread,
     later=True,
 )

@@ -6,18 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..domain.chat.events import ApprovalRequested, CallApproved, CallChanged, CallRejected
+from ..domain.chat.events import CallChanged
+from ..domain.chat.pairing import APPROVAL_STATES
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import refs_of
 from .intervals import birth_in, item_key
 
 REQUESTED = "requested"
-_STATES: dict[type[Event], str] = {
-    ApprovalRequested: REQUESTED,
-    CallApproved: "approved",
-    CallRejected: "rejected",
-    CallChanged: "changed",
-}
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +42,7 @@ class CallApprovals:
     version = 1
     row = ApprovalRow
     stays_in_slice = True
-    events: frozenset[type[Event]] = frozenset(_STATES)
+    events: frozenset[type[Event]] = frozenset(APPROVAL_STATES)
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the key of the call that the event is about."""
@@ -58,7 +53,7 @@ class CallApprovals:
     def evolve(self, key: str, row: ApprovalRow | None, event: RecordedEvent) -> ApprovalRow:
         recorded = event.event
         row = row or ApprovalRow(key=key, context=event.stream, birth=birth_in(key, event.stream))
-        state, by, because = _STATES[type(recorded)], recorded.by or "", recorded.reason or ""
+        state, by, because = APPROVAL_STATES[type(recorded)], recorded.by or "", recorded.reason or ""
         if state == REQUESTED:
             return msgspec.structs.replace(
                 row, state=state, requested_by=by, requested_because=because, requested_at=event.recorded_at

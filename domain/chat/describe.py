@@ -60,6 +60,7 @@ from .events import (
     SummaryUndone,
     is_apart,
 )
+from .pairing import APPROVAL_STATES
 
 FORKS = {"full": "everything", "filtered": "the last turns", "brief": "nothing", "copy": "a copy"}
 
@@ -168,8 +169,7 @@ def _decided(event: ApprovalRequested | CallApproved | CallRejected | CallChange
             adds_item=True,
             reason=joined([f"changed {by}", event.reason or ""]),
         )
-    new = {ApprovalRequested: "requested", CallApproved: "approved", CallRejected: "rejected"}[type(event)]
-    fact = Fact("approval", new=f"{new} {by}".strip(), ref=event.call, reason=event.reason)
+    fact = Fact("approval", new=f"{APPROVAL_STATES[type(event)]} {by}".strip(), ref=event.call, reason=event.reason)
     return Change(lambda _: joined([f"call {place_of(event.call)}", by, because(event.reason)]), facts=(fact,))
 
 

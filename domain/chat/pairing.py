@@ -9,13 +9,25 @@ that only handoffs and config updates may interrupt.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeGuard, get_args
 
 import msgspec
 
 from ..errors import InvalidInputError, PendingCallsError
-from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded, is_apart
+from .events import (
+    ApprovalRequested,
+    CallApproved,
+    CallChanged,
+    CallRejected,
+    ChatItemEvent,
+    ConfigUpdated,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    MessageAdded,
+    is_apart,
+)
 
 # The way to send calls without an output: with a stub in its place, not at all, or to refuse the conversion.
 PendingRule = Literal["stub", "omit", "refuse"]
@@ -77,6 +89,15 @@ def _answered(calls: Sequence[tuple[int, int, str]], named: str | None) -> int |
     return next((place for place, call in enumerate(calls) if call[2] == named), None)
 
 
+# The state that each of these events gives a call.
+APPROVAL_STATES: Mapping[type, Literal["requested", "approved", "changed", "rejected"]] = {
+    ApprovalRequested: "requested",
+    CallApproved: "approved",
+    CallChanged: "changed",
+    CallRejected: "rejected",
+}
+
+
 class Approval(msgspec.Struct, frozen=True):
     """
     The state of a call that waits, or waited, for a person's approval.
@@ -89,6 +110,11 @@ class Approval(msgspec.Struct, frozen=True):
     by: str | None
     because: str | None
     version: int
+
+
+def approval_by(event: ApprovalRequested | CallApproved | CallChanged | CallRejected, version: int) -> Approval:
+    """Return the state that an event with this version gives a call."""
+    return Approval(APPROVAL_STATES[type(event)], event.by, event.reason, version)
 
 
 class PendingCall(msgspec.Struct, frozen=True):

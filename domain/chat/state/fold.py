@@ -47,7 +47,7 @@ from ..events import (
     SummaryUndone,
     is_instructions,
 )
-from ..pairing import Approval
+from ..pairing import Approval, approval_by
 from ..pieces import written
 from .arena import Birthplace, totals_of
 from .edits import Edits, Gone
@@ -351,16 +351,12 @@ class _Fold:
                 pass  # Nothing comes with them.
             case ItemInserted() | InstructionsReplaced() | Summarized():
                 items.insert(event.item, version, event.before)
-            case ApprovalRequested(by=by, reason=reason):
-                items.approve(items.ordinal(event.call), Approval("requested", by, reason, version))
-            case CallApproved(by=by, reason=reason):
-                items.approve(items.ordinal(event.call), Approval("approved", by, reason, version))
-            case CallRejected(by=by, reason=reason):
-                items.approve(items.ordinal(event.call), Approval("rejected", by, reason, version))
-            case CallChanged(by=by, reason=reason):
+            case ApprovalRequested() | CallApproved() | CallRejected():
+                items.approve(items.ordinal(event.call), approval_by(event, version))
+            case CallChanged():
                 items.insert(event.item, version, event.before)
                 for ordinal in (*items.ordinals(event.replaced), items.count - 1):
-                    items.approve(ordinal, Approval("changed", by, reason, version))
+                    items.approve(ordinal, approval_by(event, version))
             case ItemsRestored() | SummaryUndone():
                 items.show(items.ordinals(event.items))
             case ItemsPinned() | ItemsUnpinned():
@@ -422,8 +418,7 @@ def active_config(items: Iterable[ChatItemEvent]) -> Config:
     settings: dict[str, Any] = {}
     for item in items:
         if isinstance(item, MessageAdded) and is_instructions(item):
-            content = item.content
-            instructions = content if isinstance(content, str) else " ".join(p for p in content if isinstance(p, str))
+            instructions = " ".join(part for part in item.parts if isinstance(part, str))
         elif isinstance(item, ConfigUpdated):
             instructions = item.instructions if item.instructions is not None else instructions
             tools = item.tools if item.tools is not None else tools

@@ -75,7 +75,7 @@ def approvals(context: click.Context, location: str, as_json: bool) -> None:
 
 def _print_table(found: Sequence[PendingApproval]) -> None:
     now = REAL_SYSTEM.now()
-    print_table([HEADINGS, *(_cells(waiting, now) for waiting in found)], is_cut=True)
+    print_table([HEADINGS, *(_cells(waiting, now) for waiting in found)])
 
 
 def _cells(waiting: PendingApproval, now: float) -> tuple[str, ...]:

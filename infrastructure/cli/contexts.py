@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,14 @@ from .readable import rows_of
 from .render import (
     aligned,
     cut,
+    display_width,
     is_cut_short,
     one_line,
     paged,
     print_json,
     print_json_list,
     print_table,
+    relative,
     size_of,
     terminal_width,
     told,
@@ -87,20 +89,27 @@ def _print_contexts(rows: Sequence[CatalogueRow], as_json: bool, nothing: str) -
 
 
 def _print_table(rows: Sequence[CatalogueRow]) -> None:
+    table = _table(rows, told)
+    # Where the dates leave no room for the rest, how long ago it was is enough.
+    if is_cut_short() and max(map(display_width, aligned(table))) > terminal_width():
+        table = _table(rows, relative)
+    print_table(table, right=NUMBERS)
+
+
+def _table(rows: Sequence[CatalogueRow], when: Callable[[int, float], str]) -> list[tuple[str, ...]]:
     now = REAL_SYSTEM.now()
-    cells = [_cells(row, now) for row in rows]
     columns = len(HEADINGS) if any(row.parent for row in rows) else len(HEADINGS) - 1
-    print_table([one[:columns] for one in (HEADINGS, *cells)], right=NUMBERS)
+    return [one[:columns] for one in (HEADINGS, *(_cells(row, when(row.changed_at, now)) for row in rows))]
 
 
-def _cells(row: CatalogueRow, now: float) -> tuple[str, ...]:
+def _cells(row: CatalogueRow, changed: str) -> tuple[str, ...]:
     return (
         one_line(row.id),
         row.kind,
         f"@{row.version}",
         f"{row.items:,}",
         f"{row.tokens:,}",
-        told(row.changed_at, now),
+        changed,
         one_line(row.parent.removeprefix("chat:")),
     )
 
@@ -169,7 +178,8 @@ def _print_usage(rows: Sequence[UsageRow], by: Sequence[str]) -> None:
     names = [[cut(_named(getattr(row, name)), max(width, DAY_WIDTH * (name == "day"))) for name in by] for row in rows]
     names = [[name.upper() for name in by], *names, *(["ALL", *[""] * (len(by) - 1)] for _ in totals)]
     right = range(len(by), len(by) + len(USAGE_HEADINGS))
-    print_table([(*some, *them) for some, them in zip(names, counts, strict=True)], right=right)
+    # Numbers stay whole, where even short names leave no room.
+    print_table([(*some, *them) for some, them in zip(names, counts, strict=True)], right=right, is_cut=False)
 
 
 def _counts(row: UsageRow) -> tuple[str, ...]:

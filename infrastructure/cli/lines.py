@@ -162,7 +162,8 @@ def _lines_of(row: Row, columns: Columns) -> Iterator[str]:
         place = ""
     yield from _block(row, columns, place, one_line(speaker_of(row.entry.item)), row.body)
     if row.note:
-        yield f"{'':{indent}}" + paint(f"({row.note})", "dim")
+        lines = wrapped(f"({row.note})", max(terminal_width() - indent, TEXT_WIDTH_MIN))
+        yield from (f"{'':{indent}}" + paint(line, "dim") for line in lines)
 
 
 def _block(row: Row, columns: Columns, place: str, speaker: str, text: str) -> Iterator[str]:

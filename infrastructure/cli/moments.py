@@ -100,7 +100,7 @@ def _print(found: dict[str, RecordedEvent], as_json: bool) -> None:
         return
     now = REAL_SYSTEM.now()
     rows = [_cells(recorded, now) for recorded in found.values()]
-    print_table([HEADINGS, *rows], is_cut=True)
+    print_table([HEADINGS, *rows])
 
 
 def _cells(recorded: RecordedEvent, now: float) -> tuple[str, ...]:

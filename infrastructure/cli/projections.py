@@ -22,7 +22,16 @@ from ..views.answer_shapes import plain_row, report_shape, status_shape
 from .app import Own, app
 from .args import as_json, database, keeping, keeping_if_possible
 from .progress import asked_to_stop, known_names, names, progress_form, projection_progress
-from .render import aligned, cut, duration, is_cut_short, json_text, one_line, paint, print_json_list, terminal_width
+from .render import (
+    aligned,
+    cut,
+    duration,
+    fitted,
+    json_text,
+    one_line,
+    paint,
+    print_json_list,
+)
 
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)
@@ -64,9 +73,9 @@ def projections(own: Own, location: str, as_json: bool) -> None:
 
 def _print_table(found: Sequence[ProjectionStatus]) -> None:
     heading, *lines = aligned([HEADINGS, *map(_cells, found)], right=NUMBERS)
-    click.echo(paint(heading, "dim"))
+    click.echo(paint(fitted(heading), "dim"))
     for status, line in zip(found, lines, strict=True):
-        click.echo(line)
+        click.echo(fitted(line))
         for note, style in _notes(status):
             click.echo(paint(f"  {note}", style))
 
@@ -147,7 +156,7 @@ def _stopped(report: RebuildReport, is_check: bool) -> str:
 def _print_differences(report: RebuildReport) -> None:
     for difference in report.differences:
         for line in _told(difference):
-            click.echo(cut(line, terminal_width()) if is_cut_short() else line)
+            click.echo(fitted(line))
     left = report.differing - len(report.differences)
     if left:
         click.echo(f"  and {counted(left, 'row')} more")
@@ -222,7 +231,7 @@ def _dask_client(address: str) -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise InvalidInputError("A Dask cluster takes another package: pip install 'refold[dask]'") from error
+        raise InvalidInputError('A Dask cluster takes another package: pip install "refold[dask]"') from error
     try:
         client: Any = distributed.Client
         return client(address, timeout=DASK_SECONDS, set_as_default=False)

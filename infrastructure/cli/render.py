@@ -167,12 +167,17 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list
     return ["  ".join(_padded(row, widths, right)).rstrip() for row in rows]
 
 
-def print_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), is_cut: bool = False) -> None:
+def print_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), is_cut: bool = True) -> None:
     """Print rows as `aligned`, the first as the heading; with `is_cut` no line is wider than a terminal."""
-    heading, *lines = aligned(rows, right=right)
+    heading, *lines = map(fitted, aligned(rows, right=right)) if is_cut else aligned(rows, right=right)
     click.echo(paint(heading, "dim"))
     for line in lines:
-        click.echo(cut(line, terminal_width()) if is_cut and is_cut_short() else line)
+        click.echo(line)
+
+
+def fitted(line: str) -> str:
+    """Return a line of a table, cut if it is wider than the terminal."""
+    return cut(line, terminal_width()) if is_cut_short() else line
 
 
 def _padded(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> Iterator[str]:

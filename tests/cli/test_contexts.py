@@ -54,6 +54,20 @@ def test_forks_show_their_parents(database: Path) -> None:
     assert (shown["air-0.0"]["parent"], shown["air-0.0"]["items"]) == (None, 4)
 
 
+def test_a_narrow_terminal(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dates leave room for the rest; a line that is still too wide is cut."""
+    assert refold("fork", "air-0.0@3", "a-branch-with-a-long-name", db=database).code == 0
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = refold("contexts", db=database).out
+    monkeypatch.setenv("COLUMNS", "50")
+    heading, cut, *_ = refold("contexts", db=database).out.splitlines()
+
+    assert "Z (just now)" not in shown
+    assert shown.splitlines()[1].endswith("  just now     air-0.0@3")
+    assert max(len(heading), len(cut)) <= 50
+    assert cut.endswith("…")
+
+
 def test_how_far_it_is(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If many events must be folded first, lines on stderr say how many are; they take nothing from the answer."""
     expected = refold("contexts", db=database)

@@ -385,7 +385,10 @@ def test_imported_items_have_two_times(living: Path, monkeypatch: pytest.MonkeyP
     assert happened == "older items happened 2020-03-01T09:00:00Z to 2020-03-01T09:07:00Z, before they were recorded"
     assert rest[5] == "    -- happened 2020-03-01T09:07:00Z"
     monkeypatch.setenv("COLUMNS", "60")
-    assert max(map(len, refold("show", "old", db=living).out.splitlines())) <= 60
+    assert refold("pin", "old", "@2", "--reason", "r", db=living).code == 0
+    assert refold("evict", "old", "@3", "--reason", "it is not needed any more, and took room", db=living).code == 0
+    for options in ([], ["--ids"], ["--evicted"]):
+        assert max(map(len, refold("show", "old", *options, db=living).out.splitlines())) <= 60
     name = "the-support-of-a-customer-with-a-long-name"
     with package.open(living) as store:
         store.chat(name)

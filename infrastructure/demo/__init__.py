@@ -7,17 +7,23 @@ All of it is generated: the same call makes the same events, with the same ids a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from ...domain.errors import DecisionRefusedError
+from ...domain.clock import REAL_SYSTEM
+from ...domain.errors import DecisionRefusedError, StorageError
 from ..open import open_store
+from ..projecting.leases import Lease
 from ..store import Store
 from ..trust.keys import Keys
 from . import analysis, coding, long_chats, research, support
 from .simulation import DAY, Job, Simulation
 
 __all__ = ["SIZES", "fill_store"]
+
+LOOK_SECONDS = 0.1
 
 
 class Extent(NamedTuple):
@@ -64,12 +70,38 @@ def fill_store(
     simulation = Simulation(until - extent.days * DAY)
     # Without a sync for each commit: what a power cut would take is made again.
     with open_store(location, synchronous="NORMAL", system=simulation, keys=keys, encrypt=None) as store:
-        for stream in store.log.streams(limit=1):
-            raise DecisionRefusedError(
-                f"the store is not empty, it has {stream}: give a database that is not there yet, as --db demo.db"
-            )
-        asyncio.run(simulation.run(_jobs(store, simulation, extent), _told(progress, extent.days * DAY)))
+        with _alone(store):
+            asyncio.run(simulation.run(_jobs(store, simulation, extent), _told(progress, extent.days * DAY)))
         return Made(len(store.contexts()), sum(row.events for row in store.rollup()), extent.days)
+
+
+@contextmanager
+def _alone(store: Store) -> Iterator[None]:
+    """
+    Let one process begin to fill an empty store; another one that looks at the same time finds an event in it.
+
+    Raises:
+        DecisionRefusedError: there is something in it.
+    """
+    _require_empty(store)
+    lease = Lease(store._projections, "demo", REAL_SYSTEM)
+    # The one that holds it records its first event at once, or was killed, and then the lease is soon free.
+    while not lease.hold():
+        _require_empty(store)
+        time.sleep(LOOK_SECONDS)
+    try:
+        _require_empty(store)
+        yield
+    finally:
+        with suppress(StorageError):
+            lease.release()
+
+
+def _require_empty(store: Store) -> None:
+    for stream in store.log.streams(limit=1):
+        raise DecisionRefusedError(
+            f"the store is not empty, it has {stream}: give a database that is not there yet, as --db demo.db"
+        )
 
 
 def _told(progress: Callable[[int, int], None] | None, total: float) -> Callable[[float], None]:

@@ -5,14 +5,17 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import refold as package
+from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import DecisionRefusedError
 from refold.domain.kinds import KINDS
 from refold.infrastructure import demo
 from refold.infrastructure.demo.simulation import Simulation
+from refold.infrastructure.projecting.leases import Lease
 from refold.projections.rollup import counts_by_type
 from tests.cli.running import refold
 from tests.support.project import ROOT
@@ -97,6 +100,17 @@ def test_a_store_with_something_in_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DecisionRefusedError):
         demo.fill_store(str(place), size="small", until=UNTIL)
     assert digests(place) == before
+
+
+def test_one_of_two_at_once_fills_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one waits until the first one has begun, and is refused."""
+    place = tmp_path / "demo.db"
+    with package.open(place) as store:
+        assert Lease(store._projections, "demo", REAL_SYSTEM).hold()
+        monkeypatch.setattr(demo, "time", SimpleNamespace(sleep=lambda _: store.chat("begun")))
+
+        with pytest.raises(DecisionRefusedError, match="the store is not empty, it has chat:begun"):
+            demo.fill_store(str(place), size="small", until=UNTIL)
 
 
 def test_it_has_every_kind_of_event(filled: Path) -> None:

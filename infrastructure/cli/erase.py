@@ -97,14 +97,16 @@ def _signer(path: Path) -> Signer:
     Return the private key in a file.
 
     Raises:
-        InvalidInputError: there is no key that signs in it.
+        InvalidInputError: there is no key that signs in it, or the package that signs is missing.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
+    except ImportError as error:
+        raise InvalidInputError('a signature takes another package: pip install "refold[keys]"') from error
+    try:
         key = load_pem_private_key(path.read_bytes(), None)
-    except (ImportError, OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise InvalidInputError(f"{path} cannot be read as a key: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise InvalidInputError(f"{path} is no Ed25519 key: make one with `openssl genpkey -algorithm ed25519`")

@@ -206,7 +206,7 @@ def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: b
     try:
         from ..frameworks.langgraph.migration import import_threads, require_threads
     except ImportError as error:
-        raise click.ClickException('it needs LangGraph: pip install "refold[langgraph]"') from error
+        raise InvalidInputError('it needs LangGraph: pip install "refold[langgraph]"') from error
     # Neither a dry run makes a database, nor a source that cannot be read.
     require_threads(source, allowed=allowed)
     target = ":memory:" if dry_run and _is_missing(location) else location

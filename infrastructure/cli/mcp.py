@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ...domain.errors import InvalidInputError
 from ..store import Store
 from .args import database, keeping, optional_text, shown, summed_up
 from .ui import LOOPBACK, bound, in_url
@@ -43,7 +44,7 @@ def command(http: bool, port: int | None, host: str, write: bool, actor: str, lo
     try:
         from ..frameworks.mcp.server import mcp_server, serve_stdio
     except ImportError as error:
-        raise click.ClickException(MISSING) from error
+        raise InvalidInputError(MISSING) from error
     # The facade has the version. It is above this layer, so it is imported by name.
     version: str = importlib.import_module(__name__.partition(".")[0]).__version__
 

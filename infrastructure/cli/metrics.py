@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from ...domain.errors import RefoldError
+from ...domain.errors import InvalidInputError, RefoldError
 from ..projecting.status import ProjectionStatus
 from ..store import Store
 from .render import one_line
@@ -149,7 +149,7 @@ def metrics_served(store: Store, names: Sequence[str], address: tuple[str, int] 
     Answer requests at an address until the end of the block, and yield the URL; None if there is no address.
 
     Raises:
-        click.UsageError: the address cannot be used.
+        InvalidInputError: the address cannot be used, as another program listens there.
     """
     if address is None:
         yield None
@@ -158,7 +158,7 @@ def metrics_served(store: Store, names: Sequence[str], address: tuple[str, int] 
         server = _Server(address, partial(_Handler, store=store, names=names))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise click.UsageError(f"--metrics: {address[0]}:{address[1]} cannot be used: {reason}") from error
+        raise InvalidInputError(f"--metrics: {address[0]}:{address[1]} cannot be used: {reason}") from error
     thread = threading.Thread(target=server.serve_forever, name="refold-metrics", daemon=True)
     thread.start()
     try:

@@ -39,7 +39,7 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
         from ..inspector.app import inspector
         from ..request_guard import LOCAL_HOSTS
     except ImportError as error:
-        raise click.ClickException(MISSING) from error
+        raise InvalidInputError(MISSING) from error
     with bound(host, port, DEFAULT_PORT) as listening:
 
         def serve(store: Store) -> None:

@@ -103,7 +103,7 @@ def _packages() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise InvalidInputError("Parquet files take another package: pip install 'refold[parquet]'") from error
+        raise InvalidInputError('Parquet files take another package: pip install "refold[parquet]"') from error
     return pyarrow, pyarrow.parquet
 
 

@@ -125,10 +125,10 @@ def test_the_command_serves_them(database: Path) -> None:
 
 @pytest.mark.parametrize("address", ["nonsense", "localhost:99999", "127.0.0.1:", "127.0.0.1:taken"])
 def test_bad_addresses(address: str, database: Path) -> None:
-    """They are errors of usage, and nothing is begun."""
+    """Nothing is begun; one that another program has is no error of usage, as with `refold ui`."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         asked_for = address.replace("taken", str(taken.getsockname()[1]))
         ended = refold("run", "--metrics", asked_for, db=database)
 
-    assert ended.code == 2
+    assert ended.code == (1 if address.endswith("taken") else 2)
     assert "HOST:PORT" in ended.err or f"--metrics: {asked_for} cannot be used: " in ended.err

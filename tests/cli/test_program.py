@@ -14,7 +14,7 @@ from refold.domain.errors import ConcurrencyError
 from refold.infrastructure.cli import program
 from tests.cli.running import environment, refold, spawned
 
-LANGGRAPH = "refold.infrastructure.frameworks.langgraph"
+ADAPTERS = "refold.infrastructure.frameworks"
 COMMANDS = ["import", "contexts", "show", "log", "diff", "stats"]
 
 
@@ -237,13 +237,18 @@ def test_an_empty_list_is_no_line(database: Path) -> None:
     [
         (["ui"], "uvicorn", "refold[ui]"),
         (["rebuild", "--all", "--dask", "tcp://127.0.0.1:1"], "distributed", "refold[dask]"),
-        (["import", "--from-langgraph", "x.db"], f"{LANGGRAPH}.migration", "refold[langgraph]"),
+        (["import", "--from-langgraph", "x.db"], f"{ADAPTERS}.langgraph.migration", "refold[langgraph]"),
+        (["mcp"], f"{ADAPTERS}.mcp.server", "refold[mcp]"),
+        (["export", "--parquet", "-o", "x.parquet"], "pyarrow", "refold[parquet]"),
+        (["erase", "--user", "mia", "--why", "asked", "--sign", "key.pem"], "cryptography", "refold[keys]"),
     ],
 )
 def test_a_package_that_is_missing(
     database: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], absent: str, package_named: str
 ) -> None:
-    """One line says what is to be installed."""
+    """One line says what is to be installed; the command was used rightly, so the exit code is 1."""
     monkeypatch.setitem(sys.modules, absent, None)
 
-    assert package_named in refold(*arguments, db=database).fault
+    ended = refold(*arguments, db=database)
+    assert package_named in ended.fault
+    assert ended.code == 1

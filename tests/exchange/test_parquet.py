@@ -167,7 +167,7 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mi
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delattr(arrow, "parquet", raising=False)
 
-    with refold.open(":memory:") as store, pytest.raises(InvalidInputError, match=r"pip install 'refold\[parquet\]'"):
+    with refold.open(":memory:") as store, pytest.raises(InvalidInputError, match=r'pip install "refold\[parquet\]"'):
         export_parquet(store.log, tmp_path / "log")
     assert (tmp_path / "log").read_text() == "mine"
 

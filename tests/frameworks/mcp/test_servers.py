@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 import refold
 from refold.infrastructure.cli.mcp import command as mcp_command
+from tests.cli.running import refold as run
 
 from .servers import SUPPORT, command, environment, filled, served
 
@@ -158,7 +159,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp_types", None)
 
-    result = CliRunner().invoke(mcp_command, [])
+    ended = run("mcp")
 
-    assert result.exit_code == 1
-    assert 'pip install "refold[mcp]"' in result.output
+    assert ended.code == 1
+    assert 'pip install "refold[mcp]"' in ended.fault

@@ -21,6 +21,7 @@ from ...domain.context.journal import CATCH_UPS_MAX
 from ...domain.context.transaction import current_or_new_transaction, current_transaction
 from ...domain.erasure.forgetting import watch
 from ...domain.errors import ConcurrencyError, LogWentBackError, NotFoundError
+from ...domain.ids import stream_id
 from ...domain.log.envelope import acting, current_meta
 from ..store import Store
 from .conversation import Conversation, Kept, Message, is_later_part
@@ -154,17 +155,21 @@ class OpenChats:
         self._chats.clear()
 
     @contextmanager
-    def taken(self, chat_id: str, *, create: bool = False, known: int | None = None) -> Iterator[OpenChat | None]:
+    def taken(
+        self, chat_id: str, *, create: bool = False, known: int | None = None, user: str | None = None
+    ) -> Iterator[OpenChat | None]:
         """
         Take out a chat that is up to date, for this block; None if there is none and `create` is False.
 
-        One that is at the version `known` is not read again: for an append there, which is refused if others came
-        before it.
+        A chat that is made is that of `user`. One that is at the version `known` is not read again: for an append
+        there, which is refused if others came before it.
         """
         erasures, found = self._erasures, self._refreshed(chat_id, known)
         if found is None:
             with suppress(NotFoundError):
-                chat = self._store.chat(chat_id, create=create)
+                # One that is there keeps the user that it was made with, or none.
+                is_new = create and user is not None and not self._store.log.head(stream_id("chat", chat_id))
+                chat = self._store.chat(chat_id, create=create, user=user if is_new else None)
                 found = OpenChat(chat, self._conversation, self._encode, self._shown)
         yield found
         within = current_transaction(self._store.log)

@@ -12,6 +12,7 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
 
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ChatItemEvent
@@ -169,7 +170,7 @@ class RefoldSessionService(BaseSessionService):
         now = REAL_SYSTEM.now()
 
         def begin(until: ExitStack) -> None:
-            found = self._taken(key.chat_id, until)
+            found = self._taken(key.chat_id, until, key.user)
             if saved_in(found, key) is not None:
                 raise AlreadyExistsError(f"Session with id {key.session} already exists.")
             save(found, key, now, of_scope(state, ""), None)
@@ -258,11 +259,16 @@ class RefoldSessionService(BaseSessionService):
 
         It is done again where another one came first, unless that was in the stream `decided_on`.
         """
-        deltas = {chat_id: of_scope(state, prefix) for prefix, chat_id in key.scopes.items()}
+        deltas = [
+            (chat_id, key.user if prefix == State.USER_PREFIX else None, of_scope(state, prefix))
+            for prefix, chat_id in key.scopes.items()
+        ]
         for attempt in range(ATTEMPTS_MAX):
             try:
                 with ExitStack() as until, self._store.transaction():
-                    scopes = [(self._taken(chat_id, until).chat, delta) for chat_id, delta in deltas.items() if delta]
+                    scopes = [
+                        (self._taken(chat_id, until, user).chat, delta) for chat_id, user, delta in deltas if delta
+                    ]
                     record(until)
                     for scope, delta in scopes:
                         saved = scope.saved_states.last(NAME, STATE)
@@ -273,8 +279,8 @@ class RefoldSessionService(BaseSessionService):
                 if error.stream == decided_on or attempt == ATTEMPTS_MAX - 1:
                     raise
 
-    def _taken(self, chat_id: str, until: ExitStack) -> OpenChat:
-        found = until.enter_context(self._chats.taken(chat_id, create=True))
+    def _taken(self, chat_id: str, until: ExitStack, user: str | None) -> OpenChat:
+        found = until.enter_context(self._chats.taken(chat_id, create=True, user=user))
         assert found is not None, "it is created if there is none"
         return found
 

@@ -470,16 +470,15 @@ async def test_sessions_come_page_by_page(store: refold.Store) -> None:
 
 
 async def test_what_was_erased_is_not_read_from_memory(tmp_path: Any) -> None:
-    """Neither events nor the state beside them: the same service reads them again."""
+    """Neither events nor the states beside them, which are the user's: the same service reads them again."""
     with refold.open(str(tmp_path / "s.db")) as store:
         service = RefoldSessionService(store)
-        session = await service.create_session(**KEY, state={"card": "secret 4111"})
+        session = await service.create_session(**KEY, state={"card": "secret 4111", "user:pin": "secret 1"})
         said = types.Content(role="user", parts=[types.Part(text="secret order")])
         await service.append_event(session, Event(author="user", invocation_id="i1", content=said))
         for _ in range(2):
-            assert repr(await service.get_session(**KEY)).count("secret") == 2
+            assert repr(await service.get_session(**KEY)).count("secret") == 3
 
-        for context in store.contexts():
-            store.erase(context=context.id, why="asked for", dry_run=False)
+        store.erase(user="mia", why="asked for", dry_run=False)
 
         assert "secret" not in repr(await service.get_session(**KEY))

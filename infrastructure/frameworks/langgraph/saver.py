@@ -79,8 +79,8 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde)
         if isinstance(serde, EncryptedSerializer):
             raise InvalidInputError(
-                "an EncryptedSerializer would not encrypt the messages, which are items of a chat: encrypt the "
-                "disk or the database"
+                "an EncryptedSerializer would not encrypt the messages, which are items of a chat: open the store with "
+                "keys, as refold.open(..., keys=refold.KeyFile(...)), which encrypts everything"
             )
         self.store = require_store(store)
         self._compare_last = None if compare_last is None else require_whole(compare_last, "compare_last")

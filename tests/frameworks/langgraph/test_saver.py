@@ -259,7 +259,7 @@ def test_messages_are_never_said_to_be_encrypted(memory: Store) -> None:
             """Return it."""
             return ciphertext
 
-    with pytest.raises(InvalidInputError, match="encrypt the disk or the database"):
+    with pytest.raises(InvalidInputError, match="open the store with keys"):
         RefoldSaver(memory, serde=EncryptedSerializer(Cipher()))
 
 

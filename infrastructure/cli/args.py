@@ -24,6 +24,7 @@ from ...domain.context.address import Reference, parse_reference
 from ...domain.context.description import counted
 from ...domain.errors import (
     InvalidInputError,
+    LogWentBackError,
     NotFoundError,
     StorageError,
     StorageReadOnlyError,
@@ -242,8 +243,11 @@ def summed_up(location: str, read: Callable[[Store], T]) -> T:
     try:
         with keeping(location) as store:
             return read(store)
-    except StorageError:
-        # The database is read-only, locked or full, so the rows are made in memory, from the whole log.
+    except StorageError as error:
+        if isinstance(error, LogWentBackError):
+            # The answer below has no trace of what is lost.
+            click.echo(f"note: {one_line(str(error))}", err=True)
+        # The database is read-only, locked or full, or lost events: the rows are made in memory, from the whole log.
         with reading(location) as store:
             return read(store)
 

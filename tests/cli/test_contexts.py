@@ -8,6 +8,7 @@ import refold as package
 from refold.infrastructure.cli import args
 from refold.infrastructure.projecting import runner
 from tests.cli.running import refold
+from tests.cli.test_verify import harm
 
 
 def test_a_line_for_each(database: Path) -> None:
@@ -66,6 +67,17 @@ def test_a_narrow_terminal(database: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert shown.splitlines()[1].endswith("  just now     air-0.0@3")
     assert max(len(heading), len(cut)) <= 50
     assert cut.endswith("…")
+
+
+def test_a_log_that_was_cut(database: Path) -> None:
+    """The answer is made of the events that are there, and a note says that there were more."""
+    assert refold("contexts", db=database).err == ""
+    harm(database, "DELETE FROM event WHERE position = 14")
+    ended = refold("contexts", db=database)
+
+    assert ended.code == 0
+    assert ended.out.splitlines()[-1].split()[:4] == ["air-1", "chat", "@1", "0"]
+    assert ended.err.startswith("note: the log of 14 events that projections have seen went back: it has 13; ")
 
 
 def test_how_far_it_is(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

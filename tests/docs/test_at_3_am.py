@@ -8,11 +8,8 @@ from tests.docs.markdown import section, table_rows
 from tests.support.project import ROOT, files
 
 PAGE = ROOT / "docs" / "how-to" / "at-3-am.md"
-SOURCES = "".join(
-    path.read_text(encoding="utf-8")
-    for folder in ("domain", "infrastructure")
-    for path in files(ROOT / folder, suffix=".py")
-)
+FILES = [path for folder in ("domain", "infrastructure") for path in files(ROOT / folder, suffix=".py")]
+SOURCES = "".join(path.read_text(encoding="utf-8") for path in FILES)
 
 
 def test_errors_and_their_messages_are_those_of_the_program() -> None:

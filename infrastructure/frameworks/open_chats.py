@@ -40,7 +40,8 @@ def require_store(store: Store) -> Store:
     Raises:
         InvalidInputError: it is none, such as the path of one.
     """
-    return require_instance(store, Store, "the store", "give an open one, as `refold.open()` returns it")
+    way_out = "give an open one, as `refold.open()` returns it, or the `sync` of an async one"
+    return require_instance(store, Store, "the store", way_out)
 
 
 def acting_as(actor: str) -> AbstractContextManager[None]:

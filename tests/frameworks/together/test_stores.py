@@ -36,7 +36,7 @@ def test_a_path_is_no_store(module: str) -> None:
     name, more = ADAPTERS[module]
     adapter = getattr(importlib.import_module(f"refold.{module}"), name)
 
-    with pytest.raises(InvalidInputError, match=r"the store is 'agents.db': give an open one"):
+    with pytest.raises(InvalidInputError, match=r"the store is 'agents.db': give an open one.*the `sync` of an"):
         adapter("agents.db", *more)
 
 

@@ -32,6 +32,8 @@ PATH = "/mcp"
 SCHEME = "ctx://"
 JSON = "application/json"
 LISTED = 100
+# Who lists the contexts: a command for people, and in its place what an agent can ask for.
+LISTED_BY = ("`refold contexts` lists", "the resources list")
 BODY_MAX = 4_194_304
 FAULT = "InternalError"
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -164,7 +166,7 @@ def _asked(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None =
 def _remedied(error: RefoldError) -> str:
     """Return the text of an error; what it advises must be something that an agent can do."""
     if not isinstance(error, ConcurrencyError) or error.is_ahead:
-        return str(error)
+        return str(error).replace(*LISTED_BY)
     return (
         f"{error.stream} is at version {error.actual}, and this was decided on version {error.expected}: look at it "
         "with context_view, and if the change is still right, call again with that version as expected_version"

@@ -284,7 +284,7 @@ class Eraser:
     def _names(self, user: str | None) -> list[str]:
         """Say how many names of contexts have the name of a user, which no erasure changes."""
         count = 0 if user is None else sum(user in stream for stream in self._log.streams())
-        return [f"the names of {count:,} contexts, which have the user's name"] if count else []
+        return [f"the user's name in the id of {counted(count, 'context')}"] if count else []
 
     # How it leaves
 

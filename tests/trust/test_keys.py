@@ -334,6 +334,7 @@ def test_a_key_that_is_gone_or_was_changed(place: Place, change: Callable[[Place
 
     said = "1 context whose keys are not in the table data_key, or were changed there: nobody knows whose they are"
     assert ([one.context for one in done.contexts], said in done.unreached) == (["chat:of-mia"], True)
+    assert "the user's name in the id of 1 context" in done.unreached
     assert done.receipt is not None
     assert said in done.receipt.unreached
 

@@ -63,8 +63,9 @@ def page_of(store: Store, names: Sequence[str]) -> str:
             "refold_projection_rows", "gauge", "Rows of a projection.", [(label, one.rows) for label, one in each]
         ),
         _metric(
-            "refold_projection_stopped", "gauge", "Whether a projection stands still at an event that it cannot fold.",
-            [(label, one.stopped_at is not None) for label, one in each],
+            "refold_projection_stopped", "gauge",
+            "Whether a projection stands still at an event that it cannot fold, or its rows are damaged.",
+            [(label, one.error is not None) for label, one in each],
         ),
         _metric(
             "refold_projection_set_aside_events", "gauge", "Events that a projection was made without.",
@@ -76,11 +77,15 @@ def page_of(store: Store, names: Sequence[str]) -> str:
 def health_of(store: Store, names: Sequence[str]) -> tuple[bool, str]:
     """Return whether a store answers and none of its projections stands still, and what is wrong otherwise."""
     try:
-        stopped = [one for one in _statuses(store, names) if one.stopped_at is not None]
+        stopped = [one for one in _statuses(store, names) if one.error is not None]
     except RefoldError as error:
         return False, one_line(str(error))
-    said = (f"{one.name} stands still at {one.stopped_at}: {one_line(one.error or '')}" for one in stopped)
-    return not stopped, "\n".join(said) or "fine"
+    return not stopped, "\n".join(map(_fault, stopped)) or "fine"
+
+
+def _fault(status: ProjectionStatus) -> str:
+    where = "" if status.stopped_at is None else f"{status.name} stands still at {status.stopped_at}: "
+    return where + one_line(status.error or "")
 
 
 def _statuses(store: Store, names: Sequence[str]) -> list[ProjectionStatus]:

@@ -96,6 +96,8 @@ def _notes(status: ProjectionStatus) -> list[tuple[str, str]]:
     notes = []
     if status.stopped_at is not None:
         notes.append((f"it cannot fold {one_line(status.stopped_at)}: {one_line(status.error or '')}", "red"))
+    elif status.error is not None:
+        notes.append((one_line(status.error), "red"))
     for one in status.set_aside[:SHOWN_MAX]:
         notes.append((f"set aside: {one_line(one.event)}: {one_line(one.error)}", "yellow"))
     if len(status.set_aside) > SHOWN_MAX:

@@ -40,6 +40,8 @@ class WorkerLog:
         for name, status in self._first.items():
             if status.stopped_at is not None:
                 yield f"{name} stands still: it cannot fold {status.stopped_at}: {status.error}"
+            elif status.error is not None:
+                yield f"{name}: {status.error}"
             elif status.worker is not None:
                 holders.setdefault(status.worker, []).append(name)
         for worker, held in holders.items():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from ...domain.errors import DamagedError
 from ...domain.log.ports import LiveLog
+from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
 from .folding import fault_of
 from .leases import members_of, workers_on
@@ -20,7 +22,8 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `worker` is the process that keeps it up to date, as `PID.ID`, or several of them with commas between. `rebuilt` is
     the number of events that an unfinished rebuild has folded. `stopped_at` is the event that the projection cannot
-    fold, and `error` the reason. The rows are made without the events that were `set_aside`.
+    fold, and `error` the reason; without an event, it says what of the projection is damaged. The rows are made without
+    the events that were `set_aside`.
     """
 
     name: str
@@ -37,7 +40,17 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
     """Return the present status of a projection; of its stored rows, where the store is open for reading only."""
-    store = kept_by(store)
+    try:
+        return _status(log, kept_by(store), projection)
+    except DamagedError as error:
+        # The others can be asked, and a rebuild makes these rows anew.
+        behind, nothing = log.now().events, str(BEGINNING)
+        return ProjectionStatus(
+            name=projection.name, version=projection.version, rows=0, position=nothing, behind=behind, error=str(error)
+        )
+
+
+def _status(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
     checkpoint = store.checkpoint(projection)
     seen = dict(checkpoint.heads)
     behind = sum(number - seen.get(lane, 0) for lane, number in log.now().heads)

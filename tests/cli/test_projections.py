@@ -16,6 +16,7 @@ import pytest
 import refold as package
 from refold.domain.words import words_of
 from refold.infrastructure.cli import progress
+from refold.infrastructure.cli.metrics import health_of, page_of
 from refold.infrastructure.cli.progress import ASKING, asked_to_stop, projection_progress
 from refold.infrastructure.cli.projections import SHOWN_MAX, _notes, is_fine, print_report
 from refold.infrastructure.cli.render import duration
@@ -82,6 +83,24 @@ def test_rows_are_made_anew(database: Path) -> None:
     assert refold("contexts", "--json", db=database).json[-1]["items"] == 1
     assert [one["projection"] for one in everything.json] == list(standing(database))
     assert {one["is_done"] for one in everything.json} == {True}
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE view_catalogue", "UPDATE checkpoint SET moment = 'x'"])
+def test_rows_that_cannot_be_read_are_made_anew(database: Path, statement: str) -> None:
+    """The list says what is wrong, and a rebuild, as its remedy says, mends it."""
+    assert refold("contexts", db=database).code == 0
+    changed(database, statement)
+    found, shown = standing(database), refold("projections", db=database).out.splitlines()
+    with package.open(database, read_only=True) as store:
+        health, page = health_of(store, ["catalogue", "search"]), page_of(store, ["catalogue", "search"])
+
+    assert "`rebuild` makes it anew" in found["catalogue"]["error"]
+    assert (found["catalogue"]["behind"], found["search"]["error"]) == (14, None)
+    assert shown[2] == f"  {found['catalogue']['error']}"
+    assert health == (False, found["catalogue"]["error"])
+    assert 'stopped{projection="catalogue"} 1' in page
+    assert refold("rebuild", "catalogue", db=database).code == 0
+    assert (standing(database)["catalogue"]["rows"], standing(database)["catalogue"]["error"]) == (3, None)
 
 
 def test_a_check_shows_what_differs(database: Path) -> None:

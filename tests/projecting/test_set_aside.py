@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -272,8 +273,7 @@ def test_a_list_that_cannot_be_read(said: str) -> None:
 
     with refold.open(said) as store:
         store.add_projection(Going())
-        with pytest.raises(DamagedError, match=r"set aside is damaged.*`rebuild` makes it anew"):
-            standing(store)
+        assert re.search(r"set aside is damaged.*`rebuild` makes it anew", standing(store).error or "")
         assert [problem.where for problem in store.verify().problems] == ["counts"]
         assert [problem.is_repaired for problem in store.verify(repair=True).problems] == [True, False, False]
         assert standing(store).set_aside == ASIDE

@@ -121,6 +121,7 @@ class Row {
     this.cells[3].title = `${one.position} of ${head}`;
     const notes = [];
     if (one.stopped_at) notes.push(["bad", "stopped", "at ", eventLink(one.stopped_at), `: ${one.error ?? ""}`]);
+    else if (one.error) notes.push(["bad", "damaged", one.error]);
     for (const aside of one.set_aside) notes.push(["warn", "set aside", eventLink(aside.event), `: ${aside.error}`]);
     this.notesRow.hidden = !notes.length;
     refill(this.notes, notes.map(([sort, tag, ...text]) => h("div", {}, h("span", { class: `tag ${sort}` }, tag), " ", text)));

@@ -220,6 +220,8 @@ def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: b
     listed = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
     saved = counted(sum(report.checkpoints for report in reports), "checkpoint")
     click.echo(f"{shown(location)}: {counted(len(reports), 'thread')}: {listed}; {saved}")
+    if dry_run:
+        note("nothing is copied yet: leave --dry-run out")
     if counts["refused"]:
         raise click.exceptions.Exit(1)
 

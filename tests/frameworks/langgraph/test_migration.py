@@ -317,6 +317,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert (tried.code, "1 added, 1 refused" in tried.out) == (1, True)
     done = command("import", "--from-langgraph", place, db=target)
     assert done.code == 1
+    assert ("nothing is copied yet" in tried.err, "nothing is copied yet" in done.err) == (True, False)
     assert done.out.endswith("store.db: 2 threads: 1 added, 1 refused; 1 checkpoint\n")
     assert "thread b" in done.err
     assert "--allow" in done.err

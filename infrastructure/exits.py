@@ -83,7 +83,9 @@ class _Exit:
             thread.join(EXIT_SECONDS_MAX)
 
     def _journals(self) -> list[Journal[Any]]:
-        return [journal for queues in list(self._queues.values()) for journal in list(queues)]
+        # `valuerefs` is one step for other threads, which may still open stores.
+        kept = [queues for held in self._queues.valuerefs() if (queues := held()) is not None]
+        return [journal for queues in kept for journal in list(queues)]
 
     def _flush(self, journals: list[Journal[Any]], deadline: float | None = None) -> None:
         for journal in journals:

@@ -53,8 +53,10 @@ def forget(log: object) -> None:
     for function in _FUNCTIONS:
         function.cache_clear()
     watched = _WATCHED.get(_below(log))
-    for remembering in [] if watched is None else list(watched.values()):
-        remembering._forget_erased()
+    # `valuerefs` is one step for other threads, which open contexts meanwhile.
+    for held in () if watched is None else watched.valuerefs():
+        if (remembering := held()) is not None:
+            remembering._forget_erased()
 
 
 def _below(log: object) -> object:

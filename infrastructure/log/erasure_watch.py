@@ -57,7 +57,12 @@ class ErasureWatch:
 
     def look(self) -> None:
         """Look at all logs now."""
-        for log, seen in list(self._seen.items()):
+        # `keyrefs` is one step for other threads, which open logs meanwhile.
+        for held in self._seen.keyrefs():
+            log = held()
+            seen = None if log is None else self._seen.get(log)
+            if log is None or seen is None:
+                continue
             try:
                 version = log.head(STREAM)
                 if version not in (seen, max(seen, 0)):

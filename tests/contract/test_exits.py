@@ -25,6 +25,7 @@ from refold.infrastructure.exits import _Exit, warn_of_unclosed
 
 from ..domain.chat_events import OPENED
 from ..domain.fakes import LateLog, handle_on
+from ..support.effort import meanwhile
 from .writing import new, said
 
 LOST = "refold: {} queued events are not recorded: close the store, or flush it\n"
@@ -83,6 +84,20 @@ def test_what_is_queued_is_flushed(end: _Exit, capsys: pytest.CaptureFixture[str
 
     assert not any(chat._journal.unflushed for chat in chats)
     assert capsys.readouterr().err == ""
+
+
+def test_others_open_stores_meanwhile(end: _Exit) -> None:
+    """Threads still may at the end; what is queued is found all the same."""
+    chat, kept = queued(MemoryLog(), 2), list[set[Any]]()
+    queues = {chat._journal}
+    end.add(queues)
+
+    def open_another() -> None:
+        kept.append(set())
+        end.add(kept[-1])
+
+    with meanwhile(open_another):
+        assert end._journals() == [chat._journal]
 
 
 def test_what_is_refused_is_counted(end: _Exit, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,13 @@
-"""How much work something is, in calls rather than in seconds, the same on a busy machine; and how much to take."""
+"""
+How much work something is, in calls rather than in seconds, the same on a busy machine; how much to take; and what
+others do in its middle.
+"""
 
 import os
 import sys
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -38,3 +43,19 @@ def calls_of(work: Callable[[], Any]) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object]) -> Iterator[None]:
+    """Do what another thread might do, whenever a step over a weak mapping ends in this one."""
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "return" and frame.f_code.co_filename == weakref.__file__:
+            work()
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)

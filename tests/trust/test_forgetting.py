@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.domain.erasure import forgetting
 from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import InvalidInputError, RefoldError, StorageClosedError, StorageUnavailableError
 from refold.domain.log.envelope import RecordedEvent
@@ -17,6 +18,7 @@ from refold.infrastructure.log import erasure_watch
 from refold.infrastructure.log.erasure_watch import ErasureWatch
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.projecting.counts import Count, Counts
+from tests.support.effort import meanwhile
 from tests.trust.stores import KINDS, WORD, Place, places
 
 LARGE = "a large text that lies beside its event; " * 200
@@ -172,6 +174,39 @@ def test_when_a_log_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     watch.look()
     # What it read before it was looked at for the first time may have been erased since.
     assert other.forgot == 1
+
+
+class Remembering:
+    """An object that is told of erasures."""
+
+    is_told = False
+
+    def _forget_erased(self) -> None:
+        self.is_told = True
+
+
+def test_others_open_contexts_and_logs_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that were there before are told, and looked at."""
+    monkeypatch.setattr(erasure_watch, "LOOK_SECONDS", None)
+    watch, logs, held = ErasureWatch(), [Looked() for _ in range(3)], [Remembering() for _ in range(3)]
+    kept = list[object]()
+    for log, one in zip(logs, held, strict=True):
+        watch.add(log)
+        forgetting.watch(logs[0], one)
+
+    def open_another() -> None:
+        kept.extend((Remembering(), Looked()))
+        forgetting.watch(logs[0], kept[-2])  # type: ignore[arg-type]  # it is one
+        watch._seen[kept[-1]] = -1  # type: ignore[index]
+
+    for log in logs:
+        log.version = 1
+    with meanwhile(open_another):
+        forgetting.forget(logs[0])
+        watch.look()
+
+    assert [one.is_told for one in held] == [True] * 3
+    assert [log.forgot for log in logs] == [1] * 3
 
 
 def test_of_two_large_texts_in_one_block_the_other_stays(tmp_path: Path) -> None:

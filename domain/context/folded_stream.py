@@ -256,13 +256,14 @@ class FoldedStream(Generic[S]):
 
     def _after_fork(self) -> None:
         """Leave queued events, and changes by another thread or a transaction, to the parent process."""
+        # The thread that settles its events may hold its lock, also after the last of them was flushed.
+        self._outbox = Outbox(self.log)
         is_whole = isinstance(self._lock, _FirstLook) or self._lock.acquire(blocking=False)
         if is_whole and not (self in self._unflushed or self._transaction is not None):
             if not isinstance(self._lock, _FirstLook):
                 self._lock.release()
             return
         self._unflushed.discard(self)
-        self._outbox = Outbox(self.log)
         self._transaction, self._before_transaction, self._in_transaction = None, None, []
         self._state, self._version, self._is_unsettled = None, UNKNOWN, False
         self._lock = _FirstLook(self)

@@ -168,19 +168,26 @@ def while_threads_write(place: str) -> Written:
 
 
 def locks_are_held(place: str) -> Written:
-    """A thread holds the locks of a context and of runs for ever; others commit and exclude each other all the time."""
+    """
+    A thread holds the locks of a context, of runs and of a queue that was flushed for ever; others commit and exclude
+    each other all the time.
+    """
     store, children = refold.open(place), Children()
-    chat, exclusively = store.chat("a"), exclusively_of(store)
+    chat, hasty, exclusively = store.chat("a"), store.chat("b", durability="enqueue"), exclusively_of(store)
     written, is_held, stop = write(chat, "before", 3), threading.Event(), threading.Event()
 
     def hold() -> None:
-        with chat._journal._lock, store._runs._lock:
+        with chat._journal._lock, store._runs._lock, hasty._journal._outbox._lock:
             is_held.set()
             stop.wait()
 
     def go_on(number: int) -> Written:
         assert store.run("user", f"session-{number}").version == 1
-        return write(chat, f"child.{number}", 2)
+        mine = write(chat, f"child.{number}", 2)
+        if not number:
+            mine += write(hasty, "queued", 2)
+            hasty.flush()
+        return mine
 
     holder = threading.Thread(target=hold)
     holder.start()

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -278,6 +279,34 @@ def test_a_file_that_is_closed_or_being_written_is_left_alone(tmp_path: Path) ->
             assert (writer.in_transaction, pragma(writer, "busy_timeout")) == (True, patience)
 
     log.database.give_back_space()
+
+
+def test_closed_in_the_middle_of_a_transaction(tmp_path: Path) -> None:
+    """A thread that stores rows ends first, and the next one is told; the connection is not opened again."""
+    log = SqliteLog(tmp_path / "log.db")
+    is_writing, may_end, waiting = threading.Event(), threading.Event(), threading.Event()
+
+    def store(connection: sqlite3.Connection) -> int:
+        is_writing.set()
+        may_end.wait(10)
+        return int(connection.execute("SELECT 1").fetchone()[0])
+
+    def close() -> None:
+        waiting.set()
+        log.database.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        stored = threads.submit(log.database.write, store)
+        is_writing.wait(10)
+        closed = threads.submit(close)
+        waiting.wait(10)
+        with pytest.raises(TimeoutError):
+            closed.result(0.05)
+        may_end.set()
+        assert (stored.result(10), closed.result(10)) == (1, None)
+
+    with pytest.raises(StorageClosedError):
+        _ = log.database.writer
 
 
 def steps_to_the_next(log: SqliteLog) -> int:

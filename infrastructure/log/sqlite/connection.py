@@ -176,6 +176,7 @@ class SqliteDatabase:
         return self._writer or self._open_writer()
 
     def _open_writer(self) -> sqlite3.Connection:
+        self._require_open()
         writer = self._writer = self._connect()
         if not self.in_memory and not self.where.startswith("file:"):
             self._files = OpenFiles(self.path)
@@ -311,14 +312,14 @@ class SqliteDatabase:
         self._require_open()
         self.require_writable()
         with translated(self.where):
-            result = locked(self.memory_lock, self._transact, work)
-        self.require_files()
-        return result
+            return locked(self.memory_lock, self._transact, work)
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._settle_writer()
         self._prepare_wal(self.writer)
-        return in_transaction(self.writer, work)
+        result = in_transaction(self.writer, work)
+        self.require_files()
+        return result
 
     def _settle_writer(self) -> None:
         """Roll back a transaction that an interrupt left open."""
@@ -431,7 +432,8 @@ class SqliteDatabase:
         self._closed = True
         self._wait_for_readers(self._timeout)
         self._close_readers()
-        self._close_writer()
+        # A transaction of another thread ends first: without its connection SQLite would end the process.
+        locked(self.memory_lock, self._close_writer)
 
     def _wait_for_readers(self, seconds: float) -> bool:
         """Wait up to `seconds` until nobody reads; return whether nobody does."""

@@ -521,7 +521,7 @@ class SqliteLog:
         self._snapshots.close()
         self._committer.close()
         if self._sealing.close():
-            self.database.give_back_space()
+            self._committer.exclusively(self.database.give_back_space)
         self.database.close()
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -35,7 +35,7 @@ TABLE: list[tuple[str, type[Exception], str]] = [
     ("42P01", StorageUnavailableError, "db lacks a table of Refold's (why): restore it"),
     ("42703", StorageUnavailableError, "db lacks a table of Refold's (why): restore it"),
     ("0A000", StorageUnavailableError, "db lacks a table of Refold's (why): restore it"),
-    ("58030", StorageError, "the disk of db failed: why"),
+    ("58030", StorageError, "the disk of db failed: why: look at the server's log and disk"),
     ("XX001", DamagedError, "db is damaged: why"),
     ("22003", DamagedError, "it refuses a row that it should take (why)"),
     ("23505", DamagedError, "it refuses a row that it should take (why)"),

@@ -29,7 +29,7 @@ TABLE: list[tuple[int, str, type[RefoldError], str]] = [
     (sqlite3.SQLITE_CANTOPEN, "unable", StorageUnavailableError, "a.db cannot be opened: check that it exists"),
     (sqlite3.SQLITE_NOTADB, "not a database", StorageUnavailableError, "a.db is not an SQLite database"),
     (sqlite3.SQLITE_CORRUPT, "malformed", DamagedError, "a.db is damaged: malformed"),
-    (sqlite3.SQLITE_IOERR, "disk I/O error", StorageError, "the disk of a.db failed: disk I/O error"),
+    (sqlite3.SQLITE_IOERR, "disk I/O error", StorageError, "the disk of a.db failed: disk I/O error: look for a quota"),
     (sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error", StorageError, "the disk of a.db failed: disk I/O error"),
     (sqlite3.SQLITE_CONSTRAINT, "UNIQUE", DamagedError, "it refuses a row that it should take (UNIQUE)"),
     (

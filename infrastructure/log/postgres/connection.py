@@ -115,7 +115,7 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
             way_out = "rebuild that projection" if "view_" in str(error) else "restore it"
             return StorageUnavailableError(f"{where} lacks a table of Refold's ({first_line(error)}): {way_out}")
         case "58030":
-            return StorageError(f"the disk of {where} failed: {first_line(error)}")
+            return StorageError(f"the disk of {where} failed: {first_line(error)}: look at the server's log and disk")
         case "XX001" | "XX002":
             return DamagedError(where, first_line(error))
         # On Citus the names of shards' checks have numbers at their ends.

@@ -85,7 +85,9 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
         case sqlite3.SQLITE_CORRUPT:
             return DamagedError(where, str(error))
         case sqlite3.SQLITE_IOERR:
-            return StorageError(f"the disk of {where} failed: {error}")
+            # SQLite says the same of a disk that fails, of a quota that is used up, and of a file that may not grow.
+            remedy = "look for a quota or a limit on the size of files, then at the disk"
+            return StorageError(f"the disk of {where} failed: {error}: {remedy}")
         case sqlite3.SQLITE_CONSTRAINT if str(error) == RETIRED:
             return retired(where)
         case sqlite3.SQLITE_CONSTRAINT if str(error) == KEY_DESTROYED:

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
@@ -24,6 +25,8 @@ EXIT_SECONDS_MAX = 10.0
 # After everything else that a worker does at its end.
 LAST_PRIORITY = -1_000
 Queues = set[Journal[Any]]
+Refusal = ConcurrencyError | IdempotencyError | StorageError
+REFUSALS = (ConcurrencyError, IdempotencyError, StorageError)
 
 
 class _Exit:
@@ -122,13 +125,31 @@ def flush_all(queues: Queues) -> None:
     Raises:
         ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded.
     """
-    failures: list[ConcurrencyError | IdempotencyError | StorageError] = []
+    failures: list[Refusal] = []
     for journal in list(queues):
         try:
             journal.flush()
-        except (ConcurrencyError, IdempotencyError, StorageError) as error:
+        except REFUSALS as error:
             failures.append(error)
     if failures:
         # One error is raised; it lists all events that were not recorded, of every context.
         failures[0].refused = tuple(event for failure in failures for event in failure.refused)
         raise failures[0]
+
+
+def flush_behind(queues: Queues) -> Callable[[object, BaseException | None, object], None]:
+    """
+    Return the end of a block that closes a log: it flushes what other threads queued after the flush in the block.
+
+    An error of the block gets the events that the log refused, too.
+    """
+
+    def flush(_kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            flush_all(queues)
+        except REFUSALS as failure:
+            if not isinstance(error, REFUSALS):
+                raise
+            error.refused = (*error.refused, *failure.refused)
+
+    return flush

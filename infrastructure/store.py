@@ -34,7 +34,7 @@ from ..domain.moments import MomentNames
 from ..domain.positions import BEGINNING, Moment, Position
 from ..domain.trajectory.identity import run_id_of
 from .context_streams import Opening, context_named, missing_streams, open_journal
-from .exits import flush_all, flush_at_exit, warn_of_unclosed
+from .exits import flush_all, flush_at_exit, flush_behind, warn_of_unclosed
 from .projecting.runner import ProjectionRunner
 from .queries.cuts import LogEnd, cut_at
 from .subscription import Cursor, Subscription, wanted
@@ -1284,9 +1284,9 @@ class Store:
         if self._warning is not None:
             self._warning.detach()
         with ExitStack() as closing:
+            closing.push(flush_behind(self._unflushed))
             closing.callback(self.log.close)
-            if self._checkpoints is not None:
-                # Also where queued events are refused.
+            if self._checkpoints is not None:  # also where queued events are refused
                 closing.callback(self._checkpoints.close)
             self.flush()
             read_before_closing(self.log)

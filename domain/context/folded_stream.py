@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from ..concurrency.locks import locked, renew_in_child, synchronized
-from ..errors import InvalidInputError, LogWentBackError
+from ..errors import InvalidInputError, LogWentBackError, RefoldError
 from ..log.envelope import Event, RecordedEvent
 from ..log.gate import gate_of
 from ..log.ports import Log, StreamEnd, require_known
@@ -182,6 +182,9 @@ class FoldedStream(Generic[S]):
             require_known(self.log, self.place.stream, recorded)
         except LogWentBackError as error:
             return error
+        except RefoldError:
+            # The log cannot be asked now.
+            return None
         return None
 
     @property
@@ -245,10 +248,13 @@ class FoldedStream(Generic[S]):
         If some decided events are not in the log yet, the version stays, since it includes them.
         """
         self._state = None
-        if self.is_ahead:
-            return
-        self._base, before = None, self._version
-        self._version, self._digest = self.log.end(self.place.stream)
+        if not self.is_ahead:
+            self._stand_at(self.log.end(self.place.stream))
+
+    def _stand_at(self, end: StreamEnd) -> None:
+        """Show the stream as it is in the log, which ends there; nothing is queued."""
+        self._state, self._base, before = None, None, self._version
+        self._version, self._digest = end
         # The event that opened the stream is gone too; without it, later events could never be opened again.
         self._is_void = self._version == 0 and (self._is_void or (before != 0 and self.decider.is_opened))
         if self._version == 0:

@@ -25,6 +25,7 @@ from ..errors import (
     LogWentBackError,
     RefoldError,
     RefusedError,
+    StorageClosedError,
     StorageError,
 )
 from ..log.envelope import Event, RecordedEvent, current_meta
@@ -439,6 +440,9 @@ class Journal(FoldedStream[S]):
             let_go_of_settled(self._unflushed)
         self._advance(decided)
         self._is_unsettled = False
+        if isinstance(self._outbox.failure, StorageClosedError):
+            # Whoever closed the store does not learn of these events.
+            self.flush()
         return Outcome(new.events, version=self._version)
 
     @synchronized
@@ -462,10 +466,15 @@ class Journal(FoldedStream[S]):
             self._unflushed.discard(self)
             return
         failure = settlement.failure
+        recorded = StreamEnd(self._version - len(settlement.refused), settlement.digest or self._digest)
         if isinstance(failure, ConcurrencyError) and not settlement.replayed:
-            recorded = StreamEnd(self._version - len(settlement.refused), settlement.digest or self._digest)
             failure = self._went_back(recorded) or failure
-        self.forget()
+        try:
+            self.forget()
+        except RefoldError:
+            # The database cannot be asked, for example after `close`: the next call asks where the stream ends.
+            self._stand_at(recorded)
+            self._is_unsettled = True
         if isinstance(failure, ConcurrencyError | IdempotencyError | StorageError):
             # A log gives one error to all events that it could not write together, also those of other contexts.
             cause, failure = failure.__cause__, copy(failure)

@@ -59,6 +59,11 @@ class Outbox:
         """Whether some events are not known to be on disk yet."""
         return bool(self._on_its_way or self._waiting)
 
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that refused events since the last start, if there is one."""
+        return self._failure
+
     @synchronized
     def forget_if_settled(self, forget: Callable[[], object]) -> None:
         """Call `forget` if everything is on disk, and `settlement` has nothing to report."""

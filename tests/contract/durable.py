@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+import refold
 from refold.domain.chat.events import Opened
 from refold.domain.errors import ConcurrencyError, StorageClosedError
 from refold.domain.log.envelope import Meta
 from refold.domain.log.ports import NewEvents
+from refold.infrastructure.projecting.store import MemoryProjectionStore
 
 from ..support.effort import IS_DEEP
 from .reading import interleaved
@@ -178,6 +180,18 @@ class DurableContract:
 
         with pytest.raises(StorageClosedError):
             uses[use]()
+
+    def test_queued_after_closing(self, store: Store) -> None:
+        """The call is told that the store is closed; what was queued before is there."""
+        kept = refold.Store(store.open(), MemoryProjectionStore(), durability="enqueue")
+        chat = kept.chat("a")
+        chat.add_message("user", "before", message_id="x1")
+        kept.close()
+
+        with pytest.raises(StorageClosedError) as caught:
+            chat.add_message("user", "after", message_id="x2")
+        assert [event.id for event in caught.value.refused] == ["x2"]  # type: ignore[attr-defined]
+        assert [getattr(event, "id", None) for event in store.open().read_events(A)] == [None, "x1"]
 
     def test_closed_right_after_many_events(self, store: Store) -> None:
         """What goes on in the background ends quietly; an unhandled error of a thread fails this test."""

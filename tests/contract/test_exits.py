@@ -17,14 +17,16 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.concurrency.promises import Promise
 from refold.domain.context import outbox
-from refold.domain.errors import StorageError
+from refold.domain.errors import ConcurrencyError, StorageClosedError, StorageError, StorageUnavailableError
 from refold.domain.log.memory_log import MemoryLog
-from refold.domain.log.ports import Receipt
+from refold.domain.log.ports import Receipt, StreamEnd
 from refold.infrastructure import exits
 from refold.infrastructure.exits import _Exit, warn_of_unclosed
+from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.store import Store
 
 from ..domain.chat_events import OPENED
-from ..domain.fakes import LateLog, handle_on
+from ..domain.fakes import LateLog, handle_on, texts
 from ..support.effort import meanwhile
 from .writing import new, said
 
@@ -256,3 +258,79 @@ def test_contexts_whose_events_failed_together() -> None:
 
     assert (len(of_one.value.refused), len({id(event) for event in of_all.value.refused})) == (2, 4)
     assert of_one.value.__cause__ is of_all.value.__cause__ is cause
+
+
+class DownLog(LateLog):
+    """A log that cannot be asked while it is down."""
+
+    failure: StorageError | None = None
+
+    def end(self, stream: str) -> StreamEnd:
+        """Return the end, if it is not down."""
+        if self.failure is not None:
+            raise self.failure
+        return super().end(stream)
+
+    def go_down(self, failure: StorageError) -> None:
+        """Refuse what is queued, and every question."""
+        self.failure = failure
+        for _batch, promise in self._queue:
+            promise.set_exception(failure)
+        self._queue.clear()
+
+
+@pytest.mark.parametrize("kind", [StorageUnavailableError, StorageClosedError])
+def test_refused_by_a_database_that_is_away(kind: type[StorageError]) -> None:
+    """The flush lists the events, the view has those that were recorded, and goes on behind others once it is back."""
+    log = DownLog()
+    chat = queued(log, 1)
+    log.land()
+    chat.add_message("user", "lost")
+    log.go_down(kind("it is away"))
+
+    with pytest.raises(kind) as caught:
+        chat.flush()
+    assert [event.content for event in caught.value.refused] == [("lost",)]  # type: ignore[attr-defined]
+    assert (chat.version, texts(chat)) == (2, ["0"])
+
+    log.failure = None
+    MemoryLog.append(log, [new_for(chat)])
+    chat.add_message("user", "again")
+    log.land()
+    chat.flush()
+    assert texts(chat)[::2] == ["0", "again"]
+
+
+def test_a_conflict_of_a_database_that_is_away() -> None:
+    """It is told as such, since nobody can say whether the log went back."""
+    log = DownLog()
+    chat = queued(log, 1)
+    MemoryLog.append(log, [new_for(chat)])
+    log.land()
+    log.failure = StorageUnavailableError("it is away")
+
+    with pytest.raises(ConcurrencyError) as caught:
+        chat.flush()
+    assert len(caught.value.refused) == 1
+
+
+@pytest.mark.parametrize("conflicts", [False, True])
+def test_queued_while_the_store_is_closed(monkeypatch: pytest.MonkeyPatch, conflicts: bool) -> None:
+    """By another thread, behind the flush: `close` lists what is refused then, with what was refused before."""
+    log = DownLog()
+    store = Store(log, MemoryProjectionStore(), durability="enqueue")
+    chat, other = store.chat("a"), store.chat("b")
+    if conflicts:
+        other.add_message("user", "second", message_id="second")
+        MemoryLog.append(log, [new_for(other)])
+        log.land()
+
+    def close() -> None:
+        chat.add_message("user", "late", message_id="late")
+        log.go_down(StorageClosedError("it is closed"))
+
+    monkeypatch.setattr(log, "close", close)
+    with pytest.raises(ConcurrencyError if conflicts else StorageClosedError) as caught:
+        store.close()
+    refused: Any = caught.value
+    assert [event.id for event in refused.refused] == ["second", "late"][not conflicts :]

@@ -10,17 +10,45 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 T = TypeVar("T")
+# Calls in a flow of control that are awaited together.
+OWN_THREADS_MAX = 4
 
 
 def start_if_possible(thread: threading.Thread) -> None:
     """Start a thread. At the end of a program nothing is started: since Python 3.12 no thread starts there."""
     with suppress(RuntimeError):
         thread.start()
+
+
+class OwnThreads:
+    """Threads for the calls of one flow of control, from `begin` to `end`, and of the tasks that it starts."""
+
+    def __init__(self) -> None:
+        self.executor: Executor | None = None
+
+    def begin(self) -> None:
+        """Run the calls of this flow of control in threads of its own."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        self.executor = ThreadPoolExecutor(OWN_THREADS_MAX, "refold-own")
+        _OWN.set(self)
+
+    def end(self) -> None:
+        """Run them in those of the loop again."""
+        executor, self.executor = self.executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+
+_OWN: ContextVar[OwnThreads | None] = ContextVar("refold_threads", default=None)
 
 
 async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -34,8 +62,8 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     import asyncio
 
     # As `asyncio.to_thread` does it, but without a task around the future: that costs 20 us and a round of the loop.
-    within = partial(copy_context().run, call, *args, **kwargs)
-    work = asyncio.get_running_loop().run_in_executor(None, within)
+    within, own = partial(copy_context().run, call, *args, **kwargs), _OWN.get()
+    work = asyncio.get_running_loop().run_in_executor(None if own is None else own.executor, within)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -19,7 +19,7 @@ import msgspec
 from ..canonical import FINGERPRINT_BYTES, fingerprint, require_given_key
 from ..clock import REAL_SYSTEM
 from ..concurrency.locks import News
-from ..concurrency.threads import in_thread
+from ..concurrency.threads import OwnThreads, in_thread
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageBusyError
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.gate import behind_gate, gate_of
@@ -29,6 +29,8 @@ from ..log.ports import Log, NewEvents, Range, Receipt, StreamEnd, require_known
 HANDLE_SECONDS_MAX = 10.0
 # An interrupt may come before those who wait are woken.
 LOOK_SECONDS = 0.1
+# A task looks so often.
+TURN_SECONDS = 0.005
 # Stands for the call of events that accompany other calls: those of a context that was opened or adopted.
 NO_CALL = bytes(FINGERPRINT_BYTES)
 
@@ -125,13 +127,25 @@ class Transaction:
             raise DecisionRefusedError(
                 f"{stream} was changed in a transaction that has not ended: end it first, or use another handle"
             )
+        for _ in self._looks(stream):
+            self._ending.wait_past(0, timeout_seconds=LOOK_SECONDS)
+
+    async def over(self, stream: str) -> None:
+        """Do what `wait_until_over` does, in an event loop: its threads are left to the calls of the transaction."""
+        import asyncio
+
+        for _ in self._looks(stream):
+            await asyncio.sleep(TURN_SECONDS)
+
+    def _looks(self, stream: str) -> Iterator[None]:
+        """Yield as long as the transaction is under way; raise a StorageBusyError when it took too long."""
         deadline = REAL_SYSTEM.monotonic() + HANDLE_SECONDS_MAX
         while self.is_under_way:
             if REAL_SYSTEM.monotonic() >= deadline:
                 raise StorageBusyError(
                     f"{stream} stayed in a transaction of another thread: try again, or use a handle for each thread"
                 )
-            self._ending.wait_past(0, timeout_seconds=LOOK_SECONDS)
+            yield
 
     def events_of(self, stream: str) -> list[Event]:
         """Return the events to record in a stream."""
@@ -399,16 +413,25 @@ def current_or_new_transaction(log: Log, *, idempotency_key: str | None = None) 
 
 
 class AsyncTransaction:
-    """A transaction for `async with`; its commit waits in a thread."""
+    """
+    A transaction for `async with`; its commit waits in a thread.
+
+    Its calls have threads of their own: calls of other tasks, which wait for its end, may have all of the loop's.
+    """
 
     def __init__(self, manager: AbstractContextManager[Transaction]) -> None:
-        self._manager = manager
+        self._manager, self._threads = manager, OwnThreads()
 
     async def __aenter__(self) -> Transaction:
         # In the task's own context, so that the threads of its calls get the transaction with a copy of that.
-        return self._manager.__enter__()
+        opened = self._manager.__enter__()
+        self._threads.begin()
+        return opened
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await in_thread(self._manager.__exit__, kind, error, trace)
+        try:
+            await in_thread(self._manager.__exit__, kind, error, trace)
+        finally:
+            self._threads.end()

@@ -389,12 +389,16 @@ class Container(Context[ContainerState], Generic[T]):
         """
         writer = self._writer
         self._require_no_stage()
-        if (other := writer.other_transaction) is not None:
-            # Before the lock is held, which the calls of that transaction need.
-            await in_thread(other.wait_until_over, self.stream_id)
-        async with self._lock.hold():
-            outcome = await carried_out(self, writer, change, expected_version, idempotency_key)
-            change.see_result(self)
+        outcome: Outcome | None = None
+        while outcome is None:
+            if (other := writer.other_transaction) is not None:
+                # Not while the lock is held, which the calls of that transaction need.
+                await other.over(self.stream_id)
+            async with self._lock.hold():
+                # Another one may have changed this container while this call waited for the lock.
+                if writer.other_transaction is None:
+                    outcome = await carried_out(self, writer, change, expected_version, idempotency_key)
+                    change.see_result(self)
         if tells and not outcome.replayed:
             await change.tell(self)
         return outcome

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import refold
+from refold.domain.context import transaction as transactions
 from refold.domain.errors import InvalidInputError, StorageClosedError, StorageUnavailableError
 
 
@@ -108,6 +111,60 @@ async def test_tasks_have_transactions_of_their_own(location: str) -> None:
         await asyncio.gather(write("a"), write("b"))
         assert sorted(row.id for row in await store.contexts()) == ["a", "b"]
         assert [said(await (await store.chat(name)).items) for name in "ab"] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("kind", ["chat", "queue"])
+async def test_tasks_that_wait_for_a_transaction(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They change the same handle, and may be as many as the loop has threads: its calls go on, and then theirs."""
+    monkeypatch.setattr(transactions, "HANDLE_SECONDS_MAX", 2.0)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    async with refold.aopen(tmp_path / "store.db") as store:
+        context: Any = await (store.chat("a") if kind == "chat" else store.queue("a"))
+
+        async def change(name: str) -> None:
+            await (context.add_message("user", name) if kind == "chat" else context.append(refold.PoolItem(name)))
+
+        async with store.transaction():
+            await change("first")
+            others = [asyncio.create_task(change(name), context=Context()) for name in ("third", "fourth")]
+            await asyncio.sleep(0.02)
+            await change("second")
+        await asyncio.gather(*others)
+
+        found = [item.content if kind == "queue" else item.content[0] for item in await context.items]
+        assert (found[:2], sorted(found[2:])) == (["first", "second"], ["fourth", "third"])
+
+
+async def test_transactions_that_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks change one queue, twice each: none holds it while it waits for the transaction of the other."""
+    monkeypatch.setattr(transactions, "HANDLE_SECONDS_MAX", 2.0)
+    async with refold.aopen(tmp_path / "store.db") as store:
+        queue = await store.queue("a")
+
+        async def change(name: str) -> None:
+            async with store.transaction():
+                await queue.append(refold.PoolItem(f"{name} 1"))
+                await queue.append(refold.PoolItem(f"{name} 2"))
+
+        await asyncio.gather(change("a"), change("b"))
+        assert [item.content for item in await queue.items] == ["a 1", "a 2", "b 1", "b 2"]
+
+
+async def test_a_task_that_outlives_its_transaction(tmp_path: Path) -> None:
+    """Its calls have the threads of the loop again."""
+    async with refold.aopen(tmp_path / "store.db") as store:
+        chat, may_go_on = await store.chat("a"), asyncio.Event()
+
+        async def write() -> None:
+            await may_go_on.wait()
+            await chat.add_message("user", "late")
+
+        async with store.transaction():
+            late = asyncio.create_task(write())
+            await chat.add_message("user", "first")
+        may_go_on.set()
+        await late
+        assert said(await chat.items) == ["first", "late"]
 
 
 async def test_a_merge_from_another_store(location: str) -> None:

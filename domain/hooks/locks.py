@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,18 @@ if TYPE_CHECKING:
 
 
 from ..concurrency.locks import locked, synchronized
+
+# A task that waits looks this often whether the loop of the one for which it waits was closed.
+LOOK_SECONDS = 1.0
+
+
+async def woken(ticket: asyncio.Future[None], look: Callable[[], object]) -> None:
+    """Wait until a ticket is settled, and call `look` now and then: a task whose loop was closed settles none."""
+    import asyncio
+
+    while not ticket.done():
+        await asyncio.wait([ticket], timeout=LOOK_SECONDS)
+        look()
 
 
 class CrossLoopLock:
@@ -53,7 +65,7 @@ class CrossLoopLock:
         ticket = asyncio.get_running_loop().create_future()
         if not self._take(ticket):
             try:
-                await ticket
+                await woken(ticket, self._look_after_holder)
             except BaseException:
                 self._give_up(ticket)
                 raise
@@ -78,9 +90,17 @@ class CrossLoopLock:
             self._waiting.remove(ticket)
 
     @synchronized
+    def _look_after_holder(self) -> None:
+        if self._holder is not None and self._holder.get_loop().is_closed():
+            # Its task will never pass the lock on, and nobody else may come.
+            self._pass_on()
+
+    @synchronized
     def _hand_on(self, ticket: asyncio.Future[None]) -> None:
-        if self._holder is not ticket:
-            return
+        if self._holder is ticket:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
         self._holder = None
         while self._waiting and self._holder is None:
             heir = self._waiting.popleft()

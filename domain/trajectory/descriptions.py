@@ -17,10 +17,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..concurrency.locks import keep_for_ever, locked, renew_in_child, synchronized
 from ..errors import InvalidInputError
+from ..hooks.locks import woken
 from ..spans import Ref
 
 if TYPE_CHECKING:
@@ -229,7 +231,7 @@ class Semaphore:
         ticket = asyncio.get_running_loop().create_future()
         locked(self._lock, self._enter, ticket)
         try:
-            await ticket
+            await woken(ticket, partial(locked, self._lock, self._let_in))
             yield
         finally:
             self._leave(ticket)

@@ -3,13 +3,17 @@
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from refold.domain.hooks import locks
 from refold.domain.hooks.hook import TurnHook
 from refold.domain.hooks.locks import CrossLoopLock
 from refold.domain.hooks.registry import hook
+from refold.domain.trajectory.descriptions import Semaphore
 
 
 class Overlap:
@@ -155,6 +159,30 @@ def test_a_loop_that_was_closed_over_a_waiting_task_is_passed_over() -> None:
     here.close()
 
     assert overlap.order == [1]
+
+
+@pytest.mark.parametrize("make", [CrossLoopLock, partial(Semaphore, 1)])
+def test_a_loop_that_is_closed_while_another_one_waits(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any]
+) -> None:
+    """Also where nobody else comes, and its task is kept, so that it never lets go."""
+    monkeypatch.setattr(locks, "LOOK_SECONDS", 0.01)
+    lock = make()
+    overlap = Overlap(lock)
+    loop = asyncio.new_event_loop()
+    held = lock.hold()
+    loop.run_until_complete(held.__aenter__())
+
+    async def wait() -> None:
+        entering = asyncio.create_task(overlap.enter())
+        await asyncio.sleep(0.02)
+        assert overlap.order == []
+        loop.close()
+        await asyncio.wait_for(entering, 10)
+
+    asyncio.run(wait())
+
+    assert overlap.order == [0]
 
 
 def test_a_locked_hook_runs_once_at_a_time() -> None:

@@ -432,6 +432,10 @@ class AsyncTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await in_thread(self._manager.__exit__, kind, error, trace)
+            if kind is GeneratorExit:
+                # The task is let go of, as after its loop was closed. Nothing can be awaited, and nothing is committed.
+                self._manager.__exit__(kind, error, trace)
+            else:
+                await in_thread(self._manager.__exit__, kind, error, trace)
         finally:
             self._threads.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
@@ -97,7 +98,7 @@ async def test_transactions_do_not_nest(location: str) -> None:
                 pass
 
 
-async def test_tasks_have_transactions_of_their_own(location: str) -> None:
+async def testtasks_have_transactions_of_their_own(location: str) -> None:
     """Two that are open at once in two tasks do not see each other."""
     async with refold.aopen(location) as store:
         entered = asyncio.Barrier(2)
@@ -114,7 +115,7 @@ async def test_tasks_have_transactions_of_their_own(location: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["chat", "queue"])
-async def test_tasks_that_wait_for_a_transaction(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def testtasks_that_wait_for_a_transaction(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They change the same handle, and may be as many as the loop has threads: its calls go on, and then theirs."""
     monkeypatch.setattr(transactions, "HANDLE_SECONDS_MAX", 2.0)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
@@ -148,6 +149,33 @@ async def test_transactions_that_take_turns(tmp_path: Path, monkeypatch: pytest.
 
         await asyncio.gather(change("a"), change("b"))
         assert [item.content for item in await queue.items] == ["a 1", "a 2", "b 1", "b 2"]
+
+
+def test_a_transaction_whose_loop_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is rolled back when its task is let go of, and others change the same handle."""
+    monkeypatch.setattr(transactions, "HANDLE_SECONDS_MAX", 0.1)
+    with refold.open(tmp_path / "store.db") as store:
+        chat, loop = refold.to_async(store.chat("a")), asyncio.new_event_loop()
+        loop.set_exception_handler(lambda *_: None)
+
+        async def change() -> None:
+            async with refold.to_async(store).transaction():
+                await chat.add_message("user", "never")
+                await asyncio.Event().wait()
+
+        async def begin() -> None:
+            tasks.add(asyncio.ensure_future(change()))
+            while await chat.version == 1:
+                await asyncio.sleep(0)
+
+        tasks = set[asyncio.Future[None]]()
+        loop.run_until_complete(begin())
+        loop.close()
+        tasks.clear()
+        gc.collect()
+        chat.sync.add_message("user", "hello")
+
+        assert said(chat.sync.items) == ["hello"]
 
 
 async def test_a_task_that_outlives_its_transaction(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from refold.domain.errors import DamagedError, StorageClosedError
+from refold.domain.positions import Moment
 from refold.infrastructure.log import background, block_body
 from refold.infrastructure.log.background import BackgroundWork
 from refold.infrastructure.log.block_body import BLOCK_EVENTS
@@ -423,6 +424,23 @@ def test_a_row_that_is_in_a_block_as_well(log: SqliteLog, tmp_path: Path) -> Non
                 read("chat:a")
         with pytest.raises(DamagedError, match="position"):
             everything(again)
+
+
+def test_a_damaged_block_hides_its_own_events_alone(log: SqliteLog, tmp_path: Path) -> None:
+    """The others of its segment can be read in the order of the log, up to the damage and behind it."""
+    write(log, 0, SEGMENT + 1)
+    log.close()
+    with closing(sqlite3.connect(tmp_path / "log.db", isolation_level=None)) as other:
+        other.execute("UPDATE block SET body = zeroblob(30) WHERE key = 3")
+
+    first, last = 2 * BLOCK_EVENTS, 3 * BLOCK_EVENTS
+    with closing(SqliteLog(tmp_path / "log.db")) as again:
+        for after, limit in ((0, first), (first - 1, 1), (last, SEGMENT), (last, 1)):
+            page = again.read_all(after=Moment.parse(str(after)), limit=limit)
+            assert len(page.events) == min(limit, SEGMENT + 1 - after)
+        for after, limit in ((0, SEGMENT), (first, 1), (last - 1, 9)):
+            with pytest.raises(DamagedError, match=r"block 3 \(of positions 1 to 512\)"):
+                again.read_all(after=Moment.parse(str(after)), limit=limit)
 
 
 def test_events_of_many_bytes_are_in_more_blocks(

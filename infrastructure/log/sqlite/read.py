@@ -215,9 +215,16 @@ class Reader:
         """
         segments = (segment_of(after + 1), segment_of(until))
         blocks = [Block(*columns) for columns in connection.execute(BLOCKS_OF_SEGMENTS, segments)]
-        events = list(self._events_between(connection, blocks, after, until))
+        damaged: list[tuple[Block, DamagedError]] = []
+        events = list(self._events_between(connection, blocks, after, until, damaged=damaged))
         rows = connection.execute(ROWS_BETWEEN, (after + 1, until)).fetchall()
         events.extend(self._recorded_rows(connection, names, rows))
+        found = set(map(_place, events)) if damaged else set()
+        for block, error in damaged:
+            first, last = max(after, block.segment * SEGMENT), min(until, (block.segment + 1) * SEGMENT)
+            # A position that no other block has is one of this block.
+            if not found.issuperset(range(first + 1, last + 1)):
+                raise error
         return _in_order(events, after)
 
     def read_partition(
@@ -229,9 +236,7 @@ class Reader:
         after: int,
         until: int,
     ) -> list[RecordedEvent]:
-        """
-        Return the events of `read_between` that belong to one partition; blocks without such events are not opened.
-        """
+        """Return the events of `read_between` that belong to one partition; blocks without any are not opened."""
         remainder, segments = (partition.of, partition.number), (segment_of(after + 1), segment_of(until))
         streams = {row[0] for row in connection.execute(STREAMS_OF_PARTITION, (*segments, *remainder))}
         blocks = [Block(*columns) for columns in connection.execute(BLOCKS_OF_PARTITION, (*segments, *remainder))]
@@ -247,11 +252,19 @@ class Reader:
         after: int,
         until: int,
         streams: Container[str] | None = None,
+        damaged: list[tuple[Block, DamagedError]] | None = None,
     ) -> Iterator[RecordedEvent]:
+        """Yield the events of blocks between two positions; with `damaged` blocks that cannot be read are put there."""
         befores = _Ends(connection).digests_before
         for block in blocks:
             pieces = [ALL] if streams is None else self._blocks.bounds_of(block, streams)
-            opened = [one for piece in pieces for one in self._blocks.recorded(connection, block, piece, befores)]
+            try:
+                opened = [one for piece in pieces for one in self._blocks.recorded(connection, block, piece, befores)]
+            except DamagedError as error:
+                if damaged is None:
+                    raise
+                damaged.append((block, error))
+                continue
             if block.segment * SEGMENT < after or (block.segment + 1) * SEGMENT > until:
                 opened = [event for event in opened if after < event.position.number <= until]
             yield from opened

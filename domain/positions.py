@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -92,6 +93,11 @@ def require_kind(moment: Moment, *, has_slices: bool) -> Moment:
         form = "slice.number, like 3.17" if has_slices else "numbers, like 17"
         raise InvalidInputError(f"{moment} is no position of this store, whose positions are {form}")
     return moment
+
+
+def cut_to(moment: Moment, ends: Mapping[int, int]) -> Moment:
+    """Return as much of a moment as a log has, given the last positions of its slices."""
+    return Moment.of({lane: min(number, ends.get(lane, 0)) for lane, number in moment.heads})
 
 
 class Partition(NamedTuple):

@@ -186,7 +186,7 @@ def _forked(event: Forked) -> Change:
 
 
 def _merged(event: Merged) -> Change:
-    taken = tuple(span for placement in event.placed for span in placement.items)
+    taken = event.taken
     base = source_of(event.base.stream, event.base.version) if event.base else ""
     source = source_of(event.source, event.version)
 

@@ -8,7 +8,7 @@ as `bytes` in its canonical form. Items are events: an added item is stored once
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar, TypeGuard
 
 import msgspec
 from pydantic import ValidationError
@@ -400,6 +400,11 @@ class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v
     change: Totals = Totals()
     extents: tuple[Extent, ...] = ()
 
+    @property
+    def taken(self) -> tuple[Span, ...]:
+        """The merged items, place after place."""
+        return tuple(span for placement in self.placed for span in placement.items)
+
 
 class ConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.conflict_resolved.v1"):
     """
@@ -470,8 +475,7 @@ def extents_of(items: Iterable[tuple[Ref, ChatItemEvent]]) -> tuple[Extent, ...]
 
 def with_agent(item: ChatItemEvent, agent_id: str) -> ChatItemEvent:
     """Return an item as a new one with another agent's id."""
-    new: dict[str, Any] = {"until": 0} if isinstance(item, MessageAdded) else {}
-    return msgspec.structs.replace(item, agent_id=agent_id, **new)
+    return msgspec.structs.replace(item, agent_id=agent_id, **({"until": 0} if isinstance(item, MessageAdded) else {}))
 
 
 def is_instructions(item: ChatItemEvent) -> bool:
@@ -491,6 +495,6 @@ def is_apart(item: ChatItemEvent) -> bool:
     return item.origin is not None and item.origin.apart
 
 
-def is_user(item: ChatItemEvent) -> bool:
+def is_user(item: object) -> TypeGuard[MessageAdded]:
     """Return whether an item is a message of the user, which begins a turn."""
     return isinstance(item, MessageAdded) and item.role == "user"

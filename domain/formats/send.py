@@ -25,6 +25,7 @@ from ..chat.events import (
     Image,
     MessageAdded,
     Origin,
+    is_user,
 )
 from ..chat.pairing import pair_calls
 from ..chat.state.fold import active_config
@@ -290,7 +291,7 @@ def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEve
     overlaid = list(items)
     for index in range(len(overlaid) - 1, -1, -1) if prefix else ():
         item = overlaid[index]
-        if isinstance(item, MessageAdded) and item.role == "user":
+        if is_user(item):
             overlaid[index] = _prefixed(item, prefix)
             break
     return overlaid

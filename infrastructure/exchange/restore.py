@@ -29,7 +29,7 @@ from ...domain.errors import (
 )
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
-from ...domain.positions import BEGINNING, Moment, Position
+from ...domain.positions import BEGINNING, Moment, Position, cut_to
 from ..databases import Database, location_of, open_database, tables_of
 from ..log.codec import CODEC
 from ..log.evidence import place
@@ -184,15 +184,12 @@ class _Restore:
 
             assert self._keys is not None, "its chain was made with them"
             places = SealedProjectionStore(log, tables_of(log), KeyRing(tables_of(log), self._keys), rows)
+        ends = dict(self.moment.heads)
         for name in self._file.record.notes:
             # One that cannot be read stays: its subscriber gets the same error as in the store that was backed up.
             with suppress(DamagedError, InvalidInputError):
                 text = places.note(name)
-                places.set_note(name, before=text, after=str(self._within(Moment.parse(text or ""))))
-
-    def _within(self, moment: Moment) -> Moment:
-        ends = dict(self.moment.heads)
-        return Moment.of({number: min(head, ends.get(number, 0)) for number, head in moment.heads})
+                places.set_note(name, before=text, after=str(cut_to(Moment.parse(text or ""), ends)))
 
     def _require_equal(self, log: Any) -> None:
         found = Tally()

@@ -24,7 +24,7 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded, Origin
+from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded, Origin, is_user
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.threads import in_thread
 from ...domain.errors import InvalidInputError
@@ -74,9 +74,8 @@ class _Lines:
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
         """Return the line of a message."""
         first = items[0]
-        is_user = isinstance(first, FunctionReturned) or (isinstance(first, MessageAdded) and first.role == "user")
         line = {
-            "type": "user" if is_user else "assistant",
+            "type": "user" if isinstance(first, FunctionReturned) or is_user(first) else "assistant",
             "uuid": first.id,
             # Nobody has this parent: the line follows the one before it.
             "parentUuid": LOST,

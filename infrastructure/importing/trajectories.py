@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ...domain.canonical import canonical_json
-from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
+from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded, is_user
 from ...domain.errors import InvalidInputError, RefusedError
 from ...domain.formats.openai.receive import shape_messages
 from ...domain.formats.receive import as_plain_data
@@ -81,7 +81,7 @@ def _share_out(items: list[ChatItemEvent], rounds: list[Round]) -> None:
     """Give each round its turns; turns before the first question are in no graph."""
     number = -1
     for turn in turns_of(items):
-        if isinstance(turn, MessageAdded) and turn.role == "user":
+        if is_user(turn):
             number += 1
         elif number >= 0:
             rounds[number].turns.append(turn)

@@ -61,8 +61,7 @@ def _with_origin(log: Log, recorded: RecordedEvent) -> RecordedEvent:
     event = recorded.event
     if not isinstance(event, Merged) or event.how != "result":
         return recorded
-    placed = refs_of(span for placement in event.placed for span in placement.items)
-    [origin] = first_events(log, [ref.within(recorded.stream) for ref in placed]).values()
+    [origin] = first_events(log, [ref.within(recorded.stream) for ref in refs_of(event.taken)]).values()
     item: object = added_item(origin.event)
     if isinstance(item, MessageAdded) and (pieces := pieces_of(log, origin.stream, origin.version)):
         item = written(item, pieces)

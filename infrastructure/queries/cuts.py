@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
-from ...domain.positions import BEGINNING, Moment, Position, require_kind
+from ...domain.positions import BEGINNING, Moment, Position, cut_to, require_kind
 from ..times import time_of
 
 # A cut of the log, or microseconds since 1970.
@@ -52,8 +52,7 @@ class LogEnd:
         """Return a moment, cut to the end of the log if some of it is still to come."""
         if self._seen.includes(moment):
             return moment
-        ends = dict(self.now().heads)
-        return Moment.of({lane: min(number, ends.get(lane, 0)) for lane, number in moment.heads})
+        return cut_to(moment, dict(self.now().heads))
 
 
 def cut_at(address: int | str | datetime | Moment | Position, names: Names, end: LogEnd) -> Cut:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...domain.chat.events import Merged, MessageAdded
+from ...domain.chat.events import MessageAdded
 from ...domain.chat.pieces import written
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.log.envelope import Event
 from ...domain.log.ports import Log
-from ...domain.pool.events import MergedEvent
-from ...domain.spans import Ref, Span
+from ...domain.spans import Ref
 from ...domain.words import Term, parse_query, snippet_of
 from ...projections.contract import Found, SearchQuery
 from ...projections.lineage import LINEAGE
@@ -71,15 +70,9 @@ def _with_merges(log: Log, runner: ProjectionRunner, ends: Mapping[str, int]) ->
         seen |= merges
         new = {}
         for merge in first_events(log, merges).values():
-            for span in _taken(merge.event):
+            for span in merge.event.taken:
                 new.setdefault(span.stream or merge.stream, []).extend(span.ranges())
     return found
-
-
-def _taken(merge: Merged | MergedEvent) -> tuple[Span, ...]:
-    if isinstance(merge, MergedEvent):
-        return merge.taken
-    return tuple(span for placement in merge.placed for span in placement.items)
 
 
 def _written(log: Log, stream: str, version: int) -> list[Event]:

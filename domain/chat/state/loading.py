@@ -149,9 +149,7 @@ def _resolved(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved
 
 
 def _named_by(event: Merged | Forked) -> Sequence[Span] | None:
-    if isinstance(event, Forked):
-        return event.carried
-    return [span for placement in event.placed for span in placement.items]
+    return event.carried if isinstance(event, Forked) else event.taken
 
 
 def _resolved_with(event: Merged | Forked, taken: Iterable[TakenItem]) -> Resolved:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....domain.errors import DamagedError
-from ....domain.positions import Moment, Partition
+from ....domain.positions import Moment, Partition, cut_to
 from ..row_faults import opening
 from .blocks import ROWS_OF_POSITIONS, Blocks
 from .connection import PostgresDatabase
@@ -106,11 +106,10 @@ class Pager:
                 return self._page_until(dict(until.heads), after, limit)
             except DamagedError:
                 # An older copy that was put in place meanwhile may end before.
-                ends = self.ends()
-                heads = {number: min(last, ends.get(number, 0)) for number, last in until.heads}
-                if heads == dict(until.heads):
+                reached = cut_to(until, self.ends())
+                if reached == until:
                     raise
-                return self._page_until(heads, after, limit)
+                return self._page_until(dict(reached.heads), after, limit)
 
     def _page_until(self, ends: Mapping[int, int], after: Moment, limit: int) -> tuple[list[Row], Moment]:
         seen, lanes, left = dict(after.heads), list[_SliceRows](), limit
@@ -130,7 +129,7 @@ class Pager:
         known = self._ends.known
         if all(last <= known.get(lane, 0) for lane, last in after.heads):
             return after
-        return Moment.of({lane: min(last, known.get(lane, 0)) for lane, last in after.heads})
+        return cut_to(after, known)
 
     def _fill(self, lanes: list[_SliceRows], wanted: int) -> None:
         for start in range(0, len(lanes), LANES_MAX):

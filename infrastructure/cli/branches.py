@@ -19,7 +19,7 @@ from ...domain.ids import split_stream_id
 from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
 from ...domain.pool.merge import Merging, Side
-from ...domain.totals import Totals
+from ...domain.totals import Totals, total_of
 from ..views.changes import Changed, after, forked_shape, merged_shape
 from .args import (
     actor,
@@ -45,8 +45,8 @@ from .containers import (
     items_in,
     made_room,
     named_shapes,
+    of_room,
     past_container,
-    totals_of,
 )
 from .render import one_line
 
@@ -117,7 +117,7 @@ def fork(
             raise click.UsageError(fault, click.get_current_context())
         past = past_container(container_in(store, stream), moment)
         branch = past.branch(context_id=new)
-        _report_fork(branch, stream, past.version, "full", totals_of(branch.shown_state.items.values()), as_json)
+        _report_fork(branch, stream, past.version, "full", total_of(branch.shown_state.items.values()), as_json)
 
 
 def _forked(
@@ -191,7 +191,7 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     conflicts = [event for event in events if isinstance(event, PoolConflictResolved)]
     taken = items_in(target, [span for one in merged for span in one.taken])
     dropped = items_in(target, [span for one in merged for span in one.dropped])
-    evicted, tokens = made_room(target, events), totals_of(taken).tokens
+    evicted, tokens = made_room(target, events), total_of(taken).tokens
     shape = {
         "source": {"context": source.id, "version": source.version},
         "how": "full",
@@ -203,8 +203,7 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     }
     said = f"{counted(len(taken), 'item')} taken from {one_line(source.id)}@{source.version}, about {tokens:,} tokens"
     said += f"; {counted(len(dropped), 'item')} dropped" if dropped else ""
-    said += f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
-    report(target, said, shape, as_json=as_json)
+    report(target, said + of_room(evicted), shape, as_json=as_json)
     _explain_container(target, merged, conflicts)
 
 

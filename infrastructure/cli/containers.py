@@ -8,7 +8,7 @@ load. So a change is sent to the container as a command, and the hooks of the co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import nullcontext
 from shlex import quote
 from typing import Any
@@ -29,7 +29,7 @@ from ...domain.pool.queue import ContextQueue
 from ...domain.pool.rules import Add, Command, Evict, Remove, Restore
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
-from ...domain.totals import Totals
+from ...domain.totals import total_of
 from ..context_streams import streams_named
 from ..queries.origins import first_events
 from ..store import Store
@@ -167,9 +167,9 @@ def named_shapes(items: Iterable[Held], stream: str) -> list[dict[str, Any]]:
     return [named_shape(held.ref, stream, held.event.id) for held in items]
 
 
-def totals_of(items: Iterable[Held]) -> Totals:
-    """Return the sum of the totals of items."""
-    return sum((held.totals for held in items), Totals())
+def of_room(evicted: Sized) -> str:
+    """Return what the line about a change adds for items that left to make room."""
+    return f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
 
 
 create = click.option("--create", is_flag=True, help="Create CTX if it does not exist.")
@@ -218,8 +218,7 @@ def add_to(
     }
     what = "1 item" if item.id is None else one_line(item.id)
     said = f"{what} added" if old is None else f"{what} added, in the place of {source_of(old.stream, old.version)}"
-    said += f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
-    report(container, said, shape, as_json=as_json)
+    report(container, said + of_room(evicted), shape, as_json=as_json)
 
 
 def remove_command(kind: str, *, items_named: str) -> click.Command:
@@ -250,7 +249,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
             leaving = named_items(stream, held_in(stream, container.shown_state), items, way_out)
             with store.transaction():
                 _remove(container, leaving, reason)
-            tokens = totals_of(leaving).tokens
+            tokens = total_of(leaving).tokens
             said = f"{counted(len(leaving), 'item')} removed, about {tokens:,} tokens"
             report(container, said, {"items": named_shapes(leaving, stream), "tokens": tokens}, as_json=as_json)
 
@@ -298,12 +297,11 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
             evicted = made_room(container, changed(container, lambda _: Restore(tuple(back))))
             shape = {
                 "items": named_shapes(back, stream),
-                "tokens": totals_of(back).tokens,
+                "tokens": total_of(back).tokens,
                 "evicted": named_shapes(evicted, stream),
             }
-            said = f"{counted(len(back), 'item')} restored, about {totals_of(back).tokens:,} tokens"
-            said += f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
-            report(container, said, shape, as_json=as_json)
+            said = f"{counted(len(back), 'item')} restored, about {total_of(back).tokens:,} tokens"
+            report(container, said + of_room(evicted), shape, as_json=as_json)
 
     return command
 

@@ -24,7 +24,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.pool.events import BranchedEvent
 from ...domain.spans import Ref
-from ...domain.totals import Totals
+from ...domain.totals import total_of
 from ...domain.trajectory.identity import run_id_of
 from ..context_streams import stream_named
 from ..queries.origins import Item, event_at, first_events
@@ -207,7 +207,7 @@ class SeenContainer(SeenFolded):
     @property
     def tokens(self) -> int:
         """The estimated tokens of the items."""
-        return _tokens(held.totals for held in self.state.items.values())
+        return total_of(self.state.items.values()).tokens
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class SeenMemory(SeenFolded):
     @property
     def tokens(self) -> int:
         """The estimated tokens of the records."""
-        return _tokens(held.totals for held in self.state.records.values())
+        return total_of(self.state.records.values()).tokens
 
     def _held(self) -> list[tuple[Ref, Item]]:
         return [(Ref(held.version), held.event) for held in reversed(self.state.newest_first())]
@@ -294,10 +294,6 @@ class SeenMemory(SeenFolded):
         left = forgotten(self._events(), self.stream, None)
         gone = [Gone(Ref(held.version), held.event, how) for held, how in left]
         return sorted(gone, key=lambda one: one.left.version)
-
-
-def _tokens(totals: Iterable[Totals]) -> int:
-    return sum(totals, Totals()).tokens
 
 
 FOLDED: dict[str, type[SeenFolded]] = {

@@ -35,14 +35,6 @@ from refold.domain.trajectory.nodes import (
 )
 from refold.domain.trajectory.run import QueuedStep, ReadOnlyRun, Run
 from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
-from refold.infrastructure.context_factory import (
-    Context,
-    ContextFactory,
-    ContextInitOptions,
-    TodoListManager,
-    TodoNode,
-    build_context_init_options,
-)
 from refold.infrastructure.message_files import read_messages_file, write_messages_file
 from refold.infrastructure.round_files import (
     ImportedRound,
@@ -53,6 +45,14 @@ from refold.infrastructure.round_files import (
     read_round_files,
     round_paths,
     write_round_files,
+)
+from refold.infrastructure.seed_contexts import (
+    Context,
+    ContextFactory,
+    ContextInitOptions,
+    TodoListManager,
+    TodoNode,
+    build_context_init_options,
 )
 
 # The seed's names of three functions.

@@ -13,7 +13,7 @@ import refold
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
 from refold.domain.trajectory.factory import RunFactory
-from refold.infrastructure.context_factory import HeldContexts
+from refold.infrastructure.seed_contexts import HeldContexts
 from refold.trajectory import Context, ContextFactory, ContextInitOptions, Run, build_context_init_options
 
 from ...contract.agents import store_on

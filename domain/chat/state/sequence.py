@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import overload
+from typing import Any, overload
 
 from ...concurrency.locks import renew_in_child, synchronized
 from ...spans import OWN, Ref, Span, joined_spans
@@ -418,18 +418,9 @@ class Items(Sequence[ChatItemEvent]):
         if self._basis is not None and (known := self.known_totals()) is not None:
             shown = [ordinal for ordinal in changed if self.shows(ordinal)]
             basis = (self.reach, known + -self.total_of(shown) + sum((totals_of(changed[o]) for o in shown), Totals()))
-        made = Items(
-            arena,
-            self.reach,
-            self.edits,
-            lineage=self.lineage,
-            order=self._order,
-            basis=basis,
-            is_borrowed=self.is_borrowed and arena is self._raw,
-            grown=grown,
+        return self._in_order(
+            arena, self.lineage, basis=basis, is_borrowed=self.is_borrowed and arena is self._raw, grown=grown
         )
-        made._shown = self._shown
-        return made
 
     def borrowed(self) -> Items:
         """Return these items for a trial: appending to them leaves this arena unchanged."""
@@ -440,19 +431,14 @@ class Items(Sequence[ChatItemEvent]):
 
     def forked(self, parent: str, *, is_borrowed: bool = True) -> Items:
         """Return these items as those of a child of `parent`, the stream to which they belong."""
-        lineage = (*self.lineage, parent)
-        child = Items(
-            self._raw,
-            self.reach,
-            self.edits,
-            lineage=lineage,
-            order=self._order,
-            basis=self._basis,
-            is_borrowed=is_borrowed,
-            grown=self._grown,
-        )
-        child._shown = self._shown
-        return child
+        lineage, basis, grown = (*self.lineage, parent), self._basis, self._grown
+        return self._in_order(self._raw, lineage, basis=basis, is_borrowed=is_borrowed, grown=grown)
+
+    def _in_order(self, arena: Arena, lineage: tuple[str, ...], **further: Any) -> Items:
+        """Return as many items with the same edits, which share the order that is known."""
+        made = Items(arena, self.reach, self.edits, lineage=lineage, order=self._order, **further)
+        made._shown = self._shown
+        return made
 
 
 class RunningTokens:

@@ -36,35 +36,34 @@ def extract_texts(payload: bytes) -> tuple[Any, list[LargeText]]:
     """Return the plain payload with placeholders for its large texts, and these texts."""
     texts: list[LargeText] = []
 
-    def walk(value: Any) -> Any:
-        if isinstance(value, str):
-            data = value.encode()
-            if len(data) < LARGE_TEXT_BYTES:
-                return value
-            texts.append(LargeText(hashlib.blake2b(data, digest_size=32).digest(), data))
-            return _Placeholder(len(texts) - 1)
-        if isinstance(value, list):
-            return [walk(inner) for inner in value]
-        if isinstance(value, dict):
-            return {key: walk(inner) for key, inner in value.items()}
-        return value
+    def take(value: Any) -> Any:
+        data = value.encode() if isinstance(value, str) else b""
+        if len(data) < LARGE_TEXT_BYTES:
+            return value
+        texts.append(LargeText(hashlib.blake2b(data, digest_size=32).digest(), data))
+        return _Placeholder(len(texts) - 1)
 
-    return walk(msgspec.msgpack.decode(payload)), texts
+    return _mapped(msgspec.msgpack.decode(payload), take), texts
 
 
 def insert_references(plain: Any, keys: list[int]) -> bytes:
     """Return the payload with references, given the keys under which its texts are stored."""
 
-    def walk(value: Any) -> Any:
+    def refer(value: Any) -> Any:
         if isinstance(value, _Placeholder):
             return msgspec.msgpack.Ext(REFERENCE, keys[value.number].to_bytes(8, "big"))
-        if isinstance(value, list):
-            return [walk(inner) for inner in value]
-        if isinstance(value, dict):
-            return {key: walk(inner) for key, inner in value.items()}
         return value
 
-    return _ENCODER.encode(walk(plain))
+    return _ENCODER.encode(_mapped(plain, refer))
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a payload with the result of `change` in the place of each value that holds no others."""
+    if isinstance(value, list):
+        return [_mapped(inner, change) for inner in value]
+    if isinstance(value, dict):
+        return {key: _mapped(inner, change) for key, inner in value.items()}
+    return change(value)
 
 
 def text_of(data: bytes, digest: bytes, what: str) -> str:

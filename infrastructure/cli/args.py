@@ -58,6 +58,16 @@ IN_SLICE = re.compile(r"pos:[0-9]+\.[0-9]+")
 FOLDING_EVERY_SECONDS = 3.0
 
 
+def usage_error(fault: str) -> click.UsageError:
+    """Return the error that the running command was called wrongly; its message names the help of this command."""
+    return click.UsageError(fault, click.get_current_context())
+
+
+def moment_twice(named: str) -> click.UsageError:
+    """Return the error that a moment is given both with the name of a context, which the help calls so, and --at."""
+    return usage_error(f"the moment is given twice: in {named}@V and with --at")
+
+
 def checked_text(value: str) -> str:
     """Return a text from the command line; refuse bytes that are not Unicode, which no log can store."""
     try:
@@ -298,6 +308,12 @@ def references(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return tuple(_parsed(value) for value in values)
 
 
+def require_one_moment(reference: Reference, moment: str | None, named: str) -> None:
+    """Require that the moment of a context, which the help calls so, is not given with its name and with --at."""
+    if moment and reference.moments:
+        raise moment_twice(named)
+
+
 def existing(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the name of a context that a command changes, so it must not have a moment."""
     found = _parsed(value)
@@ -326,7 +342,7 @@ def id_of_new(kind: str, name: str, what: str) -> str:
     """
     said, _, context_id = name.partition(":")
     if said in KINDS and said != kind:
-        raise click.UsageError(f"{what} is a {kind}, not a {said}: {name!r}", click.get_current_context())
+        raise usage_error(f"{what} is a {kind}, not a {said}: {name!r}")
     return context_id if said == kind else name
 
 
@@ -432,4 +448,4 @@ def parsed(text: str, *, is_json: bool) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--parse: it is no JSON: {error}", click.get_current_context()) from error
+        raise usage_error(f"--parse: it is no JSON: {error}") from error

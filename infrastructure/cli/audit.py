@@ -20,7 +20,7 @@ from ..queries.origins import Item
 from ..store import Store
 from ..views.answer_shapes import change_shape
 from ..views.contexts import Seen, SeenRun
-from .args import argument, as_json, checked_text, database, optional_text, reading, summed_up
+from .args import argument, as_json, checked_text, database, optional_text, reading, summed_up, usage_error
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
 from .item_list import seen
@@ -170,13 +170,11 @@ def command(
 
 
 def _check(subject: Reference | str, item: str | None, where: Mapping[str, Any]) -> None:
-    fault = None
-    if isinstance(subject, str):
-        fault = "--item goes with a context, and this is a node" if item else None
-    elif any(value is not None for value in where.values()):
-        fault = "--session, --user, --round and --sub go with a NODE, like 'Table(orders)'"
-    if fault:
-        raise click.UsageError(fault, click.get_current_context())
+    is_node = isinstance(subject, str)
+    if is_node and item:
+        raise usage_error("--item goes with a context, and this is a node")
+    if not is_node and any(value is not None for value in where.values()):
+        raise usage_error("--session, --user, --round and --sub go with a NODE, like 'Table(orders)'")
 
 
 def _print(changes: Iterator[AuditEntry], as_json: bool) -> None:

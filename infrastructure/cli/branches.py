@@ -34,6 +34,7 @@ from .args import (
     optional_text,
     seen_at,
     stream_of,
+    usage_error,
 )
 from .args import reference as parse_reference
 from .changes import note, report
@@ -98,9 +99,9 @@ def fork(
     --turns) or brief.
     """
     if turns and brief:
-        raise click.UsageError("--turns and --brief exclude each other", click.get_current_context())
+        raise usage_error("--turns and --brief exclude each other")
     if task and not brief:
-        raise click.UsageError("--task goes with --brief", click.get_current_context())
+        raise usage_error("--task goes with --brief")
     moment = next(iter(reference.moments), None)
     with changing(location, actor) as store:
         stream = stream_of(store, reference.context, FORKED)
@@ -113,8 +114,7 @@ def fork(
             _report_fork(child, stream, view.version, how, child.recorded_items().totals, as_json)
             return
         if turns or brief or agent:
-            fault = f"--turns, --brief and --agent go with chats, and this is {stream}"
-            raise click.UsageError(fault, click.get_current_context())
+            raise usage_error(f"--turns, --brief and --agent go with chats, and this is {stream}")
         past = past_container(container_in(store, stream), moment)
         branch = past.branch(context_id=new)
         _report_fork(branch, stream, past.version, "full", total_of(branch.shown_state.items.values()), as_json)
@@ -270,9 +270,9 @@ def merge(
     dropped and evicted, too, which name what left: [{stream, version, id}]; a conflict of theirs has the item's id.
     """
     if how == "result" and (rule or instructions):
-        raise click.UsageError("--on-conflict and --instructions go with --how full", click.get_current_context())
+        raise usage_error("--on-conflict and --instructions go with --how full")
     if how == "full" and agent_id:
-        raise click.UsageError("--agent-id goes with --how result", click.get_current_context())
+        raise usage_error("--agent-id goes with --how result")
     moment = next(iter(reference.moments), None)
     with changing(location, actor) as store:
         source = stream_of(store, reference.context, MERGED)
@@ -293,9 +293,8 @@ def merge(
             )
             return
         if how == "result" or instructions or (rule and kind == "queue"):
-            fault = (
+            raise usage_error(
                 f"--how result and --instructions go with chats, --on-conflict with chats and pools: this is {source}"
             )
-            raise click.UsageError(fault, click.get_current_context())
         past = past_container(container_in(store, source), moment)
         merge_containers(container_in(store, target), past, rule=rule or "newest", as_json=as_json)

@@ -49,8 +49,10 @@ from .args import (
     parsed,
     reading,
     reason,
+    require_one_moment,
     required_text,
     stream_of,
+    usage_error,
 )
 from .changes import items, report
 from .completion import at_moment, context, context_and_moment, offered_items
@@ -190,7 +192,7 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
         InvalidInputError: the id is not valid, or there is one with another limit.
     """
     if limit is not None and not create:
-        raise click.UsageError("--limit goes with --create: it is for a new one", click.get_current_context())
+        raise usage_error("--limit goes with --create: it is for a new one")
     if create:
         opener = store.queue if kind == "queue" else store.pool
         made: Container[Any] = opener(id_of_new(kind, name, "what is made here"), limit=limit)
@@ -330,13 +332,9 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
         location: str,
         as_json: bool,
     ) -> None:
-        fault = None
-        if moment and reference.moments:
-            fault = "the moment is given twice: in CTX@V and with --at"
-        elif tail and (evicted or items):
-            fault = f"--tail goes with neither --evicted nor {items_named}"
-        if fault:
-            raise click.UsageError(fault, click.get_current_context())
+        require_one_moment(reference, moment, "CTX")
+        if tail and (evicted or items):
+            raise usage_error(f"--tail goes with neither --evicted nor {items_named}")
         with reading(location) as store:
             view = items_seen(store, reference, moment, kind)
             print_shown(shown_of(view, evicted=evicted, tail=tail, names=items), ids=True, as_json=as_json)

@@ -11,7 +11,7 @@ from ...domain.errors import InvalidInputError
 from ..store import Store
 from ..views.contexts import Seen, SeenRun, view_of
 from ..views.differences import Changes, Side, changes_between, changes_shape
-from .args import argument, as_json, database, reading, stream_of
+from .args import argument, as_json, database, reading, stream_of, usage_error
 from .args import references as parse_references
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows, sort_of
@@ -73,7 +73,7 @@ def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str], tupl
     if len(references) == 2 and not any(reference.is_range for reference in references):
         first, second = ((one.context, next(iter(one.moments), "")) for one in references)
         return first, second
-    raise click.UsageError("give CTX@A..B, or CTX@A and OTHER@B", click.get_current_context())
+    raise usage_error("give CTX@A..B, or CTX@A and OTHER@B")
 
 
 def _view(store: Store, context: str, moment: str) -> Seen | SeenRun:

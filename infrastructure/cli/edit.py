@@ -12,7 +12,7 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..exchange.backup_file import is_backup
 from ..views.changes import evicted_shape, named_items
-from .args import actor, argument, as_json, changing, checked_text, database, existing, opened, reason
+from .args import actor, argument, as_json, changing, checked_text, database, existing, opened, reason, usage_error
 from .backup import restore_options, restore_store
 from .changes import items, note, report
 from .completion import context, named_contexts
@@ -107,13 +107,12 @@ def restore(
     """
     if isinstance(context, Path):
         if items:
-            raise click.UsageError("a backup is restored as a whole: name no items", click.get_current_context())
+            raise usage_error("a backup is restored as a whole: name no items")
         restore_store(context, at=moment, into=into or location, overwrite=overwrite, as_json=as_json)
         return
     if moment or into or overwrite:
         found = f"{context} is none" if Path(context).exists() else f"there is no file {context}"
-        fault = f"--at, --into and --overwrite are for the file of a backup, and {found}"
-        raise click.UsageError(fault, click.get_current_context())
+        raise usage_error(f"--at, --into and --overwrite are for the file of a backup, and {found}")
     with changing(location, actor) as store:
         chat = opened(store, context)
         before = chat.estimated_tokens()

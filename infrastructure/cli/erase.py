@@ -28,6 +28,7 @@ from .args import (
     reading,
     required_text,
     summed_up,
+    usage_error,
 )
 from .changes import note, texts
 from .render import one_line, print_json, print_json_list, print_table
@@ -73,8 +74,7 @@ def erase(
     With --json: the erasure as `store.erase()` returns it.
     """
     if (user is None) == (context is None) or (item is not None and context is None):
-        fault = "give one of --user NAME and --context CTX, the latter with --item ID for a single item"
-        raise click.UsageError(fault, click.get_current_context())
+        raise usage_error("give one of --user NAME and --context CTX, the latter with --item ID for a single item")
     signer = None if key is None else _signer(key)
     wanted: dict[str, Any] = {"user": user, "context": context, "item": item}
     if not for_good:
@@ -143,9 +143,9 @@ def hold(context: str | None, why: str | None, is_release: bool, actor: str, loc
     With --json: an array of {context, why}.
     """
     if context is None and (why is not None or is_release):
-        raise click.UsageError("--why and --release go with CTX", click.get_current_context())
+        raise usage_error("--why and --release go with CTX")
     if context is not None and why is None:
-        raise click.UsageError("say why: --why TEXT", click.get_current_context())
+        raise usage_error("say why: --why TEXT")
     with reading(location) if context is None else changing(location, actor) as store:
         if context is not None and why is not None:
             (store.release if is_release else store.hold)(context, why=why)
@@ -189,7 +189,7 @@ def archive(
     """
     fault = _misuse_of_archive(file, contexts, idle, why, dry_run)
     if fault:
-        raise click.UsageError(fault, click.get_current_context())
+        raise usage_error(fault)
     if file is None:
         with reading(location) as store:
             found = store.archives()

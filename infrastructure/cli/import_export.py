@@ -41,6 +41,7 @@ from .args import (
     required_text,
     shown,
     stream_of,
+    usage_error,
     writing,
 )
 from .changes import note
@@ -171,19 +172,19 @@ def import_files(
     """
     if source is not None:
         if files or user or as_runs or replace_surrogates or form != "auto":
-            fault = "with --from-langgraph only --prefix, --allow, --dry-run and --db are given"
-            raise click.UsageError(fault, click.get_current_context())
+            raise usage_error("with --from-langgraph only --prefix, --allow, --dry-run and --db are given")
         _import_threads(source, prefix or "", allowed, dry_run, location)
         return
     if allowed or dry_run:
-        raise click.UsageError("--allow and --dry-run go with --from-langgraph", click.get_current_context())
+        raise usage_error("--allow and --dry-run go with --from-langgraph")
     if not files:
-        raise click.UsageError("Missing argument 'FILE...'.", click.get_current_context())
+        raise usage_error("Missing argument 'FILE...'.")
     # Checked before the database is opened, because opening may make it.
     exports = exports_among(files, form)
     if exports and (prefix or user or as_runs or replace_surrogates):
-        fault = f"{exports[0]} is an export, whose contexts keep their names: only --format and --db go with it"
-        raise click.UsageError(fault, click.get_current_context())
+        raise usage_error(
+            f"{exports[0]} is an export, whose contexts keep their names: only --format and --db go with it"
+        )
     transcripts = [path for path in files if path not in exports]
     runs = read_runs(transcripts, format=form, prefix=prefix, mend_surrogates=replace_surrogates)
     checked = [checked_file(path, MemoryLog()) for path in exports] if _is_missing(location) else []
@@ -296,13 +297,10 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
         _check_form(contexts, parquet)
         _export_as(form, contexts, path, location)
         return
-    context = click.get_current_context()
-    if context.find_root().params.get("redact") is not None:
-        raise click.UsageError(
-            "events are written as they are, so that a copy can be proved: --redact needs --as", context
-        )
+    if click.get_current_context().find_root().params.get("redact") is not None:
+        raise usage_error("events are written as they are, so that a copy can be proved: --redact needs --as")
     if any(reference.moments for reference in contexts):
-        raise click.UsageError("the whole past is written: leave out @V", click.get_current_context())
+        raise usage_error("the whole past is written: leave out @V")
     with reading(location) as store:
         streams = [stream_of(store, reference.context) for reference in contexts] or None
         write: Export = _export_parquet if parquet else _export_events
@@ -312,13 +310,10 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
 
 
 def _check_form(contexts: tuple[Reference, ...], parquet: bool) -> None:
-    fault = None
     if parquet:
-        fault = "--parquet writes a table, --as documents: name one of them"
-    elif any(reference.is_range for reference in contexts):
-        fault = "a document shows one version: write CTX@V, not a range"
-    if fault:
-        raise click.UsageError(fault, click.get_current_context())
+        raise usage_error("--parquet writes a table, --as documents: name one of them")
+    if any(reference.is_range for reference in contexts):
+        raise usage_error("a document shows one version: write CTX@V, not a range")
 
 
 def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path, location: str) -> None:

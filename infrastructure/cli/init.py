@@ -11,7 +11,7 @@ from ..databases import location_of, open_database, stored_log
 from ..open import open_store
 from ..projecting.builtin import PROJECTIONS
 from ..space import space_of
-from .args import database, given_keys, opening_options, shown
+from .args import database, given_keys, opening_options, shown, usage_error
 from .changes import note
 from .render import size_of
 
@@ -42,10 +42,10 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, loca
     is_on_server = found.startswith("postgresql://")
     for option in ["--citus"] * citus + ["--roles"] * (roles is not None):
         if not is_on_server:
-            raise click.UsageError(f"{option} needs a database at postgresql://...", click.get_current_context())
+            raise usage_error(f"{option} needs a database at postgresql://...")
     keys = given_keys()
     if no_encrypt and keys is None:
-        raise click.UsageError("--no-encrypt needs keys: --keys FILE", click.get_current_context())
+        raise usage_error("--no-encrypt needs keys: --keys FILE")
     log, rows = open_database(found, keys=keys, encrypt=False if no_encrypt else None)
     with closing(log):
         # A store in memory is never moved.
@@ -77,7 +77,7 @@ def seal(location: str) -> None:
     """
     found = location_of(location)
     if not found.startswith("postgresql://"):
-        raise click.UsageError("a file packs its events by itself: give postgresql://...", click.get_current_context())
+        raise usage_error("a file packs its events by itself: give postgresql://...")
     # Events are checked against their digests before they are packed, which may need the keys.
     with closing(open_database(found, create=False, keys=given_keys())[0]) as log:
         packed = sum(stored_log(log).sealing())

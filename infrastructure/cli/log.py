@@ -20,7 +20,7 @@ from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.fork_graph import Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
-from .args import argument, as_json, checked_text, database, position, reading, stream_of
+from .args import argument, as_json, checked_text, database, position, reading, stream_of, usage_error
 from .args import reference as parse_reference
 from .changes import note
 from .completion import named_contexts
@@ -147,7 +147,7 @@ def command(
     """
     fault = _misuse(reference, graph, follow, has_choice=bool(types or after or limit))
     if fault:
-        raise click.UsageError(fault, click.get_current_context())
+        raise usage_error(fault)
     if graph:
         _print_graph(location, reference, as_json)
         return

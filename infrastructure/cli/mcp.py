@@ -10,7 +10,7 @@ import click
 
 from ...domain.errors import InvalidInputError
 from ..store import Store
-from .args import database, keeping, optional_text, shown, summed_up
+from .args import database, keeping, optional_text, shown, summed_up, usage_error
 from .ui import LOOPBACK, bound, in_url
 
 DEFAULT_PORT = 8422
@@ -40,7 +40,7 @@ def command(http: bool, port: int | None, host: str, write: bool, actor: str, lo
     can change nothing unless --write is given. It ends when stdin does, with --http by Ctrl-C.
     """
     if not http and (port is not None or host != LOOPBACK):
-        raise click.UsageError("--port and --host go with --http", click.get_current_context())
+        raise usage_error("--port and --host go with --http")
     try:
         from ..frameworks.mcp.server import mcp_server, serve_stdio
     except ImportError as error:

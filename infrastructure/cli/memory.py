@@ -32,8 +32,10 @@ from .args import (
     parsed,
     reading,
     reason,
+    require_one_moment,
     required_text,
     stream_of,
+    usage_error,
 )
 from .args import reference as parse_reference
 from .changes import items, note, report, texts
@@ -144,7 +146,7 @@ def restore(context: str, items: tuple[str, ...], is_all: bool, actor: str, loca
 
 def _require_choice(keys: tuple[str, ...], is_all: bool) -> None:
     if bool(keys) == is_all:
-        raise click.UsageError("give either KEY or --all", click.get_current_context())
+        raise usage_error("give either KEY or --all")
 
 
 def _changed(
@@ -215,8 +217,7 @@ def show(
 
     With --json: what `refold show --json` prints.
     """
-    if moment and reference.moments:
-        raise click.UsageError("the moment is given twice: in SCOPE@V and with --at", click.get_current_context())
+    require_one_moment(reference, moment, "SCOPE")
 
     def is_wanted(item: Item) -> bool:
         return (

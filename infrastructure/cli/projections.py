@@ -20,7 +20,7 @@ from ..projecting.status import ProjectionStatus
 from ..store import Store
 from ..views.answer_shapes import plain_row, report_shape, status_shape
 from .app import Own, app
-from .args import as_json, database, keeping, keeping_if_possible
+from .args import as_json, database, keeping, keeping_if_possible, usage_error
 from .progress import asked_to_stop, known_names, names, progress_form, projection_progress
 from .render import (
     aligned,
@@ -293,7 +293,7 @@ def rebuild(
     fault = _misuse(names, of_all, only_check, restart) or _misuse_of_workers(workers, dask, only_check)
     fault = fault or _misuse_of_discard(discard, only_check, no_swap, restart, as_json)
     if fault:
-        raise click.UsageError(fault, click.get_current_context())
+        raise usage_error(fault)
     if discard:
         with keeping(location, own) as store:
             _discard(store, known_names(store, names))

@@ -23,7 +23,7 @@ from ..store import Store
 from ..views.answer_shapes import difference_shape, own_nodes, run_shape
 from ..views.contexts import SeenRun, view_of
 from ..views.differences import graph_difference
-from .args import address, reading, summed_up
+from .args import address, moment_twice, reading, summed_up, usage_error
 from .item_list import print_head
 from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
 
@@ -57,8 +57,7 @@ def wanted_runs(location: str, wanted: Wanted) -> tuple[list[str], str | None]:
         named = _named_run(store, wanted)
     if named is not None:
         if (wanted.user, wanted.round, wanted.sub) != (None, None, None):
-            fault = f"--user, --round and --sub go with a session, and this is {named[0]}"
-            raise click.UsageError(fault, click.get_current_context())
+            raise usage_error(f"--user, --round and --sub go with a session, and this is {named[0]}")
         stream, moment = named
         return [stream], moment
     runs = _runs_of_session(summed_up(location, lambda store: store.contexts()), wanted)
@@ -97,8 +96,7 @@ def _named_run(store: Store, wanted: Wanted) -> tuple[str, str | None] | None:
     if not is_run or not at:
         return (stream_id(KIND, context), wanted.moment) if is_run else None
     if wanted.moment is not None:
-        fault = "the moment is given twice: in RUN@V and with --at"
-        raise click.UsageError(fault, click.get_current_context())
+        raise moment_twice("RUN")
     ctx = click.get_current_context()
     return stream_id(KIND, context), address(ctx, ctx.command.params[0], moment)
 

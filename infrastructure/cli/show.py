@@ -11,7 +11,7 @@ from ...domain.chat.context import ReadOnlyChatContext
 from ...domain.chat.pairing import PendingRule
 from ...domain.context.address import Reference
 from ..views.contexts import SeenChat, SeenRun
-from .args import as_json, database, reading
+from .args import as_json, database, reading, require_one_moment, usage_error
 from .changes import note
 from .completion import at_moment, context_and_moment
 from .item_list import print_shown, seen, shown_of
@@ -117,14 +117,13 @@ def command(
     """
     _check(reference, moment, form, valid, evicted, tail)
     if pending and form not in PROVIDERS:
-        raise click.UsageError("--pending goes with --as and a provider", click.get_current_context())
+        raise usage_error("--pending goes with --as and a provider")
     with reading(location) as store:
         view = seen(store, reference, moment)
         if file := store.archives().get(view.stream):
             note(f"its texts are in {file}: `refold unarchive {quote(view.stream)}` brings them back")
         if form in PROVIDERS and not isinstance(view, SeenChat):
-            fault = f"--as {form} goes with chats, and this is {view.stream}: take --as text or json"
-            raise click.UsageError(fault, click.get_current_context())
+            raise usage_error(f"--as {form} goes with chats, and this is {view.stream}: take --as text or json")
         if isinstance(view, SeenRun):
             # Imported here, because the modules of runs double the time to start, and chats do not need them.
             from .runs import print_run
@@ -141,19 +140,18 @@ def command(
 def _check_run(view: SeenRun, *, evicted: bool, tail: int | None) -> None:
     if evicted or tail:
         option, way_out = ("--evicted", "`refold audit`") if evicted else ("--tail", "`refold log`")
-        fault = f"{option} goes with items, and this is {view.stream}: {way_out} tells what became of its nodes"
-        raise click.UsageError(fault, click.get_current_context())
+        raise usage_error(
+            f"{option} goes with items, and this is {view.stream}: {way_out} tells what became of its nodes"
+        )
 
 
 def _check(reference: Reference, moment: str | None, form: str, valid: bool, evicted: bool, tail: int | None) -> None:
-    fault = None
-    if moment and reference.moments:
-        fault = "the moment is given twice: in CTX@V and with --at"
-    elif valid and form not in EXACT:
-        fault = "--valid goes with --as openai or anthropic; what is printed for others is valid always"
-    elif evicted and form in PROVIDERS:
-        fault = "--evicted goes with --as text or json: what left the view is sent to nobody"
-    elif tail and (evicted or valid or form in PROVIDERS[1:]):
-        fault = "--tail would take apart what belongs together here: `refold fork CTX NEW --turns N` keeps it whole"
-    if fault:
-        raise click.UsageError(fault, click.get_current_context())
+    require_one_moment(reference, moment, "CTX")
+    if valid and form not in EXACT:
+        raise usage_error("--valid goes with --as openai or anthropic; what is printed for others is valid always")
+    if evicted and form in PROVIDERS:
+        raise usage_error("--evicted goes with --as text or json: what left the view is sent to nobody")
+    if tail and (evicted or valid or form in PROVIDERS[1:]):
+        raise usage_error(
+            "--tail would take apart what belongs together here: `refold fork CTX NEW --turns N` keeps it whole"
+        )

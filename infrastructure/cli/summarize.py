@@ -12,7 +12,7 @@ from ...domain.context.description import count_of, counted
 from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
 from ..views.changes import after
-from .args import actor, as_json, changing, checked_text, database, opened
+from .args import actor, as_json, changing, checked_text, database, opened, usage_error
 from .changes import note, report
 from .completion import context
 from .lines import body_of
@@ -94,7 +94,7 @@ def command(
     what the summary tells, or, with --undo, what came back; the latter three are null where there is no summary now.
     """
     if undo == (model is not None):
-        raise click.UsageError("give one of --with MODEL and --undo", click.get_current_context())
+        raise usage_error("give one of --with MODEL and --undo")
     with changing(location, actor) as store:
         chat = opened(store, context)
         version, before = chat.version, chat.estimated_tokens()

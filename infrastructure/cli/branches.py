@@ -171,7 +171,7 @@ def _report_merge(
 
 def _explain_chat(target: ChatContext, merged: list[Merged], conflicts: list[ConflictResolved]) -> None:
     if not merged:
-        note(f"chat:{target.id} has nothing to take from there that it did not have before: nothing was changed")
+        _note_nothing_new(target.stream_id)
     for one in conflicts:
         what, other = WHAT[one.kind], "theirs" if one.kept == "ours" else "ours"
         note(f"both sides changed {what}: {one.kept} kept (--on-conflict {other} would keep the others)")
@@ -179,6 +179,10 @@ def _explain_chat(target: ChatContext, merged: list[Merged], conflicts: list[Con
         if merge.evicted:
             stays = f"{counted(count_of(merge.evicted), 'item')} evicted there ({places_of(merge.evicted)})"
             note(f"still here: {stays}; `refold evict` lets go of them here, too")
+
+
+def _note_nothing_new(stream: str) -> None:
+    note(f"{stream} has nothing to take from there that it did not have before: nothing was changed")
 
 
 def merge_containers(target: Container[Any], source: Container[Any], *, rule: str, as_json: bool) -> None:
@@ -211,7 +215,7 @@ def _explain_container(
     target: Container[Any], merged: Sequence[MergedEvent], conflicts: Sequence[PoolConflictResolved]
 ) -> None:
     if not merged:
-        note(f"{target.stream_id} has nothing to take from there that it did not have before: nothing was changed")
+        _note_nothing_new(target.stream_id)
     for one in conflicts:
         other = "theirs" if one.kept == "ours" else "ours"
         note(f"both sides changed {one.id!r}: {one.kept} kept (--on-conflict {other} would have kept the other)")

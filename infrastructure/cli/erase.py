@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import acting
 from ..exchange.archiving import Archived
 from ..exchange.event_files import writing_file
-from ..trust.erasing import Erasure
+from ..trust.erasing import ErasedContext, Erasure
 from ..trust.receipts import Signer
 from .args import (
     actor,
@@ -33,7 +33,6 @@ from .args import (
 from .changes import note, texts
 from .render import one_line, print_json, print_json_list, print_table
 
-HEADINGS = ("CONTEXT", "EVENTS")
 WHY = click.option(
     "--why", metavar="TEXT", required=True, callback=required_text, help="The reason, which is recorded."
 )
@@ -115,7 +114,7 @@ def _signer(path: Path) -> Signer:
 
 def _print(found: Erasure) -> None:
     if found.contexts:
-        print_table([HEADINGS, *((one_line(one.context), f"{one.events:,}") for one in found.contexts)])
+        _print_contexts(found.contexts)
     for context in found.held:
         note(f"{one_line(context)} is held: nothing is erased until `refold hold --release` lets it go")
     for reference in found.copies:
@@ -126,6 +125,10 @@ def _print(found: Erasure) -> None:
         note("nothing is erased yet: --for-good does it")
     else:
         note(f"the texts of {counted(sum(one.events for one in found.contexts), 'event')} are erased")
+
+
+def _print_contexts(contexts: Iterable[ErasedContext]) -> None:
+    print_table([("CONTEXT", "EVENTS"), *((one_line(one.context), f"{one.events:,}") for one in contexts)])
 
 
 @click.command("hold")
@@ -237,7 +240,7 @@ def _print_archived(done: Archived, as_json: bool) -> None:
         print_json(msgspec.to_builtins(done))
         return
     if done.contexts:
-        print_table([HEADINGS, *((one_line(one.context), f"{one.events:,}") for one in done.contexts)])
+        _print_contexts(done.contexts)
     else:
         note("no context has anything to be moved")
     if done.erased:

@@ -96,10 +96,15 @@ def take_in(store: Store, path: Path, shown: str, checked: int | None = None) ->
 
 
 def _events_summary(done: TakenIn) -> str:
-    parts = {"added": done.added, "extended": done.extended, "unchanged": done.unchanged}
-    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in parts.items() if count)
     written = f"; {counted(done.events, 'event')}" if done.events else ""
-    return f"{counted(sum(parts.values()), 'context')}: {counts}{written}"
+    return f"{counted(done.added + done.extended + done.unchanged, 'context')}{_outcomes(done)}{written}"
+
+
+def _outcomes(done: TakenIn | ImportReport) -> str:
+    """Return how many there are of each outcome, behind a colon; nothing if there are none at all."""
+    counts = {"added": done.added, "extended": done.extended, "unchanged": done.unchanged}
+    listed = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
+    return f": {listed}" if listed else ""
 
 
 @click.command("import")
@@ -240,12 +245,9 @@ def _import(store: Store, runs: Sequence[Run], user: str | None, as_runs: bool, 
 
 def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str:
     whole, part = words
-    parts = {"added": report.added, "extended": report.extended, "unchanged": report.unchanged}
-    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in parts.items() if count)
-    written = [one.id for one in report.contexts if one.outcome != "unchanged"]
-    told = f"; {counted(report.messages, 'message')} as {counted(report.items, part)} in {_listed(written)}"
-    counts = f": {counts}" if counts else ""
-    return f"{shown(location)}: {counted(len(report.contexts), whole)}{counts}{told if written else ''}"
+    ids = [one.id for one in report.contexts if one.outcome != "unchanged"]
+    written = f"; {counted(report.messages, 'message')} as {counted(report.items, part)} in {_listed(ids)}"
+    return f"{shown(location)}: {counted(len(report.contexts), whole)}{_outcomes(report)}{written if ids else ''}"
 
 
 Progress = Callable[[int, int], None]

@@ -403,6 +403,9 @@ def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> Non
             keys=given_keys(),
             progress=progress,
         )
+    is_from_server, is_to_server = (location_of(one).startswith("postgresql://") for one in (source, target))
+    if is_from_server and not is_to_server and lag and not move:
+        note(f"events of the last {lag:g} seconds are left for the next call (--lag)")
     for name, position in report.inexact.items():
         note(f"the moment {one_line(name)} lies between events there: it is pos:{position} now")
     if as_json:

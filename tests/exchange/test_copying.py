@@ -421,9 +421,12 @@ def test_a_named_moment_between_events_of_a_file(skewed: tuple[str, Any], tmp_pa
 
     report = copy_store(url, str(tmp_path / "c.db"), lag_seconds=0)
     told = run("copy", url, tmp_path / "d.db", "--lag", 0, "--json")
+    later = run("copy", url, tmp_path / "d.db")
 
     assert report.inexact == told.json["inexact"] == {"then": "0"}
     assert "the moment then lies between events there: it is pos:0 now\n" in told.err
+    left = "events of the last 60 seconds are left for the next call (--lag)"
+    assert (left in told.err, left in later.err) == (False, True)
 
 
 def test_a_page_does_not_divide_what_one_key_stands_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

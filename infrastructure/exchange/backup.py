@@ -8,6 +8,7 @@ before. The events keep the bytes in which they are stored, so those of an encry
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -294,8 +295,8 @@ def _begin_lineage(location: str) -> None:
 
 def check_backup(path: str | Path, *, keys: Keys | None = None) -> BackupReport:
     """
-    Read a backup as a whole and check it: every byte, and every event against its digest; keyed digests only with the
-    `keys` of the store.
+    Read a backup as a whole and check it: every byte, and every event against its digest. Without the `keys` of a store
+    that has some its digests are not computed, and a warning says so.
 
     Raises:
         InvalidInputError: there is no such file, it is no backup, or its first run was not finished.
@@ -305,6 +306,9 @@ def check_backup(path: str | Path, *, keys: Keys | None = None) -> BackupReport:
     with reading_backup(Path(path)) as file:
         report, ends, digests = _report(file, 0), dict[int, int](), dict[str, bytes]()
         is_checked = keys is not None or not file.record.keys
+        if not is_checked:
+            message = f"{path}: no digest was computed, as they are keyed: give the keys of the store"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
         chain, erasures = chain_of(file, keys) if is_checked else UNKEYED, _Erasures(file)
         for frame in file.chunks:
             for _, one in file.open(frame).events():

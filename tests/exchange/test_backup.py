@@ -428,7 +428,9 @@ def test_an_encrypted_store_is_backed_up_encrypted(sealed: tuple[str, str, Path,
         restore(path, f"{target} too")
     for place in (path, Path(target)):
         assert b"PLANTED" not in place.read_bytes()
-    assert check_backup(path).events == check_backup(path, keys=keys).events == 5
+    with pytest.warns(RuntimeWarning, match="no digest was computed, as they are keyed"):
+        assert check_backup(path).events == 5
+    assert check_backup(path, keys=keys).events == 5
     with pytest.raises(refold.RefoldError, match="encrypted"):
         refold.open(target)
     with refold.open(target, keys=keys) as store:

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from contextvars import copy_context
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..concurrency.locks import keep_for_ever, locked, renew_in_child, synchronized
@@ -231,7 +230,7 @@ class Semaphore:
         ticket = asyncio.get_running_loop().create_future()
         locked(self._lock, self._enter, ticket)
         try:
-            await woken(ticket, partial(locked, self._lock, self._let_in))
+            await woken(ticket, self._look)
             yield
         finally:
             self._leave(ticket)
@@ -245,6 +244,10 @@ class Semaphore:
         self._taken.discard(ticket)
         if ticket in self._waiting:
             self._waiting.remove(ticket)
+        self._let_in()
+
+    @synchronized
+    def _look(self) -> None:
         self._let_in()
 
     def _let_in(self) -> None:

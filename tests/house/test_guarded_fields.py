@@ -31,7 +31,7 @@ WITHOUT = {
     # `execute` waits without the lock, which the transaction needs that it waits for, and then looks again.
     "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_changed_within is_loaded"
     " is_void other_transaction queued recorded_past require_known state unflushed version",
-    "domain.context.outbox.Outbox": "__len__",
+    "domain.context.outbox.Outbox": "__len__ failure",
     "domain.context.folded_stream.FoldedStream": "_folded _from_snapshot is_loaded is_void state version",
     "domain.hooks.loop_lock.LoopLock": "locked release",
     # Its lists only grow.
@@ -53,7 +53,7 @@ WITHOUT = {
     # The transaction in which they run holds the lock of the database.
     "infrastructure.log.sqlite.append.Appender": "_begin append_locked",
     "infrastructure.log.sqlite.connection.SqliteDatabase": "_close_readers _idle_or_new _leave _take_seat"
-    " _wait_for_readers come_back leave reading write writing",
+    " _wait_for_readers close come_back leave reading write writing",
     "infrastructure.projecting.store.MemoryProjectionStore": "note",
     "infrastructure.projecting.read_only.ReadOnlyProjectionStore": "note",
     # They read one value; what is begun while the branches are kept, their log refuses.

@@ -279,12 +279,9 @@ def _documents(entries: Sequence[Any], name: TranscriptForm) -> list[Conversatio
             raise InvalidInputError(f"run {number}: found {kind_of(document)}, expected a document of {name}")
         made.append((form.messages_in(document), form.beside(document)))
     own = [_own_key(next((beside[field] for field in KEYS if beside.get(field)), None)) for _, beside in made]
-    is_complete = None not in own and len(set(own)) == len(own)
     return [
-        Conversation(
-            number=number, key=str((is_complete and key) or number), messages=one, attributes=beside, dialect=name
-        )
-        for number, (key, (one, beside)) in enumerate(zip(own, made, strict=True), 1)
+        Conversation(number=number, key=key, messages=one, attributes=beside, dialect=name)
+        for number, (key, (one, beside)) in enumerate(zip(_own_or_numbers(own), made, strict=True), 1)
     ]
 
 
@@ -324,9 +321,13 @@ def _keys(runs: Sequence[dict[str, Any]], kind: str) -> list[str]:
             key if key is None or count[key] == 1 else trial and f"{key}.{trial}"
             for key, trial in zip(own, trials, strict=True)
         ]
-    numbers = [str(number) for number, _ in enumerate(runs, 1)]
-    is_complete = None not in own and len(set(own)) == len(own)
-    return [key for key in own if key is not None] if is_complete else numbers
+    return _own_or_numbers(own)
+
+
+def _own_or_numbers(own: Sequence[str | None]) -> list[str]:
+    """Return the own keys of conversations if each has another one, else their numbers."""
+    keys = [key for key in own if key is not None]
+    return keys if len(set(keys)) == len(own) else [str(number) for number, _ in enumerate(own, 1)]
 
 
 def _dialect(wanted: Format) -> Dialect:

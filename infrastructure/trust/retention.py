@@ -193,13 +193,12 @@ class Retention:
 
     def _erased_at(self) -> dict[str, int]:
         """Return when contexts were erased whole, the last time, by their streams."""
-        return dict(self._erasures())
-
-    def _erasures(self) -> Iterator[tuple[str, int]]:
+        erased: dict[str, int] = {}
         for recorded in self._log.read(STREAM):
             event = recorded.event
             if isinstance(event, StoreErased) and event.scope in ("user", "context"):
-                yield from ((stream, recorded.recorded_at) for stream in event.whole)
+                erased.update(dict.fromkeys(event.whole, recorded.recorded_at))
+        return erased
 
 
 def _tags_of(log: LiveLog, stream: str) -> set[str]:

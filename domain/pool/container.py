@@ -72,7 +72,7 @@ async def carried_out(
             container.decider.decide(command, state)
             with staged(journal, state) as stage:
                 await change.announce(container, stage)
-            expected = _version_told(journal.state, state)
+            expected = _version_after_hooks(journal.state, state)
         record = partial(journal.execute, command, call=change.call, expected_version=expected, idempotency_key=key)
         try:
             outcome = await _waiting(container, journal, record)
@@ -108,10 +108,10 @@ async def _prepared(
     return prepare() if is_at_hand else await _waiting(container, journal, prepare)
 
 
-def _version_told(now: ContainerState, told: ContainerState) -> int:
+def _version_after_hooks(now: ContainerState, shown: ContainerState) -> int:
     """Return the present version if the hooks saw the present items and settings: a hook may have named a version."""
-    is_same = now.items is told.items and (now.limit, now.tags) == (told.limit, told.tags)
-    return now.version if is_same else told.version
+    is_same = now.items is shown.items and (now.limit, now.tags) == (shown.limit, shown.tags)
+    return now.version if is_same else shown.version
 
 
 async def _waiting(container: Container[Any], journal: Journal[ContainerState], work: Callable[[], R]) -> R:

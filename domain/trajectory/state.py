@@ -220,12 +220,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     stored: StoredEvents | None = None
 
     def __eq__(self, other: object) -> bool:
-        return self._told == other._told if isinstance(other, RunState) else NotImplemented
+        return self._compared == other._compared if isinstance(other, RunState) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # equal by value, as the maps are
 
     @property
-    def _told(self) -> list[Any]:
+    def _compared(self) -> list[Any]:
         newest = [self.newest_of(vertex.name) for vertex in self.vertices.values()]
         return [newest, *(getattr(self, name) for name in self.__struct_fields__ if name not in HOW_IT_IS_KEPT)]
 

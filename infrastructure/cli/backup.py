@@ -17,7 +17,7 @@ from ..exchange.restore import restore as restore_from
 from ..times import exact
 from .args import address, argument, as_json, database, given_keys, note_slices, optional_text, shown
 from .progress import progress_bar
-from .render import one_line, print_json, size_of, told
+from .render import date_and_age, one_line, print_json, size_of
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -63,7 +63,7 @@ def _sentence(report: BackupReport, *, is_check: bool) -> str:
     file = f"{one_line(report.file)}: {counted(report.events, 'event')}"
     size = size_of(report.size)
     if is_check:
-        made = told(report.made_at, REAL_SYSTEM.now())
+        made = date_and_age(report.made_at, REAL_SYSTEM.now())
         return f"{file} of {one_line(report.source)}, backed up {made}, {size}; it is whole"
     return f"{file}, {report.added:,} of them new, {size}; it is whole"
 
@@ -100,7 +100,7 @@ def restore_store(path: Path, *, at: str | None, into: str, overwrite: bool, as_
         print_json(_shape(report))
         return
     moment = f", up to {report.moment}" if at is not None else ""
-    made = told(report.made_at, REAL_SYSTEM.now())
+    made = date_and_age(report.made_at, REAL_SYSTEM.now())
     click.echo(
         f"{shown(into)}: {counted(report.events, 'event')}{moment}, of {one_line(report.source)}, backed up {made}"
     )

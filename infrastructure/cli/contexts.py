@@ -28,6 +28,7 @@ from .readable import rows_of
 from .render import (
     aligned,
     cut,
+    date_and_age,
     display_width,
     is_cut_short,
     one_line,
@@ -38,7 +39,6 @@ from .render import (
     relative,
     size_of,
     terminal_width,
-    told,
 )
 
 HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE", "FORKED FROM")
@@ -89,7 +89,7 @@ def _print_contexts(rows: Sequence[CatalogueRow], as_json: bool, nothing: str) -
 
 
 def _print_table(rows: Sequence[CatalogueRow]) -> None:
-    table = _table(rows, told)
+    table = _table(rows, date_and_age)
     # Where the dates leave no room for the rest, how long ago it was is enough.
     if is_cut_short() and max(map(display_width, aligned(table))) > terminal_width():
         table = _table(rows, relative)
@@ -246,7 +246,7 @@ def _print_stats(stats: dict[str, Any]) -> None:
     rows = [("database", stats["database"]), ("contexts", f"{stats['contexts']:,}")]
     rows += [("items", f"{stats['items']:,}, about {stats['tokens']:,} tokens"), ("events", f"{stats['events']:,}")]
     if stats["events"]:
-        rows += [("first", told(stats["first_at"], now)), ("last", told(stats["last_at"], now))]
+        rows += [("first", date_and_age(stats["first_at"], now)), ("last", date_and_age(stats["last_at"], now))]
     rows += [("text", size_of(stats["text_bytes"]))]
     if stats["files"]:
         files = ", ".join(f"{one_line(name)} {size_of(size)}" for name, size in stats["files"].items())

@@ -25,6 +25,7 @@ from .args import stream_of
 from .lines import Row, about, body_of, print_rows, speaker_of
 from .render import (
     absolute,
+    date_and_age,
     display_width,
     escaped,
     is_cut_short,
@@ -32,7 +33,6 @@ from .render import (
     paint,
     print_json,
     terminal_width,
-    told,
     wrapped,
 )
 
@@ -156,7 +156,7 @@ def print_head(view: View, counts: str) -> None:
     """Print the context, its version, the time of that version, and the counts."""
     last = event_at(view.log, view.stream, view.version)
     version = f"@{view.version}" if view.version == view.head else f"@{view.version} of {view.head}"
-    when = told(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
+    when = date_and_age(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
     name, about = f"{escaped(view.stream)} {version}", f"{when}  {counts}"
     if not is_cut_short() or display_width(name) + display_width(about) + 2 <= terminal_width():
         click.echo(paint(name, "bold") + "  " + paint(about, "dim"))

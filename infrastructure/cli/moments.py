@@ -30,7 +30,7 @@ from .args import (
     summed_up,
 )
 from .changes import note
-from .render import one_line, paged, print_json, print_json_list, print_table, told
+from .render import date_and_age, one_line, paged, print_json, print_json_list, print_table
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 BARE_POSITION = re.compile(r"[0-9.]+")
@@ -105,7 +105,7 @@ def _print(found: dict[str, RecordedEvent], as_json: bool) -> None:
 
 def _cells(recorded: RecordedEvent, now: float) -> tuple[str, ...]:
     actor = one_line(recorded.meta.actor or "-")
-    return one_line(recorded.event.name), recorded.event.moment, told(recorded.recorded_at, now), actor
+    return one_line(recorded.event.name), recorded.event.moment, date_and_age(recorded.recorded_at, now), actor
 
 
 def _shape(recorded: RecordedEvent) -> dict[str, Any]:
@@ -157,9 +157,9 @@ def _print_table(found: Sequence[ContextDifference]) -> None:
 
 
 def _change_cells(difference: ContextDifference) -> tuple[str, ...]:
-    def both(told: Callable[[CatalogueRow], str]) -> str:
+    def both(text_of: Callable[[CatalogueRow], str]) -> str:
         sides = (difference.before, difference.after)
-        return " -> ".join("none" if row is None else told(row) for row in sides)
+        return " -> ".join("none" if row is None else text_of(row) for row in sides)
 
     return (
         one_line(difference.id),

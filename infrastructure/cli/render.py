@@ -91,7 +91,7 @@ def duration(seconds: float) -> str:
     return next(f"{seconds / length:.0f} {name}" for name, length in LENGTHS if seconds >= 2 * length)
 
 
-def told(microseconds: int, now: float) -> str:
+def date_and_age(microseconds: int, now: float) -> str:
     """Return a time as a date, and relative to `now`."""
     return f"{absolute(microseconds)} ({relative(microseconds, now)})"
 

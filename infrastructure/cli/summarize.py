@@ -115,18 +115,18 @@ async def _summarize(chat: ChatContext, model: str, keep_turns: int) -> None:
 def _report(chat: ChatContext, version: int, before: int, as_json: bool) -> None:
     made: list[Summarized] = after(chat, version, Summarized)
     undone: list[SummaryUndone] = after(chat, version, SummaryUndone)
-    told = sum(count_of(one.folded) for one in made) + sum(count_of(one.items) for one in undone)
+    number = sum(count_of(one.folded) for one in made) + sum(count_of(one.items) for one in undone)
     tokens = chat.estimated_tokens()
     last = made[-1] if made else None
     shape = {
-        "items": told,
+        "items": number,
         "tokens_before": before,
         "tokens_after": tokens,
         "model": last and last.model,
         "summary_id": last and last.item.id,
         "summary": last and body_of(last.item),
     }
-    what = f"{counted(told, 'item')} {'summarized' if made else 'back'}"
+    what = f"{counted(number, 'item')} {'summarized' if made else 'back'}"
     report(chat, f"{what}, tokens {before:,} -> {tokens:,} ({tokens - before:+,})", shape, as_json=as_json)
     if last and not as_json:
         click.echo(f"  {one_line(body_of(last.item))}")

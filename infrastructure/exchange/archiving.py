@@ -49,7 +49,7 @@ from ..context_streams import context_named
 from ..databases import stored_log
 from ..log.codec import CODEC
 from ..projecting.runner import ProjectionRunner
-from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, require_reason, saying
+from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, events_of_store, require_reason
 from ..trust.retention import Time, days_of
 from ..trust.selection import Sealed, Selection
 from .backup import reading_stored, stored_payload
@@ -176,7 +176,7 @@ class Archivist:
 
     def _replace(self, remnants: Sequence[Remnant], events: Sequence[Any], version: int) -> None:
         """Replace events, and record what says so, unless the store's own events went on since a version."""
-        self._log.erase(remnants, [saying(events, version)])
+        self._log.erase(remnants, [events_of_store(events, version)])
 
     # Back
 

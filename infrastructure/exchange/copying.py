@@ -119,11 +119,11 @@ class Tally:
     def differs(self, other: Tally) -> int | None:
         """Return a slice in which two logs differ; None if there is none."""
         for number in sorted(self.counts.keys() | other.counts.keys()):
-            if self._said(number) != other._said(number):
+            if self._digest(number) != other._digest(number):
                 return number
         return None
 
-    def _said(self, number: int) -> bytes | None:
+    def _digest(self, number: int) -> bytes | None:
         return self._contents[number].digest() if number in self.counts else None
 
     def root(self) -> bytes:

@@ -289,11 +289,14 @@ def _write_session(store: Store, plan: _SessionPlan, user: str | None) -> list[I
             with store.transaction():
                 for context_id, branch in plan.branches:
                     writer.write(context_id, branch)
-    return writer.told()
+    return list(writer.outcomes.values())
 
 
 class _Writer:
-    """Writes branches, each after the line where it begins, with one context object for each context."""
+    """
+    Writes branches, each after the line where it begins, with one context object for each context; `outcomes` has what
+    became of each context.
+    """
 
     def __init__(self, store: Store, plan: _SessionPlan, user: str | None) -> None:
         self._store, self._run, self._user = store, plan.run, user
@@ -305,7 +308,7 @@ class _Writer:
         }
         uuids = [placed.line.uuid for placed in plan.run.lines]
         self._items = dict(zip(uuids, plan.run.groups, strict=True))
-        self._told = {context_id: _unchanged(context_id) for context_id in plan.kept}
+        self.outcomes = {context_id: _unchanged(context_id) for context_id in plan.kept}
 
     def write(self, context_id: str, branch: Branch) -> None:
         """Write a branch to an existing or a new context."""
@@ -326,16 +329,12 @@ class _Writer:
             waiting += group
             self._places[line.uuid] = (context_id, chat.version + len(waiting))
         chat.record_items(waiting, expected_version=chat.version)
-        self._told[context_id] = ImportedContext(
+        self.outcomes[context_id] = ImportedContext(
             id=context_id,
             outcome="added" if is_new else "extended",
             messages=sum(bool(group[0].origin and group[0].origin.starts) for group in groups),
             items=sum(map(len, groups)),
         )
-
-    def told(self) -> list[ImportedContext]:
-        """Return the outcome for each context."""
-        return list(self._told.values())
 
     def _begun(self, context_id: str, branch: Branch) -> ChatContext:
         run = self._run

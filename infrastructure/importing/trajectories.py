@@ -181,7 +181,7 @@ def import_as_runs(
     done: list[ImportedContext] = []
     for number, planned in enumerate(plans, 1):
         with acting(actor="import"):
-            done += [_told(_written(store, plan), plan) for plan in planned]
+            done += [_outcome(_written(store, plan), plan) for plan in planned]
         if progress is not None:
             progress(number, len(plans))
     return ImportReport(contexts=tuple(done))
@@ -254,7 +254,7 @@ def _is_there(store: Store, identity: RunId, one: Round) -> bool:
     return True
 
 
-def _told(run: Run, plan: _Plan) -> ImportedContext:
+def _outcome(run: Run, plan: _Plan) -> ImportedContext:
     if plan.is_there:
         return ImportedContext(id=run.id, outcome="unchanged", messages=0, items=0)
     nodes = sum(node.run_id == run.run_id for node in run.graph().nodes.values())

@@ -175,7 +175,7 @@ class Eraser:
         selection.complete()
         held = self.held(selection)
         if dry_run:
-            return self._told(scope, [*selection.sealed()], selection, held)
+            return self._erasure(scope, [*selection.sealed()], selection, held)
         if held:
             raise HeldError(held)
         erasure = self._system.new_id("erasure-")
@@ -200,7 +200,7 @@ class Eraser:
             self._replace(wanted, selection, said, done)
         with _unfinished():
             unreached = self.finish([erasure], self.made_of(done[late:]))
-        told = self._told(scope, done, selection, ())
+        result = self._erasure(scope, done, selection, ())
         unreached = (
             *unreached,
             *self._archives_of(done),
@@ -213,7 +213,7 @@ class Eraser:
         end = self._log.end(STREAM)
         about = (erasure, scope, wanted.why)
         receipt = receipt_of(about, meta.actor, self._system.now(), done, end, unreached, (subject, salt), signer)
-        return replace(told, is_dry_run=False, unreached=unreached, receipt=receipt)
+        return replace(result, is_dry_run=False, unreached=unreached, receipt=receipt)
 
     # What is taken
 
@@ -314,7 +314,7 @@ class Eraser:
             seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
             # Nothing was held at this version.
             events = [replace(one, whole=_whole(one, selection)) for one in erased_events(said, seals)]
-            new = saying(events, self.journal.version)
+            new = events_of_store(events, self.journal.version)
             try:
                 self._log.erase([one.remnant for one in left], [new])
             except ConcurrencyError:
@@ -372,7 +372,7 @@ class Eraser:
     def _make_anew(self, made: Sequence[Projection]) -> None:
         """Drop rows that were made of erased events, and make those anew that were there."""
         self._rows.note_erasure()
-        used = [one for one in made if self._checkpoint(one)]
+        used = [one for one in made if self._has_rows(one)]
         for one in made:
             # In this order: another process may be making the shadow of the partitions, and the rows of the shadow.
             forget_partitions(self._rows, one)
@@ -383,12 +383,12 @@ class Eraser:
         if used:
             self._runner.catch_up(*used)
 
-    def _checkpoint(self, projection: Projection) -> bool:
+    def _has_rows(self, projection: Projection) -> bool:
         with suppress(RefoldError):
             return self._rows.checkpoint(projection) != BEGINNING
         return True
 
-    def _told(self, scope: str, left: Sequence[Sealed], selection: Selection, held: Sequence[str]) -> Erasure:
+    def _erasure(self, scope: str, left: Sequence[Sealed], selection: Selection, held: Sequence[str]) -> Erasure:
         return Erasure(
             is_dry_run=True,
             scope=scope,
@@ -411,7 +411,7 @@ def require_reason(why: str) -> None:
         raise InvalidInputError("say why: the reason is recorded, so name no person in it")
 
 
-def saying(events: Sequence[ErasureEvent], version: int) -> NewEvents:
+def events_of_store(events: Sequence[ErasureEvent], version: int) -> NewEvents:
     """Return events of the store as an append behind a version of them."""
     metas = (current_meta(default_actor=None, idempotency_key=None),) * len(events)
     return NewEvents(stream=STREAM, expected_version=version, events=tuple(events), metas=metas, root=STREAM)

@@ -147,28 +147,28 @@ class Selection:
         behind those.
         """
         texts = self._texts()
-        told: set[tuple[str, int]] = set()
+        summaries: set[tuple[str, int]] = set()
         moment = BEGINNING
         while (page := self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)).events:
             for recorded in page.events:
-                self._look(recorded, texts, told)
+                self._look(recorded, texts, summaries)
             moment = page.moment
 
     def _texts(self) -> set[bytes]:
         """Return the hashes of all longer texts that are to be erased."""
         return {_hash(text) for one in self.sealed() for text in _gone(one)}
 
-    def _look(self, recorded: RecordedEvent, texts: set[bytes], told: set[tuple[str, int]]) -> None:
+    def _look(self, recorded: RecordedEvent, texts: set[bytes], summaries: set[tuple[str, int]]) -> None:
         stream, version, event = recorded.stream, recorded.version, recorded.event
         if stream.startswith(OF_STORE) or isinstance(event, Undecodable) or self.has(stream, version):
             return
-        if (stream, version) in told or self._is_made_from_erased(stream, event):
+        if (stream, version) in summaries or self._is_made_from_erased(stream, event):
             self.add(stream, version)
             left = skeleton_of(event)
             texts.update(_hash(text) for text in _texts_of(event) if text not in {*_texts_of(left)})
             return
         if isinstance(event, chat.Merged) and event.how == "summary" and self._names_erased(stream, event.told):
-            told.add((stream, version + 1))
+            summaries.add((stream, version + 1))
         user = self.mask.user
         if user is not None and (recorded.meta.actor == user or persons_skeleton(event, self.mask) is not event):
             self.naming.setdefault(stream, set()).add(version)

@@ -6,7 +6,7 @@ import pytest
 
 import refold as package
 from refold.domain.ids import microseconds, parse_address
-from refold.infrastructure.cli.render import absolute, relative, told
+from refold.infrastructure.cli.render import absolute, date_and_age, relative
 from refold.infrastructure.times import exact
 from tests.cli.running import refold
 
@@ -63,4 +63,4 @@ def test_how_long_ago(seconds: int, text: str) -> None:
 
 def test_both_together() -> None:
     """The exact one first."""
-    assert told(NOON, NOON / 1_000_000 + 90) == "2026-11-21T12:00:00Z (1 minute ago)"
+    assert date_and_age(NOON, NOON / 1_000_000 + 90) == "2026-11-21T12:00:00Z (1 minute ago)"

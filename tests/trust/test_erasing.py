@@ -30,7 +30,7 @@ from refold.domain.positions import BEGINNING
 from refold.infrastructure.exchange.export import export_events
 from refold.infrastructure.exchange.import_events import take_in_events
 from refold.infrastructure.log import erasure_watch
-from refold.infrastructure.trust.erasing import Eraser, saying
+from refold.infrastructure.trust.erasing import Eraser, events_of_store
 from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.trust.selection import Selection
 from tests.contract.chat_checking import Teller
@@ -469,7 +469,7 @@ def test_an_erasure_that_is_refused_changes_nothing(store: refold.Store) -> None
     store.hold("a", why="a case")
 
     with pytest.raises(ConcurrencyError):
-        log.erase([remnant(store)], [saying([ErasureFinished(erasure="e")], 0)])
+        log.erase([remnant(store)], [events_of_store([ErasureFinished(erasure="e")], 0)])
 
     require_that_others_are_refused(store)
     assert log.read("chat:a") == before
@@ -488,4 +488,4 @@ def require_that_others_are_refused(store: refold.Store) -> None:
     log, one = store._whole_log, remnant(store)
     for other in (one._replace(stream="chat:gone"), one._replace(version=999), one._replace(digest=bytes(32))):
         with pytest.raises(ConcurrencyError):
-            log.erase([other], [saying([ErasureFinished(erasure="e")], log.head(STREAM))])
+            log.erase([other], [events_of_store([ErasureFinished(erasure="e")], log.head(STREAM))])

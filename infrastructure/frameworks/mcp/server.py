@@ -130,14 +130,14 @@ def _called(store: Store, tool: Tool, arguments: Mapping[str, Any], actor: str) 
         with acting(actor=actor):
             answer = leaving(tool.call(store, arguments), store.log)
     except Exception as error:
-        kind, text = _told(store, error)
+        kind, text = _kind_and_text(store, error)
         content = [types.TextContent(text=text)]
         return types.CallToolResult(content=content, structured_content={"error": kind, "message": text}, is_error=True)
     text = json.dumps(answer, ensure_ascii=False)
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
 
 
-def _told(store: Store, error: Exception) -> tuple[str, str]:
+def _kind_and_text(store: Store, error: Exception) -> tuple[str, str]:
     """Return the type of an error, and what is said of it; of a fault nothing but its type is safe to show."""
     if isinstance(error, RefoldError):
         try:
@@ -159,7 +159,7 @@ def _asked(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None =
     try:
         return ask()
     except Exception as error:
-        kind, text = _told(store, error)
+        kind, text = _kind_and_text(store, error)
         raise MCPError(types.INTERNAL_ERROR if kind == FAULT else types.INVALID_PARAMS, text, about) from error
 
 

@@ -189,7 +189,7 @@ def _open_with_keys(
         if ring.encrypts and below.has_slices:
             stored_log(below).require_open_keys(REQUIRE_OPEN)
         # Before the first event is read: nobody without the keys makes a digest of this store.
-        stored_log(below).chain.use(ring.derived("chain"), ring)
+        stored_log(below).chain.use(ring.chain_key(), ring)
         if is_raw or encrypt is False:
             return below, notes
         if not ring.encrypts:

@@ -111,9 +111,13 @@ class _Run:
                 )
         for frame in self._file.left:
             for _, recorded in self._file.open(frame).events():
-                self._ends[recorded.position.slice] = recorded.position.number, recorded.digest
-                self.is_erasure |= recorded.stream == ERASURES
+                self._note(recorded)
         self._require_ends()
+
+    def _note(self, recorded: RecordedEvent) -> None:
+        """Note an event that is in the file: it is the last one of its slice so far, and may record an erasure."""
+        self._ends[recorded.position.slice] = recorded.position.number, recorded.digest
+        self.is_erasure |= recorded.stream == ERASURES
 
     def _require_ends(self) -> None:
         """Require that the log has the last event of each slice of the file; its digest covers those before it."""
@@ -139,8 +143,7 @@ class _Run:
                     self._file.add(chunk_of(waiting))
                     waiting, size = [], size_of(recorded)
                 waiting.append((stream, recorded))
-                self._ends[recorded.position.slice] = recorded.position.number, recorded.digest
-                self.is_erasure |= recorded.stream == ERASURES
+                self._note(recorded)
                 added += 1
             if progress is not None:
                 progress(self.moment.events, until.events)
@@ -206,7 +209,7 @@ def stored_payload(event: Any) -> bytes:
     return bytes(event) if isinstance(event, msgspec.Raw) else encode_payload(event)
 
 
-def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: Progress | None = None) -> BackupReport:
+def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: Progress | None) -> BackupReport:
     """
     Bring the backup of a log in a file up to the present end of the log; a new file gets the whole log.
 
@@ -235,9 +238,7 @@ def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: 
         return _report(file, added)
 
 
-def back_up_store(
-    log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: Progress | None = None
-) -> BackupReport:
+def back_up_store(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: Progress | None) -> BackupReport:
     """Back up an open store, as `back_up` does; one in a database is read by connections of its own."""
     stored = stored_log(log)
     if isinstance(stored, PartitionedLog):
@@ -357,7 +358,7 @@ def chain_of(file: BackupFile, keys: Keys | None) -> Chain:
     tables = MemoryTables()
     tables.make()
     tables.change(*(Statement(ADD_KEY, row) for row in rows))
-    chain.use(KeyRing(tables, keys).derived("chain"))
+    chain.use(KeyRing(tables, keys).chain_key())
     return chain
 
 

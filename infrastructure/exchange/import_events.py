@@ -185,7 +185,7 @@ def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Prog
     return take_in_checked(log, file, checked_file(file, log), progress=progress)
 
 
-def take_in_checked(log: LiveLog, file: Path, count: int, *, progress: Progress | None = None) -> TakenIn:
+def take_in_checked(log: LiveLog, file: Path, count: int, *, progress: Progress | None) -> TakenIn:
     """Import the events of a file of `count` streams, which was checked with the log, or with an empty one like it."""
     done = TakenIn()
     for number, (stream, read) in enumerate(groupby(event_lines(file), key=lambda one: one.line.stream), 1):

@@ -73,7 +73,7 @@ class Comparison:
         store: ProjectionStore,
         projections: Collection[Projection],
         *,
-        progress: Progress | None = None,
+        progress: Progress | None,
         watch: Stopwatch = REAL_SYSTEM,
     ) -> None:
         self._log, self._store, self._progress, self._watch = log, store, progress, watch

@@ -97,9 +97,9 @@ class KeyRing:
         """Return the hash of bytes, 16 bytes long."""
         return hmac.digest(self._store_key.secret, message, hashlib.sha256)[:HASH_BYTES]
 
-    def derived(self, purpose: str) -> bytes:
-        """Return a key of 32 bytes for another purpose than encryption; the same as long as the store lives."""
-        return hmac.digest(self._store_key.secret, f"key for {purpose}".encode(), hashlib.sha256)
+    def chain_key(self) -> bytes:
+        """Return the key of the digests, 32 bytes; the same as long as the store lives."""
+        return hmac.digest(self._store_key.secret, b"key for chain", hashlib.sha256)
 
     def key(self, key_id: str) -> DataKey:
         """

@@ -149,7 +149,7 @@ class Branch:
             return Held(channel, held.copies.first(count, values), since=0)
         return Held(channel, Copies(list(self.past(version).recorded_items()), count), since=0)
 
-    def version_of(self, checkpoint: str, *, with_hidden: bool = False) -> int | None:
+    def version_of(self, checkpoint: str, *, with_hidden: bool) -> int | None:
         """Return the version that saved a checkpoint; None if this branch does not have it."""
         while checkpoint not in self.versions and not self.is_read:
             self.read_back()

@@ -160,7 +160,7 @@ def import_threads(
     return reports
 
 
-def require_threads(location: str, *, allowed: Sequence[str] = ()) -> None:
+def require_threads(location: str, *, allowed: Sequence[str]) -> None:
     """
     Require that the threads of another saver can be read.
 

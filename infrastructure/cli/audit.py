@@ -14,12 +14,11 @@ from ...domain.ids import split_stream_id
 from ...domain.trajectory.events import MessageRecorded
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import DATA, parse_node_name
-from ..queries.audit import AuditEntry, context_changes, of_actor, of_attribute, of_item, run_changes
+from ..queries.audit import AuditEntry, of_actor
 from ..queries.node_audit import SeveralNodesError, is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
-from ..views.answer_shapes import change_shape
-from ..views.contexts import Seen, SeenRun
+from ..views.answer_shapes import change_shape, view_changes
 from .args import argument, as_json, checked_text, database, optional_text, reading, summed_up, usage_error
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
@@ -53,10 +52,10 @@ def changes_of(store: Store, name: str, attribute: str | None, where: Mapping[st
         InvalidInputError: there are several such nodes; the message says where.
     """
     try:
-        told = store.audit_node(name, attribute, **where)
+        found = store.audit_node(name, attribute, **where)
     except SeveralNodesError as error:
         raise InvalidInputError(_several(name, error.runs)) from error
-    return node_changes(store.log, name, told)
+    return node_changes(store.log, name, found)
 
 
 def _several(name: str, runs: Sequence[RunId]) -> str:
@@ -159,11 +158,7 @@ def command(
         return
     with reading(location) as store:
         view = seen(store, subject)
-        changes = _changes(view)
-        if item is not None:
-            changes = iter(of_item(changes, item, view.stream))
-        if attribute is not None:
-            changes = iter(of_attribute(changes, attribute, view.stream))
+        changes = view_changes(view, item, attribute)
         if who is not None:
             changes = iter(of_actor(changes, who, view.stream))
         _print(changes, as_json)
@@ -181,16 +176,10 @@ def _print(changes: Iterator[AuditEntry], as_json: bool) -> None:
     if as_json:
         print_json_list(map(change_shape, changes))
     else:
-        print_events(((change.recorded, _told(change)) for change in changes), LINES_AT_ONCE)
+        print_events(((change.recorded, _line_of(change)) for change in changes), LINES_AT_ONCE)
 
 
-def _changes(view: Seen | SeenRun) -> Iterator[AuditEntry]:
-    if isinstance(view, SeenRun):
-        return run_changes(view.log, view.run, view.version)
-    return context_changes(view.log, view.stream, view.version)
-
-
-def _told(change: AuditEntry) -> str:
+def _line_of(change: AuditEntry) -> str:
     """Return a change on one line: its subject, its reason, and the new or old value."""
     why = _why(change)
     if change.attribute in WHOLE_EVENTS:

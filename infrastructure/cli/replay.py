@@ -12,7 +12,7 @@ from ...domain.chat.replay import Replay, policy_of
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..views.contexts import SeenChat
-from ..views.shapes import item_shape
+from ..views.shapes import REPLAY_FIELDS, item_shape, replay_shape
 from .args import argument, as_json, database, existing, opened, reading, required_text
 from .changes import note
 from .completion import named_contexts
@@ -20,7 +20,6 @@ from .lines import Row, body_of, print_rows
 from .render import aligned, one_line, paint, print_json
 
 HEADINGS = ("VERSION", "TOKENS THEN", "NOW", "CACHED THEN", "NOW")
-FIELDS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
 
 
 def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -67,8 +66,7 @@ def command(context: str, policy: str, seen: int | None, location: str, as_json:
         if seen is not None:
             _print_seen(SeenChat(store.log, chat, chat.version), replay.seen(seen), seen, about, as_json)
         elif as_json:
-            sums = {"calls": len(replay.calls), **{field: getattr(replay, field) for field in FIELDS}}
-            print_json({**about, "calls": [call._asdict() for call in replay.calls], "sums": sums})
+            print_json({**about, **replay_shape(replay)})
         elif replay.calls:
             _print_calls(replay)
         else:
@@ -76,8 +74,8 @@ def command(context: str, policy: str, seen: int | None, location: str, as_json:
 
 
 def _print_calls(replay: Replay) -> None:
-    rows = [(f"@{call.version}", *(f"{getattr(call, field):,}" for field in FIELDS)) for call in replay.calls]
-    sums = ("all", *(f"{getattr(replay, field):,}" for field in FIELDS))
+    rows = [(f"@{call.version}", *(f"{getattr(call, field):,}" for field in REPLAY_FIELDS)) for call in replay.calls]
+    sums = ("all", *(f"{getattr(replay, field):,}" for field in REPLAY_FIELDS))
     heading, *lines, last = aligned([HEADINGS, *rows, sums], right=range(len(HEADINGS)))
     click.echo(paint(heading, "dim"))
     for line in lines:

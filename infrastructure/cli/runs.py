@@ -17,7 +17,7 @@ from ...domain.trajectory.describe import message_text, value_text
 from ...domain.trajectory.events import QUEUES
 from ...domain.trajectory.history import TrajectoryDiff
 from ...domain.trajectory.identity import KIND, RunId, run_id_of
-from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
+from ...domain.trajectory.trajectory import TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
 from ..views.answer_shapes import difference_shape, own_nodes, run_shape
@@ -212,11 +212,10 @@ def _lines(text: str, indent: int) -> list[str]:
 
 def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool) -> bool:
     """Print the differences from the graph `before` to the graph `after`, and return whether there are any."""
-    old, new = before.run.graph(), after.run.graph()
-    difference = graph_difference(before.run.identity, old, after.run.identity, new)
+    difference = graph_difference(before, after)
     if as_json:
-        sides = {"from": _side_shape(before, old), "to": _side_shape(after, new)}
-        print_json({**sides, **(_numbers(difference) if stat else difference_shape(difference, old, new))})
+        sides = {"from": _side_shape(before), "to": _side_shape(after)}
+        print_json({**sides, **(_numbers(difference) if stat else difference_shape(difference, before, after))})
         return bool(difference)
     labels = (one_line(f"{side.stream}@{side.version}") for side in (before, after))
     click.echo(paint(" -> ".join(labels), "bold"))
@@ -228,8 +227,9 @@ def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool
     return bool(difference)
 
 
-def _side_shape(view: SeenRun, graph: Trajectory) -> dict[str, Any]:
+def _side_shape(view: SeenRun) -> dict[str, Any]:
     kind, context = split_stream_id(view.stream)
+    graph = view.run.graph()
     numbers = {"nodes": len(graph), "edges": len(graph.edges), "pointers": len(graph.pointers)}
     return {"context": context, "kind": kind, "version": view.version, **numbers}
 

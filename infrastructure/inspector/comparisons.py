@@ -12,11 +12,9 @@ from ..store import Store
 from ..views.answer_shapes import difference_shape
 from ..views.contexts import Seen, SeenChat, SeenRun, view_at
 from ..views.differences import changes_between, graph_difference, side_by_side
-from ..views.shapes import Entry, Shape
+from ..views.shapes import Entry, Shape, replay_shape
 from .item_answers import BODY_MAX, body_shape, item_text
 from .parameters import Parameters
-
-SUMS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
 
 
 def diff_answer(store: Store, given: Parameters) -> Shape:
@@ -45,13 +43,11 @@ def diff_answer(store: Store, given: Parameters) -> Shape:
 
 
 def _graph_diff(before: SeenRun, after: SeenRun) -> Shape:
-    old, new = before.run.graph(), after.run.graph()
-    difference = graph_difference(before.run.identity, old, after.run.identity, new)
     sides = {
-        name: {"context": view.stream, "version": view.version, "nodes": len(graph)}
-        for name, view, graph in (("before", before, old), ("after", after, new))
+        name: {"context": view.stream, "version": view.version, "nodes": len(view.run.graph())}
+        for name, view in (("before", before), ("after", after))
     }
-    return {**sides, **difference_shape(difference, old, new)}
+    return {**sides, **difference_shape(graph_difference(before, after), before, after)}
 
 
 def _whole(entry: Entry) -> Shape:
@@ -76,8 +72,7 @@ def replay_answer(store: Store, given: Parameters) -> Shape:
     about = {"context": stream, "policy": policy, "version": chat.version}
     call = given.whole("seen", 0)
     if not call:
-        sums = {"calls": len(replay.calls), **{name: getattr(replay, name) for name in SUMS}}
-        return {**about, "calls": [one._asdict() for one in replay.calls], "sums": sums}
+        return {**about, **replay_shape(replay)}
     view = SeenChat(store.log, chat, chat.version)
     prompts = {
         name: view.entries_of([item.id for item in replay.seen(call, then=then)])

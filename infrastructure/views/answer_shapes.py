@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import Any
 
 import msgspec
@@ -20,11 +20,11 @@ from ..log.codec import tag_of
 from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..queries.approvals import PendingApproval
-from ..queries.audit import AuditEntry, Transition, plain_value
+from ..queries.audit import AuditEntry, Transition, context_changes, of_attribute, of_item, plain_value, run_changes
 from ..queries.node_audit import AttributeTransition
 from ..queries.why_gone import WhyGone
 from ..times import exact
-from .contexts import SeenRun, head_shape
+from .contexts import Seen, SeenRun, head_shape
 from .shapes import Shape, approval_shape, envelope_shape, named_shape
 
 
@@ -159,8 +159,9 @@ def edge_shape(edge: TrajectoryEdge) -> Shape:
     return {"source": edge.source, "target": edge.target, "type": edge.type}
 
 
-def difference_shape(difference: TrajectoryDiff, old: Trajectory, new: Trajectory) -> Shape:
-    """Return the differences between two graphs for JSON."""
+def difference_shape(difference: TrajectoryDiff, before: SeenRun, after: SeenRun) -> Shape:
+    """Return the differences between the graphs of two runs for JSON."""
+    old, new = before.run.graph(), after.run.graph()
     return {
         "nodes_added": [node_shape(new.nodes[name], new) for name in difference.nodes_added],
         "nodes_removed": [node_shape(old.nodes[name], old) for name in difference.nodes_removed],
@@ -188,6 +189,19 @@ def transition_shape(change: Transition | AttributeTransition) -> Shape:
         "position": str(change.position),
         "recorded_at": exact(change.recorded_at),
     }
+
+
+def view_changes(view: Seen | SeenRun, item: str | None, attribute: str | None) -> Iterator[AuditEntry]:
+    """Return the changes of a context up to the version of a view, those of one item or one attribute if given."""
+    if isinstance(view, SeenRun):
+        changes = run_changes(view.log, view.run, view.version)
+    else:
+        changes = context_changes(view.log, view.stream, view.version)
+    if item is not None:
+        changes = iter(of_item(changes, item, view.stream))
+    if attribute is not None:
+        changes = iter(of_attribute(changes, attribute, view.stream))
+    return changes
 
 
 def change_shape(change: AuditEntry) -> Shape:

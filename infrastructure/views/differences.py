@@ -15,11 +15,10 @@ from ...domain.ids import split_stream_id
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, QueueAppended
 from ...domain.trajectory.history import TrajectoryDiff, compared
-from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.trajectory import Trajectory
 from ...domain.window.events import WindowItemEvent
 from ..queries.origins import Item, id_of
-from .contexts import Seen
+from .contexts import Seen, SeenRun
 from .shapes import Entry, Shape, item_shape
 
 
@@ -177,13 +176,14 @@ def _said_in_chat(item: ChatItemEvent) -> bytes:
     return msgspec.msgpack.encode(bare)
 
 
-def graph_difference(one: RunId, old: Trajectory, other: RunId, new: Trajectory) -> TrajectoryDiff:
+def graph_difference(before: SeenRun, after: SeenRun) -> TrajectoryDiff:
     """
     Return the difference between the graphs of two runs.
 
     Rounds of one session share nodes. In runs of different sessions, nodes with the same name count as the same.
     """
-    if one[:2] != other[:2]:
+    old, new = before.run.graph(), after.run.graph()
+    if before.run.identity[:2] != after.run.identity[:2]:
         old, new = _by_name(old), _by_name(new)
     return compared(old, new)
 

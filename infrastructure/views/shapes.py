@@ -32,10 +32,13 @@ from ..queries.origins import Item
 from ..times import exact
 
 if TYPE_CHECKING:
+    from ...domain.chat.replay import Replay
     from ...projections.catalogue import CatalogueRow
 
 # In microseconds: an item that is older than its record by more than this has two times.
 OLDER = 60 * 1_000_000
+# The numbers of each call of a replay, and of all its calls together.
+REPLAY_FIELDS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
 Shape = dict[str, Any]
 
 
@@ -117,6 +120,12 @@ def _call_shape(entry: Entry) -> Shape:
 def approval_shape(approval: Approval | None) -> Shape | None:
     """Return the approval of a call for JSON: its state, by whom, why, and the version of the event."""
     return None if approval is None else msgspec.structs.asdict(approval)
+
+
+def replay_shape(replay: Replay) -> Shape:
+    """Return the calls of a replay and their sums for JSON."""
+    sums = {"calls": len(replay.calls), **{field: getattr(replay, field) for field in REPLAY_FIELDS}}
+    return {"calls": [call._asdict() for call in replay.calls], "sums": sums}
 
 
 def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from ....domain.ids import split_stream_id, stream_id
 from ....domain.kinds import KINDS
 from ...context_streams import stream_named
 from ...inspector.parameters import Parameters
-from ...queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
+from ...queries.audit import AuditEntry
 from ...queries.node_audit import is_node_name, node_changes
 from ...store import Store
-from ...views.answer_shapes import change_shape, difference_shape, gone_shape, hit_shape, run_shape
+from ...views.answer_shapes import change_shape, difference_shape, gone_shape, hit_shape, run_shape, view_changes
 from ...views.changes import after, changed_shape, evicted_shape, forked_shape, merged_shape, named_items
-from ...views.contexts import Seen, SeenRun, entry_shapes, head_shape, view_at
+from ...views.contexts import SeenRun, entry_shapes, head_shape, view_at
 from ...views.differences import Side, changes_between, changes_shape, graph_difference
 from ...views.shapes import Shape
 
@@ -95,24 +95,12 @@ def history_answer(store: Store, given: Parameters) -> Shape:
     else:
         view = view_at(store, f"{parse_reference(subject).context}@{version}" if cursor else subject)
         stream, version = view.stream, view.version
-        changes = _changes(view, given)
+        changes = view_changes(view, given.text("item"), given.text("attribute"))
     limit = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
     found = list(islice(changes, start, start + limit + 1))
     page = list(_fitting((_cut(change_shape(one), _text_max(given)) for one in found), limit))
     more = f"{version}:{start + len(page)}" if len(page) < len(found) else None
     return {"subject": stream, "changes": page, "cursor": more}
-
-
-def _changes(view: Seen | SeenRun, given: Parameters) -> Iterator[AuditEntry]:
-    if isinstance(view, SeenRun):
-        changes = run_changes(view.log, view.run, view.version)
-    else:
-        changes = context_changes(view.log, view.stream, view.version)
-    if item := given.text("item"):
-        changes = iter(of_item(changes, item, view.stream))
-    if attribute := given.text("attribute"):
-        changes = iter(of_attribute(changes, attribute, view.stream))
-    return changes
 
 
 def diff_answer(store: Store, given: Parameters) -> Shape:
@@ -121,9 +109,8 @@ def diff_answer(store: Store, given: Parameters) -> Shape:
     if isinstance(before, SeenRun) or isinstance(after_, SeenRun):
         if not (isinstance(before, SeenRun) and isinstance(after_, SeenRun)):
             raise InvalidInputError("a run can be compared with a run only: the others hold items, and no graph")
-        old, new = before.run.graph(), after_.run.graph()
-        found = graph_difference(before.run.identity, old, after_.run.identity, new)
-        shape = {"from": head_shape(before), "to": head_shape(after_), **difference_shape(found, old, new)}
+        differences = difference_shape(graph_difference(before, after_), before, after_)
+        shape = {"from": head_shape(before), "to": head_shape(after_), **differences}
     else:
         sides = Side(before, before.entries()), Side(after_, after_.entries())
         shape = changes_shape(*sides, changes_between(sides[0].entries, sides[1].entries))

@@ -16,7 +16,6 @@ from types import FrameType
 import click
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
-from ...domain.errors import NotFoundError
 from ..projecting.shadow import Progress as RebuildTold
 from ..projecting.shadow import RebuildProgress
 from ..store import Store
@@ -151,8 +150,5 @@ def known_names(store: Store, names: Sequence[str]) -> list[str]:
     Raises:
         NotFoundError: there is no such projection.
     """
-    known = [status.name for status in store.projections()]
-    for name in names:
-        if name not in known:
-            raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(known)}")
-    return list(names) or known
+    runner = store._runner
+    return [runner.named(name).name for name in names] or list(runner.projections)

@@ -212,11 +212,7 @@ class Task(NamedTuple):
 
 
 def _projection(jobs: Jobs, given: Parameters) -> str:
-    name = given.required("name")
-    known = [one.name for one in jobs.store.projections()]
-    if name not in known:
-        raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(known)}")
-    return name
+    return jobs.store._runner.named(given.required("name")).name
 
 
 def _rebuild(jobs: Jobs, given: Parameters) -> Shape:

@@ -12,7 +12,6 @@ import msgspec
 
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
-from ...domain.log.envelope import acting
 from ..exchange.archiving import Archived
 from ..exchange.event_files import writing_file
 from ..trust.erasing import ErasedContext, Erasure
@@ -23,7 +22,6 @@ from .args import (
     as_json,
     changing,
     database,
-    keeping,
     optional_text,
     reading,
     required_text,
@@ -190,9 +188,7 @@ def archive(
 
     With --json: what was archived as `store.archive()` returns it; without FILE an array of {context, file}.
     """
-    fault = _misuse_of_archive(file, contexts, idle, why, dry_run)
-    if fault:
-        raise usage_error(fault)
+    _check_archive(file, contexts, idle, why, dry_run)
     if file is None:
         with reading(location) as store:
             found = store.archives()
@@ -203,19 +199,22 @@ def archive(
         else:
             note("nothing is archived")
         return
-    with keeping(location) as store, acting(actor=actor):
+    with changing(location, actor) as store:
         done = store.archive(file, *contexts, why=why or "", idle=idle, dry_run=dry_run)
     _print_archived(done, as_json)
 
 
-def _misuse_of_archive(
+def _check_archive(
     file: Path | None, contexts: Sequence[str], idle: str | None, why: str | None, dry_run: bool
-) -> str | None:
+) -> None:
     if file is None:
-        return "--idle, --why and --dry-run go with a FILE" if idle or why or dry_run else None
+        if idle or why or dry_run:
+            raise usage_error("--idle, --why and --dry-run go with a FILE")
+        return
     if why is None:
-        return "say why: --why TEXT"
-    return "name the contexts, or take --idle TIME in their place" if bool(contexts) == bool(idle) else None
+        raise usage_error("say why: --why TEXT")
+    if bool(contexts) == bool(idle):
+        raise usage_error("name the contexts, or take --idle TIME in their place")
 
 
 @click.command("unarchive")
@@ -230,7 +229,7 @@ def unarchive(contexts: tuple[str, ...], file: Path | None, actor: str, location
 
     With --json: what came back as `store.unarchive()` returns it.
     """
-    with keeping(location) as store, acting(actor=actor):
+    with changing(location, actor) as store:
         done = store.unarchive(*contexts, file=file)
     _print_archived(done, as_json)
 
@@ -263,7 +262,7 @@ def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
     `refold run` erases them once an hour. With --json: {is_dry_run, contexts, erasure}, contexts by policy.
     """
     if for_good:
-        with keeping(location) as store, acting(actor=actor):
+        with changing(location, actor) as store:
             found = store.apply_retention(dry_run=False)
     else:
         found = summed_up(location, lambda store: store.apply_retention())

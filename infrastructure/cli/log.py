@@ -145,9 +145,7 @@ def command(
     causation, idempotency_key, type, event, digest}; event has the fields of the type, those left out that have their
     default. With --graph of {stream, version, kind, is_head, how, recorded_at, actor, sources: [{stream, version}]}.
     """
-    fault = _misuse(reference, graph, follow, has_choice=bool(types or after or limit))
-    if fault:
-        raise usage_error(fault)
+    _check(reference, graph, follow, has_choice=bool(types or after or limit))
     if graph:
         _print_graph(location, reference, as_json)
         return
@@ -183,14 +181,15 @@ def _tied(events: Iterable[RecordedEvent]) -> Iterator[tuple[RecordedEvent, str]
         yield recorded, summary
 
 
-def _misuse(reference: Reference | None, graph: bool, follow: bool, *, has_choice: bool) -> str | None:
+def _check(reference: Reference | None, graph: bool, follow: bool, *, has_choice: bool) -> None:
     if graph and (follow or has_choice):
-        return "--graph is about contexts, and not about single events: it goes with no other option than --json"
-    if reference is None or not reference.moments:
-        return None
-    if follow:
-        return "--follow goes on from the head: leave out @V"
-    return "--graph shows contexts as they are now: leave out @V" if graph else None
+        raise usage_error(
+            "--graph is about contexts, and not about single events: it goes with no other option than --json"
+        )
+    if reference is not None and reference.moments and follow:
+        raise usage_error("--follow goes on from the head: leave out @V")
+    if reference is not None and reference.moments and graph:
+        raise usage_error("--graph shows contexts as they are now: leave out @V")
 
 
 def _print_graph(location: str, reference: Reference | None, as_json: bool) -> None:

@@ -157,14 +157,14 @@ def _stopped(report: RebuildReport, is_check: bool) -> str:
 
 def _print_differences(report: RebuildReport) -> None:
     for difference in report.differences:
-        for line in _told(difference):
+        for line in _lines_of(difference):
             click.echo(fitted(line))
     left = report.differing - len(report.differences)
     if left:
         click.echo(f"  and {counted(left, 'row')} more")
 
 
-def _told(difference: Difference) -> Iterator[str]:
+def _lines_of(difference: Difference) -> Iterator[str]:
     """Yield lines about a row: that it is on one side only, or its differing fields with stored and right values."""
     key, live, rebuilt = one_line(difference.key), plain_row(difference.live), plain_row(difference.rebuilt)
     if live is None or rebuilt is None:
@@ -290,10 +290,9 @@ def rebuild(
     rebuilt}], set_aside, fault, stopped_at, error}; a row that is not there is null, fault is why the rows in use could
     not be compared.
     """
-    fault = _misuse(names, of_all, only_check, restart) or _misuse_of_workers(workers, dask, only_check)
-    fault = fault or _misuse_of_discard(discard, only_check, no_swap, restart, as_json)
-    if fault:
-        raise usage_error(fault)
+    _check_names(names, of_all, only_check, restart)
+    _check_workers(workers, dask, only_check)
+    _check_discard(discard, only_check, no_swap, restart, as_json)
     if discard:
         with keeping(location, own) as store:
             _discard(store, known_names(store, names))
@@ -324,24 +323,25 @@ def rebuild(
     return 0 if printed else FAILED
 
 
-def _misuse(names: tuple[str, ...], of_all: bool, only_check: bool, restart: bool) -> str | None:
+def _check_names(names: tuple[str, ...], of_all: bool, only_check: bool, restart: bool) -> None:
     if of_all == bool(names):
-        return "give the names of projections, or --all"
-    return "--restart goes without --check, which begins anew each time" if only_check and restart else None
+        raise usage_error("give the names of projections, or --all")
+    if only_check and restart:
+        raise usage_error("--restart goes without --check, which begins anew each time")
 
 
-def _misuse_of_workers(workers: int | None, dask: str | None, only_check: bool) -> str | None:
+def _check_workers(workers: int | None, dask: str | None, only_check: bool) -> None:
     if workers is not None and dask is not None:
-        return "--workers goes without --dask, whose cluster has workers of its own"
-    return (
-        "--check is done by this process: leave --workers and --dask out" if only_check and (workers or dask) else None
-    )
+        raise usage_error("--workers goes without --dask, whose cluster has workers of its own")
+    if only_check and (workers or dask):
+        raise usage_error("--check is done by this process: leave --workers and --dask out")
 
 
-def _misuse_of_discard(discard: bool, only_check: bool, no_swap: bool, restart: bool, as_json: bool) -> str | None:
+def _check_discard(discard: bool, only_check: bool, no_swap: bool, restart: bool, as_json: bool) -> None:
     if discard and (only_check or no_swap or restart or as_json):
-        return "--discard makes no rows: leave --check, --no-swap, --restart and --json out"
-    return "--no-swap goes without --check, which makes no rows to swap" if only_check and no_swap else None
+        raise usage_error("--discard makes no rows: leave --check, --no-swap, --restart and --json out")
+    if only_check and no_swap:
+        raise usage_error("--no-swap goes without --check, which makes no rows to swap")
 
 
 def _discard(store: Store, names: Sequence[str]) -> None:

@@ -16,11 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import Executor
 
 T = TypeVar("T")
 # Calls in a flow of control that are awaited together.
 OWN_THREADS_MAX = 4
+# A task that waits looks this often whether the loop of the one for which it waits was closed.
+LOOK_SECONDS = 1.0
 
 
 def start_if_possible(thread: threading.Thread) -> None:
@@ -88,3 +91,26 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
             # No other code will read the result.
             work.exception()
         raise
+
+
+async def woken(waiting: asyncio.Future[None], look: Callable[[], object]) -> None:
+    """Wait until a future is settled, and call `look` now and then: a task whose loop was closed settles none."""
+    import asyncio
+
+    while not waiting.done():
+        await asyncio.wait([waiting], timeout=LOOK_SECONDS)
+        look()
+
+
+def wake(waiting: asyncio.Future[None]) -> bool:
+    """Let the task that waits for a future go on, in the loop of any thread; return False if that loop was closed."""
+    try:
+        waiting.get_loop().call_soon_threadsafe(_finish, waiting)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _finish(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

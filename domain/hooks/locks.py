@@ -10,29 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ..concurrency.locks import renew_in_child
+from ..concurrency.locks import locked, renew_in_child, synchronized
+from ..concurrency.threads import wake, woken
 
 if TYPE_CHECKING:
     import asyncio
-
-
-from ..concurrency.locks import locked, synchronized
-
-# A task that waits looks this often whether the loop of the one for which it waits was closed.
-LOOK_SECONDS = 1.0
-
-
-async def woken(ticket: asyncio.Future[None], look: Callable[[], object]) -> None:
-    """Wait until a ticket is settled, and call `look` now and then: a task whose loop was closed settles none."""
-    import asyncio
-
-    while not ticket.done():
-        await asyncio.wait([ticket], timeout=LOOK_SECONDS)
-        look()
 
 
 class CrossLoopLock:
@@ -104,14 +90,5 @@ class CrossLoopLock:
         self._holder = None
         while self._waiting and self._holder is None:
             heir = self._waiting.popleft()
-            try:
-                heir.get_loop().call_soon_threadsafe(_wake, heir)
-            except RuntimeError:
-                # The loop of this waiter was closed.
-                continue
-            self._holder = heir
-
-
-def _wake(ticket: asyncio.Future[None]) -> None:
-    if not ticket.done():
-        ticket.set_result(None)
+            if wake(heir):
+                self._holder = heir

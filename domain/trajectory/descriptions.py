@@ -20,8 +20,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..concurrency.locks import keep_for_ever, locked, renew_in_child, synchronized
+from ..concurrency.threads import wake, woken
 from ..errors import InvalidInputError
-from ..hooks.locks import woken
 from ..spans import Ref
 
 if TYPE_CHECKING:
@@ -255,14 +255,5 @@ class Semaphore:
         self._taken = {ticket for ticket in self._taken if not ticket.get_loop().is_closed()}
         while self._waiting and len(self._taken) < self.count:
             ticket = self._waiting.popleft()
-            try:
-                ticket.get_loop().call_soon_threadsafe(_wake, ticket)
-            except RuntimeError:
-                # The loop of this waiter was closed.
-                continue
-            self._taken.add(ticket)
-
-
-def _wake(ticket: asyncio.Future[None]) -> None:
-    if not ticket.done():
-        ticket.set_result(None)
+            if wake(ticket):
+                self._taken.add(ticket)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.hooks import locks
+from refold.domain.concurrency import threads
 from refold.domain.hooks.hook import TurnHook
 from refold.domain.hooks.locks import CrossLoopLock
 from refold.domain.hooks.registry import hook
@@ -166,7 +166,7 @@ def test_a_loop_that_is_closed_while_another_one_waits(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any]
 ) -> None:
     """Also where nobody else comes, and its task is kept, so that it never lets go."""
-    monkeypatch.setattr(locks, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(threads, "LOOK_SECONDS", 0.01)
     lock = make()
     overlap = Overlap(lock)
     loop = asyncio.new_event_loop()

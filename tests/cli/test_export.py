@@ -10,7 +10,7 @@ import pytest
 
 import refold as package
 from tests.cli.running import refold, spawned
-from tests.importing.transcripts import HELLO, run, written
+from tests.importing.transcripts import HELLO, as_lines, run, written
 
 
 def events(database: Path) -> list[tuple[str, int, object]]:
@@ -30,6 +30,9 @@ def test_a_whole_store(edited: Path, tmp_path: Path) -> None:
     assert imported == (0, f"{said}: 2 added; 24 events, from {tmp_path / 'all.jsonl'}\n", "")
     assert again == (0, f"{said}: 2 unchanged, from {tmp_path / 'all.jsonl'}\n", "")
     assert events(tmp_path / "other.db") == events(edited)
+    written(tmp_path / "none.jsonl", as_lines({"refold": 1, "streams": 0}, {"end": 0}))
+    nothing = refold("import", tmp_path / "none.jsonl", db=tmp_path / "other.db")
+    assert nothing.out == f"{tmp_path / 'other.db'}: 0 contexts, from {tmp_path / 'none.jsonl'}\n"
 
 
 def test_some_contexts(edited: Path, tmp_path: Path) -> None:

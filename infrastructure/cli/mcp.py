@@ -11,7 +11,7 @@ import click
 from ...domain.errors import InvalidInputError
 from ..store import Store
 from .args import database, keeping, optional_text, shown, summed_up, usage_error
-from .ui import LOOPBACK, bound, in_url
+from .ui import LOOPBACK, SERVER_SETTINGS, announce, bound, in_url, url_of
 
 DEFAULT_PORT = 8422
 ACTOR = "mcp"
@@ -71,9 +71,5 @@ def _serve_http(server: Any, location: str, host: str, port: int | None) -> None
 
     with bound(host, port, DEFAULT_PORT) as listening:
         app = http_app(server, hosts=(*LOCAL_HOSTS, in_url(host)))
-        url = f"http://{in_url(host)}:{listening.getsockname()[1]}{PATH}"
-        click.echo(f"{shown(location)} is served at {url}; Ctrl-C ends it", err=True)
-        if host != LOOPBACK:
-            click.echo("who reaches this address can read the store: nothing asks for a password", err=True)
-        settings: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
-        uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[listening])
+        announce(f"{shown(location)} is served at {url_of(listening, host)}{PATH}", host)
+        uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)).run(sockets=[listening])

@@ -16,6 +16,8 @@ from .args import database, keeping, shown, summed_up
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8421
+# An open page has an endless answer; the end of the program does not wait for it.
+SERVER_SETTINGS: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
 MISSING = 'the page needs two more packages: pip install "refold[ui]"'
 
 
@@ -44,17 +46,13 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
 
         def serve(store: Store) -> None:
             app = inspector(store, write=write, name=shown(location), hosts=(*LOCAL_HOSTS, in_url(host)))
-            url = f"http://{in_url(host)}:{listening.getsockname()[1]}/"
+            url = f"{url_of(listening, host)}/"
             reads = "" if write else ", for reading only"
-            click.echo(f"{shown(location)} is shown at {url}{reads}; Ctrl-C ends it", err=True)
-            if host != LOOPBACK:
-                click.echo("who reaches this address can read the store: nothing asks for a password", err=True)
+            announce(f"{shown(location)} is shown at {url}{reads}", host)
             if not no_open:
                 # A browser in the terminal ends with its window, and waits for the server that is begun here.
                 threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
-            # An open page has an endless answer; the end of the program does not wait for it.
-            settings: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
-            uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[listening])
+            uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)).run(sockets=[listening])
 
         if write:
             with keeping(location) as store:
@@ -67,6 +65,18 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
 def in_url(host: str) -> str:
     """Return an address as it stands in a URL, and in the header `Host`."""
     return f"[{host}]" if ":" in host else host
+
+
+def url_of(listening: socket.socket, host: str) -> str:
+    """Return the URL of a socket that listens at an address, without a path."""
+    return f"http://{in_url(host)}:{listening.getsockname()[1]}"
+
+
+def announce(said: str, host: str) -> None:
+    """Say on stderr what is served, and whether others than this machine can read it."""
+    click.echo(f"{said}; Ctrl-C ends it", err=True)
+    if host != LOOPBACK:
+        click.echo("who reaches this address can read the store: nothing asks for a password", err=True)
 
 
 def bound(host: str, port: int | None, usual: int) -> socket.socket:

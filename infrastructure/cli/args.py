@@ -204,7 +204,7 @@ def keeping(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
 
 
 @contextmanager
-def keeping_if_possible(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
+def keeping_if_possible(location: str, own: Iterable[Projection]) -> Iterator[Store]:
     """Open an existing database as `keeping` does; one that cannot be written is opened for reading only."""
     with ExitStack() as stack:
         try:

@@ -79,7 +79,7 @@ def shown_of(
     view: Seen,
     *,
     evicted: bool,
-    tail: int | None = None,
+    tail: int | None,
     names: Sequence[str] = (),
     is_wanted: Callable[[Item], bool] | None = None,
 ) -> Shown:

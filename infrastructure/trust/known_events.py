@@ -108,7 +108,7 @@ class KnownEvents:
             if state.seen() == wanted:
                 return state
         # The rows are lost or wrong, or the events are: these alone can say.
-        state, kept = SliceEvidence(), list[SegmentRow]()
+        state = SliceEvidence()
         kept = self.read_on(lane, state, wanted.events)
         if state.seen() != wanted:
             raise _other_events(lane, wanted.events, rows, kept)

@@ -50,11 +50,12 @@ class OwnThreads:
         self._before = _OWN.get()
         _OWN.set(self)
 
-    def end(self) -> None:
-        """Run them where they ran before."""
+    def end(self, *, is_collected: bool = False) -> None:
+        """Run them where they ran before; `is_collected` where the collector of garbage let go of all of it."""
         _OWN.set(self._before)
         executor, self.executor = self.executor, None
-        if executor is not None:
+        # Threads that were garbage already would end: weak references to them are gone.
+        if executor is not None and not is_collected:
             # To start a thread would be a third of the time of a short transaction.
             _idle_here().append(executor)
 

@@ -438,4 +438,4 @@ class AsyncTransaction:
             else:
                 await in_thread(self._manager.__exit__, kind, error, trace)
         finally:
-            self._threads.end()
+            self._threads.end(is_collected=kind is GeneratorExit)

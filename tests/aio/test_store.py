@@ -98,7 +98,7 @@ async def test_transactions_do_not_nest(location: str) -> None:
                 pass
 
 
-async def testtasks_have_transactions_of_their_own(location: str) -> None:
+async def test_tasks_have_transactions_of_their_own(location: str) -> None:
     """Two that are open at once in two tasks do not see each other."""
     async with refold.aopen(location) as store:
         entered = asyncio.Barrier(2)
@@ -115,7 +115,7 @@ async def testtasks_have_transactions_of_their_own(location: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["chat", "queue"])
-async def testtasks_that_wait_for_a_transaction(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tasks_that_wait_for_a_transaction(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They change the same handle, and may be as many as the loop has threads: its calls go on, and then theirs."""
     monkeypatch.setattr(transactions, "HANDLE_SECONDS_MAX", 2.0)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

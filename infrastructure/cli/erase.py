@@ -195,7 +195,9 @@ def archive(
         if as_json:
             print_json_list({"context": context, "file": where} for context, where in found.items())
         elif found:
-            print_table([("CONTEXT", "FILE"), *((one_line(one), one_line(where)) for one, where in found.items())])
+            rows = [("CONTEXT", "FILE"), *((one_line(one), one_line(where)) for one, where in found.items())]
+            # Of a path that is cut, nobody could find the file.
+            print_table(rows, is_cut=False)
         else:
             note("nothing is archived")
         return

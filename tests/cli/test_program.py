@@ -15,6 +15,7 @@ from refold.infrastructure.cli import program
 from tests.cli.running import environment, refold, spawned
 
 ADAPTERS = "refold.infrastructure.frameworks"
+SERIALIZATION = "cryptography.hazmat.primitives.serialization"
 COMMANDS = ["import", "contexts", "show", "log", "diff", "stats"]
 
 
@@ -240,7 +241,7 @@ def test_an_empty_list_is_no_line(database: Path) -> None:
         (["import", "--from-langgraph", "x.db"], f"{ADAPTERS}.langgraph.migration", "refold[langgraph]"),
         (["mcp"], f"{ADAPTERS}.mcp.server", "refold[mcp]"),
         (["export", "--parquet", "-o", "x.parquet"], "pyarrow", "refold[parquet]"),
-        (["erase", "--user", "mia", "--why", "asked", "--sign", "key.pem"], "cryptography", "refold[keys]"),
+        (["erase", "--user", "mia", "--why", "asked", "--sign", "key.pem"], SERIALIZATION, "refold[keys]"),
     ],
 )
 def test_a_package_that_is_missing(

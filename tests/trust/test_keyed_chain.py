@@ -263,7 +263,9 @@ def test_backups_and_copies_have_the_same_digests(tmp_path: Path, place: Place, 
         digests = [one.digest for one in store.log.read("chat:b")]
     back_up_from(place.url, path, keys=keys)
 
-    assert check_backup(path).events == check_backup(path, keys=keys).events == 6
+    with pytest.warns(RuntimeWarning, match="no digest was computed"):
+        assert check_backup(path).events == 6
+    assert check_backup(path, keys=keys).events == 6
     with pytest.raises(refold.KeyMissingError, match=r"the digests of .*backup are keyed with the master key 'm1'"):
         restore(path, target, overwrite=True)
     restore(path, target, overwrite=True, keys=keys)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..domain.arguments import require_texts
 from ..domain.concurrency.locks import renew_in_child, synchronized
-from ..domain.concurrency.threads import in_thread
+from ..domain.concurrency.threads import in_waiting_thread
 from ..domain.erasure import forgetting
 from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, StorageReadOnlyError
 from ..domain.ids import require_name, split_stream_id
@@ -190,7 +190,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         while not self._stopped.is_set():
             if (event := self._take()) is not None:
                 return event
-            await in_thread(self._fetch)
+            await in_waiting_thread(self._fetch)
         raise StopAsyncIteration
 
     def _take(self) -> RecordedEvent | None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Calls in a flow of control that are awaited together.
 OWN_THREADS_MAX = 4
+# Calls that wait for what others do, as one of each subscription does.
+WAITING_THREADS_MAX = 1_000
 # A task that waits looks this often whether the loop of the one for which it waits was closed.
 LOOK_SECONDS = 1.0
 
@@ -63,10 +65,20 @@ class OwnThreads:
 _OWN: ContextVar[OwnThreads | None] = ContextVar("refold_threads", default=None)
 # By process: the threads of a parent are none in its children.
 _IDLE: dict[int, list[Executor]] = {}
+_WAITING: dict[int, Executor] = {}
 
 
 def _idle_here() -> list[Executor]:
     return _IDLE.setdefault(os.getpid(), [])
+
+
+def _waiting_here() -> Executor:
+    found = _WAITING.get(os.getpid())
+    if found is None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        found = _WAITING.setdefault(os.getpid(), ThreadPoolExecutor(WAITING_THREADS_MAX, "refold-waiting"))
+    return found
 
 
 async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -76,12 +88,25 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     A caller that is cancelled, however often, still waits for the end: the thread cannot be stopped, and must not work
     on behind it.
     """
+    own = _OWN.get()
+    return await _in_one_of(None if own is None else own.executor, partial(call, *args, **kwargs))
+
+
+async def in_waiting_thread(call: Callable[[], T]) -> T:
+    """
+    Run a call that mostly waits, as for news of a log, like `in_thread`.
+
+    The threads of the loop are left to calls that work: there are six where a machine has two processors.
+    """
+    return await _in_one_of(_waiting_here(), call)
+
+
+async def _in_one_of(threads: Executor | None, call: Callable[[], T]) -> T:
     # The import of asyncio takes a third of the time of `import refold`, and sync users never need it.
     import asyncio
 
     # As `asyncio.to_thread` does it, but without a task around the future: that costs 20 us and a round of the loop.
-    within, own = partial(copy_context().run, call, *args, **kwargs), _OWN.get()
-    work = asyncio.get_running_loop().run_in_executor(None if own is None else own.executor, within)
+    work = asyncio.get_running_loop().run_in_executor(threads, copy_context().run, call)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

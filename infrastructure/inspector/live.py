@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from ...domain.concurrency.threads import in_waiting_thread
 from ...domain.errors import InvalidInputError, LogWentBackError, NotAllowedError, RefoldError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
@@ -63,7 +65,7 @@ async def _lines(jobs: Jobs, hide: Hide, after: Moment, request: Request) -> Asy
         for job in changed if sees_jobs else ():
             yield f"event: job\ndata: {json.dumps(hide(job))}\n\n"
         try:
-            now, heads, count, last = await asyncio.to_thread(_read_on, jobs.store.log, after)
+            now, heads, count, last = await in_waiting_thread(partial(_read_on, jobs.store.log, after))
         except RefoldError as error:
             # The log went back, or is damaged: the page says so, and asks anew.
             yield _event("fault", str(after), {"message": hide(str(error))})

@@ -15,6 +15,7 @@ import pytest
 import refold
 from refold.domain.context import transaction as transactions
 from refold.domain.errors import InvalidInputError, StorageClosedError, StorageUnavailableError
+from refold.infrastructure import subscription
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -232,6 +233,21 @@ async def test_a_subscription(location: str) -> None:
         assert (await anext(again)).version == 2
         again.stop()
         assert [event async for event in again] == []
+
+
+async def test_those_who_wait_for_news_leave_the_threads_of_the_loop_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each subscription waits in a thread; the loop may have few."""
+    monkeypatch.setattr(subscription, "WAIT_SECONDS", 5.0)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    async with refold.aopen(tmp_path / "store.db") as store:
+        chat, end = await store.chat("a"), await store.now()
+        waiting = [asyncio.create_task(anext(await store.subscribe(after=end))) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        async with asyncio.timeout(2.5):
+            await chat.add_message("user", "hello")
+            assert [(await one).version for one in waiting] == [2, 2, 2]
 
 
 async def test_a_cancelled_call(tmp_path: Path) -> None:

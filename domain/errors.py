@@ -51,8 +51,11 @@ class RefoldError(Exception):
     """
     The root of every error that Refold raises on purpose; all of them can be sent to another process.
 
-    A message that contains a long text is shortened in the middle; attributes are complete.
+    A message that contains a long text is shortened in the middle; attributes are complete. `refused` are the queued
+    events that were not recorded because of it.
     """
+
+    refused: tuple[Any, ...] = ()
 
     def __init__(self, *args: object) -> None:
         super().__init__(*[_shortened(one) if isinstance(one, str) else one for one in args])

@@ -19,14 +19,12 @@ from weakref import WeakValueDictionary, finalize
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.locks import renew_in_child
 from ..domain.context.journal import Journal
-from ..domain.errors import ConcurrencyError, IdempotencyError, RefoldError, StorageError
+from ..domain.errors import RefoldError
 
 EXIT_SECONDS_MAX = 10.0
 # After everything else that a worker does at its end.
 LAST_PRIORITY = -1_000
 Queues = set[Journal[Any]]
-Refusal = ConcurrencyError | IdempotencyError | StorageError
-REFUSALS = (ConcurrencyError, IdempotencyError, StorageError)
 
 
 class _Exit:
@@ -123,13 +121,13 @@ def flush_all(queues: Queues) -> None:
     Wait until all queued events of a set of journals are on disk.
 
     Raises:
-        ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded.
+        RefoldError: events were refused; it has those of all contexts as `refused`.
     """
-    failures: list[Refusal] = []
+    failures: list[RefoldError] = []
     for journal in list(queues):
         try:
             journal.flush()
-        except REFUSALS as error:
+        except RefoldError as error:
             failures.append(error)
     if failures:
         # One error is raised; it lists all events that were not recorded, of every context.
@@ -147,8 +145,8 @@ def flush_behind(queues: Queues) -> Callable[[object, BaseException | None, obje
     def flush(_kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             flush_all(queues)
-        except REFUSALS as failure:
-            if not isinstance(error, REFUSALS):
+        except RefoldError as failure:
+            if not isinstance(error, RefoldError):
                 raise
             error.refused = (*error.refused, *failure.refused)
 

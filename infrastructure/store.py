@@ -466,7 +466,7 @@ class Store:
         Wait until all queued events of this store's contexts are on disk.
 
         Raises:
-            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded.
+            RefoldError: events were refused; it has those of all contexts as `refused`.
         """
         flush_all(self._unflushed)
         if self._checkpoints is not None:

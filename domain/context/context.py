@@ -488,8 +488,7 @@ class Context(Generic[S]):
         Wait until all queued events are on disk; does nothing with durability "commit".
 
         Raises:
-            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded; the
-                view was reset to the state on disk.
+            RefoldError: events were refused; it has them as `refused`, and the view was reset to the state on disk.
         """
         self._journal.flush()
 

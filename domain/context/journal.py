@@ -452,8 +452,8 @@ class Journal(FoldedStream[S]):
 
         Raises:
             TimeoutError: `deadline`, a time of `monotonic()`, passed first; the events are still queued.
-            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded; the
-                journal was reset to the state of the log.
+            RefoldError: events were refused; it has them as `refused`, and the journal was reset to the state of the
+                log.
         """
         if self not in self._unflushed:
             return
@@ -475,7 +475,7 @@ class Journal(FoldedStream[S]):
             # The database cannot be asked, for example after `close`: the next call asks where the stream ends.
             self._stand_at(recorded)
             self._is_unsettled = True
-        if isinstance(failure, ConcurrencyError | IdempotencyError | StorageError):
+        if isinstance(failure, RefoldError):
             # A log gives one error to all events that it could not write together, also those of other contexts.
             cause, failure = failure.__cause__, copy(failure)
             failure.__cause__, failure.refused = cause, settlement.refused

@@ -356,7 +356,7 @@ class CallsContract:
         with pytest.raises(IdempotencyError) as refused:
             store.flush()
 
-        assert [event.content for event in refused.value.refused] == [("99",)]  # type: ignore[attr-defined]
+        assert [event.content for event in refused.value.refused] == [("99",)]
         assert list(chat.items) == list(handle(log, "chat").items)
         assert (log.head("chat:c"), chat.version, log.head("chat:d")) == (9, 9, 2)
 

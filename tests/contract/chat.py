@@ -288,7 +288,7 @@ class ChatContextContract(
         with pytest.raises(ConcurrencyError) as caught:
             chat.flush()
 
-        assert [event.id for event in caught.value.refused] == ["x0", "x1", "x2"]  # type: ignore[attr-defined]
+        assert [event.id for event in caught.value.refused] == ["x0", "x1", "x2"]
         assert texts(chat) == texts(handle_on(log)) == ["theirs"]
         chat.add_message("user", "again")
         chat.flush()

@@ -190,7 +190,7 @@ class DurableContract:
 
         with pytest.raises(StorageClosedError) as caught:
             chat.add_message("user", "after", message_id="x2")
-        assert [event.id for event in caught.value.refused] == ["x2"]  # type: ignore[attr-defined]
+        assert [event.id for event in caught.value.refused] == ["x2"]
         assert [getattr(event, "id", None) for event in store.open().read_events(A)] == [None, "x1"]
 
     def test_closed_right_after_many_events(self, store: Store) -> None:

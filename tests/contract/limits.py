@@ -184,7 +184,7 @@ class LimitsContract:
 
         with pytest.raises(ConcurrencyError) as caught:
             store.close()
-        assert [event.id for event in caught.value.refused] == ["x1"]  # type: ignore[attr-defined]
+        assert [event.id for event in caught.value.refused] == ["x1"]
 
     @pytest.mark.parametrize("kind", [*KINDS[:-1], *AGENTS])
     async def test_what_is_committed_is_in_the_log(

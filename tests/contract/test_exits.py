@@ -17,7 +17,14 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.concurrency.promises import Promise
 from refold.domain.context import outbox
-from refold.domain.errors import ConcurrencyError, StorageClosedError, StorageError, StorageUnavailableError
+from refold.domain.errors import (
+    ConcurrencyError,
+    DamagedError,
+    RefoldError,
+    StorageClosedError,
+    StorageError,
+    StorageUnavailableError,
+)
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import Receipt, StreamEnd
 from refold.infrastructure import exits
@@ -241,19 +248,19 @@ def test_what_was_not_closed_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> No
         del inherited
 
 
-def test_contexts_whose_events_failed_together() -> None:
+@pytest.mark.parametrize("failed", [StorageError("the server went away"), DamagedError("event chat:a@1", "it is gone")])
+def test_contexts_whose_events_failed_together(failed: RefoldError) -> None:
     """A log gives one error to all of them; each lists its own events, and that of the store all."""
     log = LateLog()
     chats = [queued(log, 2, stream) for stream in ("chat:a", "chat:b", "chat:c")]
-    failed = StorageError("the server went away")
     failed.__cause__ = cause = OSError()
     for _batch, promise in log._queue:
         promise.set_exception(failed)
     log._queue.clear()
 
-    with pytest.raises(StorageError) as of_one:
+    with pytest.raises(type(failed)) as of_one:
         chats[0].flush()
-    with pytest.raises(StorageError) as of_all:
+    with pytest.raises(type(failed)) as of_all:
         exits.flush_all({chat._journal for chat in chats[1:]})
 
     assert (len(of_one.value.refused), len({id(event) for event in of_all.value.refused})) == (2, 4)
@@ -290,7 +297,7 @@ def test_refused_by_a_database_that_is_away(kind: type[StorageError]) -> None:
 
     with pytest.raises(kind) as caught:
         chat.flush()
-    assert [event.content for event in caught.value.refused] == [("lost",)]  # type: ignore[attr-defined]
+    assert [event.content for event in caught.value.refused] == [("lost",)]
     assert (chat.version, texts(chat)) == (2, ["0"])
 
     log.failure = None

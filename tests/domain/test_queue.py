@@ -71,7 +71,7 @@ def test_a_refused_entry_is_told_at_flush() -> None:
     with pytest.raises(ConcurrencyError) as caught:
         chat.flush()
 
-    assert [event.id for event in caught.value.refused] == ["x1"]  # type: ignore[attr-defined]
+    assert [event.id for event in caught.value.refused] == ["x1"]
     assert (texts(chat), chat.version) == (["one", "other"], 3)
 
 
@@ -100,7 +100,7 @@ def test_what_follows_a_refused_entry_is_refused() -> None:
     with pytest.raises(ConcurrencyError) as caught:
         chat.flush()
 
-    assert [event.id for event in caught.value.refused] == ["x1", "x2"]  # type: ignore[attr-defined]
+    assert [event.id for event in caught.value.refused] == ["x1", "x2"]
     assert texts(handle_on(log)) == texts(chat) == ["one", "other"]
 
 
@@ -132,7 +132,7 @@ def refused_before(log: LateLog) -> ChatContext:
 
 def refused_ids(error: ConcurrencyError) -> list[str]:
     """Return the ids of the events that did not get in."""
-    return [event.id for event in error.refused]  # type: ignore[attr-defined]
+    return [event.id for event in error.refused]
 
 
 def test_a_refusal_is_told_by_a_transaction() -> None:
@@ -220,7 +220,7 @@ def test_a_full_disk_at_flush() -> None:
     with pytest.raises(StorageError) as caught:
         chat.flush()
 
-    assert [event.id for event in caught.value.refused] == ["x1", "x2"]  # type: ignore[attr-defined]
+    assert [event.id for event in caught.value.refused] == ["x1", "x2"]
     assert texts(chat) == ["one"]
 
 

@@ -223,7 +223,7 @@ def test_a_flush_tells_of_all_refusals(tmp_path: Path) -> None:
         with pytest.raises(refold.ConcurrencyError) as caught:
             store.flush()
 
-        refused = {event.content for event in caught.value.refused}  # type: ignore[attr-defined]
+        refused = {event.content for event in caught.value.refused}
         assert refused == {("mine in a",), ("mine in b",)}
         store.flush()
         assert [len(chat.items) for chat in chats] == [1, 1, 1]

@@ -127,7 +127,7 @@ async def test_a_refused_queue_entry(store: Store) -> None:
 
     with pytest.raises(ConcurrencyError) as caught:
         await queue.aflush()
-    assert [refused.content.text for refused in caught.value.refused] == ["mine", "mine too"]  # type: ignore[attr-defined]
+    assert [refused.content.text for refused in caught.value.refused] == ["mine", "mine too"]
     assert contents(queue) == ["theirs"]
 
 

@@ -917,13 +917,13 @@ class Store:
 
         Raises:
             NotFoundError: there is no such projection.
-            InvalidInputError: `partitions` is less than 1 or more than PARTITIONS_MAX.
+            InvalidInputError: `partitions` is less than 1 or more than PARTITIONS_MAX, or there is no `executor`.
             ProjectionError: it cannot fold an event; the rows in use are kept.
         """
         from .projecting.rebuild import Workers, rebuild
 
         projection = self._runner.named(name)
-        workers = None if executor is None else Workers.of(executor, partitions)
+        workers = Workers.of(executor, partitions)
         return rebuild(
             self._whole_log, self._projections, projection, restart=restart, progress=progress, stop=stop,
             workers=workers, swap=swap,

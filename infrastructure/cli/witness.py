@@ -20,6 +20,7 @@ from .args import (
     reading,
     required_text,
     shown,
+    usage_error,
 )
 from .changes import note
 from .render import one_line, print_json
@@ -100,7 +101,7 @@ def prove(event: str | None, since: int | None, location: str) -> None:
     continues the one of N events. `docs/how-to/prove.md` has the lines that check it without Refold.
     """
     if (event is None) == (since is None):
-        raise click.UsageError("give an EVENT, or --since N")
+        raise usage_error("give an EVENT, or --since N")
     with reading(location) as store:
         # A store without a witness is refused with how to name one.
         _state(store)

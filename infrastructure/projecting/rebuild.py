@@ -42,13 +42,17 @@ class Workers(NamedTuple):
     partitions: int
 
     @classmethod
-    def of(cls, executor: Executor, partitions: int | None) -> Workers:
+    def of(cls, executor: Executor | None, partitions: int | None) -> Workers | None:
         """
-        Return workers for a number of partitions; by default one for each core of this machine.
+        Return workers for a number of partitions, by default one for each core of this machine; None for no executor.
 
         Raises:
-            InvalidInputError: they are fewer than 1, or more than PARTITIONS_MAX.
+            InvalidInputError: they are fewer than 1, or more than PARTITIONS_MAX, or there is no executor for them.
         """
+        if executor is None:
+            if partitions is not None:
+                raise InvalidInputError(f"partitions is {partitions}, and no executor is given that would fold them")
+            return None
         if partitions is None:
             return cls(executor, os.cpu_count() or 1)
         if not 1 <= partitions <= PARTITIONS_MAX:

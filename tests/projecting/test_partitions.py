@@ -426,6 +426,8 @@ def test_partitions_that_cannot_be(store: refold.Store, threads: Executor, parti
     """They are refused."""
     with pytest.raises(InvalidInputError, match=f"partitions is {partitions}: take 1 to 1,024"):
         store.rebuild("catalogue", executor=threads, partitions=partitions)
+    with pytest.raises(InvalidInputError, match=f"partitions is {partitions}, and no executor is given"):
+        store.rebuild("catalogue", partitions=partitions)
 
 
 @pytest.mark.parametrize("limit", [7, 5_000])

@@ -11,7 +11,7 @@ from ...domain.context.description import counted
 from ..databases import ring_of
 from ..trust.keys import KeyFile
 from .args import argument, as_json, database, group, keeping, reading, shown
-from .render import print_json
+from .render import json_text
 
 
 @click.command("new")
@@ -51,7 +51,7 @@ def listed(location: str, as_json: bool) -> None:
         found = Counter(row.master for row in ring_of(store.log).rows())
     destroyed = found.pop("", 0)
     if as_json:
-        print_json({"masters": dict(sorted(found.items())), "destroyed": destroyed})
+        click.echo(json_text({"masters": dict(sorted(found.items())), "destroyed": destroyed}))
         return
     for name, count in sorted(found.items()):
         click.echo(f"{name}  {counted(count, 'data key')}")

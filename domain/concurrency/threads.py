@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 T = TypeVar("T")
-# Calls in a flow of control that are awaited together.
+# Calls in one transaction that are awaited together.
 OWN_THREADS_MAX = 4
-# Calls that wait for what others do, as one of each subscription does.
+# Calls that wait for news, such as one for each subscription.
 WAITING_THREADS_MAX = 1_000
 # A task that waits looks this often whether the loop of the one for which it waits was closed.
 LOOK_SECONDS = 1.0
@@ -56,7 +56,7 @@ class OwnThreads:
         """Run them where they ran before; `is_collected` where the collector of garbage let go of all of it."""
         _OWN.set(self._before)
         executor, self.executor = self.executor, None
-        # Threads that were garbage already would end: weak references to them are gone.
+        # The threads of an executor that was collected end by themselves: it cannot be used again.
         if executor is not None and not is_collected:
             # To start a thread would be a third of the time of a short transaction.
             _idle_here().append(executor)

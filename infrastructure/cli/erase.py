@@ -196,7 +196,7 @@ def archive(
             print_json_list({"context": context, "file": where} for context, where in found.items())
         elif found:
             rows = [("CONTEXT", "FILE"), *((one_line(one), one_line(where)) for one, where in found.items())]
-            # Of a path that is cut, nobody could find the file.
+            # Paths are shown whole: one that is cut does not lead to the file.
             print_table(rows, is_cut=False)
         else:
             note("nothing is archived")

@@ -192,7 +192,7 @@ def import_files(
         )
     transcripts = [path for path in files if path not in exports]
     runs = read_runs(transcripts, format=form, prefix=prefix, mend_surrogates=replace_surrogates)
-    checked = [checked_file(path, MemoryLog()) for path in exports] if _is_missing(location) else []
+    checked = {path: checked_file(path, MemoryLog()) for path in exports} if _is_missing(location) else {}
     with writing(location) as store:
         if not checked and len(files) > 1:
             # Of several files none is written before all are checked.
@@ -201,7 +201,7 @@ def import_files(
         if transcripts:
             _import(store, runs, user, as_runs, location)
         for path in exports:
-            take_in(store, path, shown(location), checked[0] if checked and path == exports[0] else None)
+            take_in(store, path, shown(location), checked.get(path))
 
 
 def _is_missing(location: str) -> bool:

@@ -22,16 +22,7 @@ from ..views.answer_shapes import plain_row, report_shape, status_shape
 from .app import Own, app
 from .args import as_json, database, keeping, keeping_if_possible, usage_error
 from .progress import asked_to_stop, known_names, names, progress_form, projection_progress
-from .render import (
-    aligned,
-    cut,
-    duration,
-    fitted,
-    json_text,
-    one_line,
-    paint,
-    print_json_list,
-)
+from .render import aligned, cut, duration, fitted, json_text, one_line, paint, print_json_list
 
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)

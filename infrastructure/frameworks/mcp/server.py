@@ -32,7 +32,7 @@ PATH = "/mcp"
 SCHEME = "ctx://"
 JSON = "application/json"
 LISTED = 100
-# Who lists the contexts: a command for people, and in its place what an agent can ask for.
+# Error messages advise a command that lists the contexts; an agent has the list of resources in its place.
 LISTED_BY = ("`refold contexts` lists", "the resources list")
 BODY_MAX = 4_194_304
 FAULT = "InternalError"

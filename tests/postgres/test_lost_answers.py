@@ -159,6 +159,26 @@ def test_a_server_that_stays_away(shaky: PostgresLog, proxy: Proxy, monkeypatch:
         shaky.read("chat:a")
 
 
+def test_a_server_that_falls_silent(shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One new connection is tried, which takes all of its time: not as many as where a server refuses them."""
+    tried = list[object]()
+
+    def in_vain(*args: object, **options: object) -> None:
+        tried.append(args)
+        raise psycopg.errors.ConnectionTimeout("connection timeout expired")
+
+    assert len(shaky.read("chat:a")) == 2
+    proxy.cut()
+    monkeypatch.setattr(psycopg, "connect", in_vain)
+
+    with pytest.raises(StorageUnavailableError, match="look whether they are recorded before you repeat them"):
+        append(shaky, "chat:a", said(2))
+    assert len(tried) == 1
+    with pytest.raises(StorageUnavailableError, match="connection timeout expired"):
+        shaky.read("chat:a")
+    assert len(tried) == 2
+
+
 def test_a_writer_pauses_before_it_tries_again(
     shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

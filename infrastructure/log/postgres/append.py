@@ -21,7 +21,7 @@ from ..compression import Compression, key_in
 from ..records import Request
 from .blocks import Blocks
 from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready, received, rows_of, stream_rows_of
-from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, pause_before, translate
+from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, is_silent, pause_before, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import STORED, Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
 from .wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Wire, int4
@@ -416,6 +416,8 @@ class Appender:
                 if failure is None:
                     raise
                 unreachable = error
+                if is_silent(error):
+                    break
             except psycopg.Error as error:
                 self._memory.forget()
                 failure = error

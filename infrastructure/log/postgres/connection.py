@@ -84,6 +84,11 @@ def is_lost_connection(error: psycopg.Error) -> bool:
     return state[:2] == "08" or state in ("57P01", "57P02", "57P03", "25P03")
 
 
+def is_silent(error: BaseException) -> bool:
+    """Return whether a new connection got no answer for all its time: another one would take as long."""
+    return isinstance(error.__cause__, psycopg.errors.ConnectionTimeout)
+
+
 def _is_outdated(error: psycopg.Error) -> bool:
     """Return whether a statement was prepared for a table that has other columns since: it must be prepared again."""
     return isinstance(error, psycopg.errors.FeatureNotSupported)
@@ -210,7 +215,7 @@ class PostgresDatabase:
                     was_reached = attempt > 0 or (
                         isinstance(error, psycopg.Error) and (is_lost_connection(error) or _is_outdated(error))
                     )
-                    if not was_reached or attempt == READ_ATTEMPTS_MAX - 1:
+                    if not was_reached or attempt == READ_ATTEMPTS_MAX - 1 or is_silent(error):
                         raise
                     self._drop_idle()
                     pause_before(attempt)

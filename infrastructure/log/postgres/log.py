@@ -78,7 +78,8 @@ class PostgresLog:
     A log in a PostgreSQL database; see `refold.domain.log.ports.LiveLog` for what its methods promise.
 
     It creates its tables in the connection's current schema if there are none, unless `create` is false. With
-    `read_only` it changes nothing. No call waits for a silent server longer than `patience_seconds`.
+    `read_only` it changes nothing. A call waits `patience_seconds` for a silent server, then has it cancel the
+    statement, and connects once more.
 
     Raises:
         StorageUnavailableError: the database cannot be reached, or holds no log that this version understands.

@@ -21,7 +21,6 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 import msgspec
-from pydantic import BaseModel, ValidationError
 
 from .canonical import canonical_json, parse_json, require_unicode
 from .concurrency.known_types import known
@@ -248,10 +247,15 @@ def estimated_tokens(content: Content, beside: str) -> int:
     return (size + len(beside.encode())) // TOKEN_BYTES
 
 
+def loaded_class(module: str, name: str) -> Any:
+    """Return a class of a package, or () if that is not imported: then no object can be an instance of it."""
+    return getattr(sys.modules.get(module), name, ())
+
+
 def is_typed(value: object) -> bool:
     """Return whether `value` is an instance whose class is stored by name."""
     is_dataclass = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    return is_dataclass or isinstance(value, msgspec.Struct | BaseModel)
+    return is_dataclass or isinstance(value, (msgspec.Struct, loaded_class("pydantic", "BaseModel")))
 
 
 def typed_content(type_name: str, value: Any) -> Any:
@@ -271,10 +275,11 @@ def typed_content(type_name: str, value: Any) -> Any:
         module = type_name.partition(":")[0]
         raise InvalidInputError(f"content is of the class {type_name!r}, which is not loaded: import {module} first")
     try:
-        if issubclass(cls, BaseModel):
-            return cls.model_validate(value)
+        if issubclass(cls, loaded_class("pydantic", "BaseModel")):
+            model: Any = cls
+            return model.model_validate(value)
         return msgspec.convert(value, known(cls), strict=False)
-    except (ValidationError, msgspec.ValidationError, TypeError, NameError) as error:
+    except (ValueError, msgspec.ValidationError, TypeError, NameError) as error:
         raise InvalidInputError(f"stored content no longer fits its class {type_name!r}: {error}") from error
 
 
@@ -301,7 +306,7 @@ def _stored_instance(value: Any, what: str) -> Content:
 
 def _plain_instance(value: Any) -> Any:
     """Return the form in which an instance is stored; a model uses its aliases, as in validation."""
-    if isinstance(value, BaseModel):
+    if isinstance(value, loaded_class("pydantic", "BaseModel")):
         return value.model_dump(mode="json", by_alias=True)
     return msgspec.to_builtins(value)
 
@@ -324,4 +329,4 @@ def _imported(type_name: str) -> type | None:
 
 
 def _is_stored_by_name(cls: type) -> bool:
-    return issubclass(cls, msgspec.Struct | BaseModel | Enum)
+    return issubclass(cls, (msgspec.Struct, loaded_class("pydantic", "BaseModel"), Enum))

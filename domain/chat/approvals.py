@@ -12,7 +12,7 @@ from ..context.context import Context
 from ..errors import InvalidInputError
 from ..log.envelope import Event, Trace
 from .events import ApprovalRequested, CallApproved, CallChanged, CallRejected, FunctionCalled, FunctionReturned
-from .item_conversion import make_event
+from .item_events import make_event
 from .pairing import Approval, PendingAnswer, PendingCall
 from .rules.calls import call_to_decide, find_call
 from .rules.commands import DecideCall

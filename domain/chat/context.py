@@ -32,19 +32,7 @@ from .events import (
     Opened,
     added_item,
 )
-from .eviction import Eviction
-from .item_conversion import MADE_UP, as_given, item_of, items_added, items_as_given, make_event, recorded_form
-from .items import (
-    AgentConfigUpdate,
-    AgentHandoff,
-    ChatContent,
-    ChatItem,
-    ChatMessage,
-    ChatRole,
-    FunctionCall,
-    FunctionCallOutput,
-    items_from_dict,
-)
+from .item_events import MADE_UP, as_given, conversion, items_as_given, make_event
 from .merge_source import merge_with, other_as_given, require_chat, require_merge, seen_from
 from .rules.calls import find_call, version_before
 from .rules.commands import (
@@ -68,33 +56,32 @@ from .rules.commands import (
 )
 from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
-from .shown import SeenItems
 from .state.fold import ChatState, tool_definitions
 from .state.packed import new_at
 from .state.sequence import Items
 from .stream import MessageStream
-from .summarising import (
-    OTHERS_SUMMARY,
-    SUMMARY,
-    SummaryAnswer,
-    answer_of,
-    model_name,
-    prior_text,
-    render_items,
-    require_model,
-    summary_message,
-    summary_prompt,
-)
 from .tokens import DEFAULT, TokenCounter
 from .usage import NOT_GIVEN, Usage, metrics_given, metrics_of
 from .view import ChatView
 
 if TYPE_CHECKING:
-    # A model is called with a chat context.
+    # A model is called with a chat context. The models of items need pydantic, and come with the first item.
     from ..llm.base import LLM
+    from .eviction import Eviction
+    from .items import (
+        AgentConfigUpdate,
+        AgentHandoff,
+        ChatContent,
+        ChatItem,
+        ChatMessage,
+        FunctionCall,
+        FunctionCallOutput,
+    )
+    from .roles import ChatRole
+    from .summarising import SummaryAnswer
 
 
-Item = TypeVar("Item", bound=ChatItem)
+Item = TypeVar("Item", bound="ChatItem")
 Made = TypeVar("Made", bound="ChatContext")
 REFUSAL = (
     "This ChatContext is read-only. To modify it, create a mutable copy with ctx.copy() or ctx.fork() "
@@ -144,6 +131,8 @@ class ChatContext(ChatView["ChatContext"]):
             KeyError: `items`, or a field of an item, is missing; the error names its index and field.
             InvalidInputError: a role that does not exist, or a field of the wrong type (a ValueError).
         """
+        from .items import items_from_dict
+
         return cls(items_from_dict(data))
 
     @classmethod
@@ -249,7 +238,8 @@ class ChatContext(ChatView["ChatContext"]):
             made_up = (*made_up, "created_at")
         if replace and isinstance(event, MessageAdded) and event.role == "system":
             return self._replace_instructions(event, expected_version, idempotency_key, made_up)
-        return self._add(ChatMessage, event, expected_version, idempotency_key, made_up)
+        made: ChatMessage = self._add(event, expected_version, idempotency_key, made_up)
+        return made
 
     def stream(self, role: ChatRole | str = "assistant", *, agent_id: str | None = None) -> MessageStream:
         """
@@ -293,7 +283,8 @@ class ChatContext(ChatView["ChatContext"]):
             **({} if metadata is None else {"metadata": metadata}),
         )
         made_up = MADE_UP if call_id else (*MADE_UP, "call_id")
-        return self._add(FunctionCall, event, expected_version, idempotency_key, made_up)
+        made: FunctionCall = self._add(event, expected_version, idempotency_key, made_up)
+        return made
 
     def add_function_output(
         self,
@@ -313,7 +304,8 @@ class ChatContext(ChatView["ChatContext"]):
             InvalidInputError: the output is not text.
         """
         event = self._output(name, output, call_id, is_error, agent_id)
-        return self._add(FunctionCallOutput, event, expected_version, idempotency_key)
+        made: FunctionCallOutput = self._add(event, expected_version, idempotency_key)
+        return made
 
     def answer_call(
         self,
@@ -336,6 +328,8 @@ class ChatContext(ChatView["ChatContext"]):
             CallSettledError: the call has another output, or it left the view without one.
             InvalidInputError: the output is not text.
         """
+        from .item_conversion import items_added
+
         event = self._output("", output, call, is_error, agent_id)
         outcome = self._record(
             AnswerCall(self._writer.place.stream, call, event),
@@ -346,7 +340,7 @@ class ChatContext(ChatView["ChatContext"]):
         )
         held = None if outcome.events else find_call(self.stream_id, call, self._writer.state.items).output
         answer = items_added(outcome.events, outcome.version)[0] if held is None else self._item(held)
-        return cast(FunctionCallOutput, answer)
+        return cast("FunctionCallOutput", answer)
 
     def _output(self, name: str, output: str, call_id: str, is_error: bool, agent_id: str | None) -> FunctionReturned:
         event = make_event(
@@ -379,7 +373,8 @@ class ChatContext(ChatView["ChatContext"]):
             to_agent=to_agent,
             reason=reason,
         )
-        return self._add(AgentHandoff, event, expected_version, idempotency_key)
+        made: AgentHandoff = self._add(event, expected_version, idempotency_key)
+        return made
 
     def add_config_update(
         self,
@@ -414,7 +409,8 @@ class ChatContext(ChatView["ChatContext"]):
             tools=names,
             **given,
         )
-        return self._add(AgentConfigUpdate, event, expected_version, idempotency_key)
+        made: AgentConfigUpdate = self._add(event, expected_version, idempotency_key)
+        return made
 
     def add_items(
         self,
@@ -429,6 +425,8 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             DuplicateItemError: another item has one of these ids. InvalidInputError: one of them is no item.
         """
+        from .item_conversion import items_added, recorded_form
+
         given = require_several(items, "the items")
         recorded = [recorded_form(item) for item in given]
         outcome = self._record_items(
@@ -455,6 +453,7 @@ class ChatContext(ChatView["ChatContext"]):
             InvalidInputError: an entry is no message; the error names its place and field.
         """
         from ..formats.messages import items_of, messages_given
+        from .item_conversion import items_added
 
         given = messages_given(messages, system)
         items = items_of(given, self._writer.state.items, system_clock=self._system)
@@ -489,12 +488,11 @@ class ChatContext(ChatView["ChatContext"]):
 
     def _add(
         self,
-        model: type[Item],
         event: ChatItemEvent,
         expected_version: int | None,
         key: str | None,
         made_up: tuple[str, ...] = MADE_UP,
-    ) -> Item:
+    ) -> Any:
         is_fresh = "id" in made_up
         unused_at = -1 if is_fresh else new_at(self._writer, [event])
         command = AddItems(self._writer.place.stream, (event,), fresh=is_fresh, new_at=unused_at)
@@ -504,7 +502,7 @@ class ChatContext(ChatView["ChatContext"]):
             expected_version=expected_version,
             idempotency_key=key,
         )
-        return self._answer(model, event, outcome, key)
+        return self._answer(event, outcome, key)
 
     def _replace_instructions(
         self, event: MessageAdded, expected_version: int | None, key: str | None, made_up: tuple[str, ...]
@@ -517,13 +515,14 @@ class ChatContext(ChatView["ChatContext"]):
             idempotency_key=key,
             catch_up=False,
         )
-        return self._answer(ChatMessage, event, outcome, key)
+        made: ChatMessage = self._answer(event, outcome, key)
+        return made
 
-    def _answer(self, model: type[Item], event: ChatItemEvent, outcome: Outcome, key: str | None) -> Item:
+    def _answer(self, event: ChatItemEvent, outcome: Outcome, key: str | None) -> Any:
         # The same item again, or the same key again: the answer is the item that the first call recorded.
         recorded = added_item(outcome.events[0]) if outcome.events else None
-        item = self.get_by_id(event.id) if recorded is None else item_of(recorded, outcome.version)
-        if not isinstance(item, model):
+        item = self.get_by_id(event.id) if recorded is None else conversion().item_of(recorded, outcome.version)
+        if not isinstance(item, conversion().MODELS[type(event)]):
             raise InvalidInputError(f"idempotency key {key!r} was used for something else: take another")
         return item
 
@@ -538,6 +537,8 @@ class ChatContext(ChatView["ChatContext"]):
             ConcurrencyError: another writer came first.
         """
         outcome = self._insert([item], expected_version, idempotency_key)
+        from .item_conversion import item_of
+
         recorded = added_item(outcome.events[0]) if outcome.replayed and outcome.events else None
         # The same key again: the item that the first call inserted.
         return item if recorded is None else cast(Item, item_of(recorded))
@@ -559,6 +560,8 @@ class ChatContext(ChatView["ChatContext"]):
         self._insert(require_several(items, "the items"), expected_version, idempotency_key)
 
     def _insert(self, given: Sequence[ChatItem], expected_version: int | None, key: str | None) -> Outcome:
+        from .item_conversion import recorded_form
+
         command = InsertItems(self._writer.place.stream, tuple(recorded_form(item) for item in given))
         return self._record(
             command,
@@ -585,6 +588,8 @@ class ChatContext(ChatView["ChatContext"]):
             InvalidInputError: one of them is pinned.
             ConcurrencyError: another writer came first.
         """
+        from .eviction import Eviction
+
         before = self._writer.state.items
         command = EvictItems(self._writer.place.stream, require_texts(ids, "the ids"), reason)
         outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
@@ -794,6 +799,8 @@ class ChatContext(ChatView["ChatContext"]):
         Without an answer nothing changes, and `summary_failure` has the reason. A version of the other context is
         summarised only once. If `other` is no chat, or `llm` no model, it raises an InvalidInputError.
         """
+        from .summarising import OTHERS_SUMMARY, render_items, require_model, summary_message
+
         self._require_writer()
         require_chat(other)
         require_model(llm)
@@ -825,6 +832,8 @@ class ChatContext(ChatView["ChatContext"]):
             InvalidInputError: a negative number of turns, or `llm` is no model.
             DecisionRefusedError: items to be summarised were evicted while the model wrote.
         """
+        from .summarising import model_name, prior_text, render_items, require_model
+
         self._require_writer()
         require_model(llm)
         self._no_summary = None
@@ -865,6 +874,8 @@ class ChatContext(ChatView["ChatContext"]):
     def _fold_away(
         self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, call: object, key: str | None
     ) -> None:
+        from .summarising import SUMMARY, summary_message
+
         command = Summarize(
             stream=self._writer.place.stream,
             folded=tuple(item.id for item in (*plan.prior, *plan.told)),
@@ -930,7 +941,7 @@ class ChatContext(ChatView["ChatContext"]):
             NotFoundError: no such version or name.
             InvalidInputError: the text has none of these forms, or a time has no zone.
         """
-        wanted = ITEM + moment.id if isinstance(moment, ChatItem) else moment
+        wanted = moment if isinstance(moment, int | str | datetime | Moment) else _address_of(moment)
         return self._view(ReadOnlyChatContext, self.version_at(wanted))
 
     def seen(self, call_id: str) -> ReadOnlyChatContext:
@@ -976,9 +987,18 @@ class ReadOnlyChatContext(ChatContext):
     """
 
     def __init__(self, items: ChatView[Any] | Sequence[ChatItem] = ()) -> None:
+        from .shown import SeenItems
+
         shown = items.context if isinstance(items, SeenItems) else items
         # Plain items get a context of their own, which no other code can change.
         self._show(shown if isinstance(shown, ChatView) else ChatContext(list(items)))
+
+
+def _address_of(item: ChatItem) -> str:
+    """Return the address of an item; anything else is given back, for the caller to refuse."""
+    from .items import ChatItem
+
+    return ITEM + item.id if isinstance(item, ChatItem) else item
 
 
 def _at_its_version(context: ChatView[Any]) -> ChatView[Any]:
@@ -998,6 +1018,8 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
 
     An error, also one after part of the answer, or a blank answer gives a `failure` in words and no text.
     """
+    from .summarising import answer_of, summary_prompt
+
     return await answer_of(llm, ChatContext(summary_prompt(text, prior)))
 
 

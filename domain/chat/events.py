@@ -11,14 +11,13 @@ from collections.abc import Iterable
 from typing import Annotated, ClassVar, TypeGuard
 
 import msgspec
-from pydantic import ValidationError
 
 from ..canonical import parse_json
 from ..errors import InvalidInputError
 from ..log.admission import JsonObject, StreamName, Total, VersionName, VersionNumber, one_of
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
-from .items import ChatRole, ImageContent
+from .roles import ROLES
 
 # The text in the place of one that was erased, and the key of `extra` of such a message.
 ERASED_TEXT, ARCHIVED_TEXT, ERASED = "[erased]", "[archived]", "erased"
@@ -59,12 +58,13 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     def require_admissible(self) -> None:
         """Raise InvalidInputError if it cannot be shown as an image."""
+        # Imported here: the models of items need pydantic.
+        from .items import image_fault
+
         options = {"encode_options": parse_json(self.encode_options)} if self.encode_options else {}
-        try:
-            ImageContent.model_validate({"id": self.id, "image": self.image, **options})
-        except ValidationError as error:
-            fault = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise InvalidInputError(f"the image {self.id!r} cannot be one: {fault}") from error
+        fault = image_fault({"id": self.id, "image": self.image, **options})
+        if fault is not None:
+            raise InvalidInputError(f"the image {self.id!r} cannot be one: {fault}")
 
 
 class Opened(_Event, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):
@@ -94,7 +94,7 @@ class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.me
     events of their own. `until`, the version of the last of them, is not stored: the fold sets it.
     """
 
-    role: Annotated[str, one_of(*(role.value for role in ChatRole))]
+    role: Annotated[str, one_of(*ROLES)]
     content: str | tuple[str | Image, ...]
     interrupted: bool = False
     extra: JsonObject = b""
@@ -178,7 +178,7 @@ class MessageFinished(_Event, frozen=True, kw_only=True, gc=False, tag="chat.mes
     """
 
     item: Ref
-    role: Annotated[str, one_of(*(role.value for role in ChatRole))]
+    role: Annotated[str, one_of(*ROLES)]
     text: str = ""
     incomplete: str | None = None
     agent_id: str | None = None

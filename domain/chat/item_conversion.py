@@ -7,13 +7,12 @@ takes a third of the time of validation, which is most of the cost of reading a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ..canonical import Without, canonical_json, is_unicode, parse_json, require_unicode
+from ..canonical import canonical_json, parse_json, require_unicode
 from ..clock import require_time
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict, FrozenList, freeze
@@ -33,16 +32,15 @@ from .items import (
     AgentHandoff,
     ChatItem,
     ChatMessage,
-    ChatRole,
     EncodeOptions,
     FunctionCall,
     FunctionCallOutput,
     ImageContent,
     InvalidItemError,
 )
+from .roles import ROLES
 
 M = TypeVar("M", bound=BaseModel)
-ROLES = {role.value: role for role in ChatRole}
 NO_EXTRA: FrozenDict[str, Any] = FrozenDict()
 _new = object.__new__
 # The slots of a pydantic model, which are set without its validation.
@@ -50,7 +48,7 @@ _put_fields, _put_names, _put_extra, _put_private = (
     BaseModel.__dict__[slot].__set__
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 )
-_MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
+MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
     MessageAdded: ChatMessage,
     FunctionCalled: FunctionCall,
     FunctionReturned: FunctionCallOutput,
@@ -60,10 +58,8 @@ _MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
 # The model of each type of item, and the names of its fields. All items of a model have one set: they are frozen, and a
 # set for each would double the work of the collector.
 MODEL_FIELDS: dict[str, tuple[type[BaseModel], set[str]]] = {
-    model.model_fields["type"].default: (model, set(model.model_fields)) for model in _MODELS.values()
+    model.model_fields["type"].default: (model, set(model.model_fields)) for model in MODELS.values()
 }
-# The fields that Refold generates if the caller does not give them.
-MADE_UP = ("id", "created_at")
 
 
 def item_of(event: ChatItemEvent, version: int | None = None) -> ChatItem:
@@ -116,6 +112,16 @@ def recorded_form(item: ChatItem) -> ChatItemEvent:
             _check_text(getattr(event, field), f"{field} of {item.type} {item.id!r}")
         raise
     return event
+
+
+def validated_event(event_type: type[ChatItemEvent], fields: dict[str, Any]) -> ChatItemEvent:
+    """
+    Return the event that adds an item with these fields, which have the names of the item's fields.
+
+    Raises:
+        InvalidInputError: as for `recorded_form`.
+    """
+    return recorded_form(_validated(MODELS[event_type], fields))  # type: ignore[arg-type]  # one of the models
 
 
 def _timed(item: ChatItem) -> ChatItem:
@@ -319,86 +325,3 @@ _RECORDERS: dict[type, Callable[[Any], ChatItemEvent]] = {
     AgentHandoff: _record_handoff,
     AgentConfigUpdate: _record_config,
 }
-
-
-Kinds = frozenset[type[Any]]
-_TEXT: Kinds = frozenset({str})
-_FLAG: Kinds = frozenset({bool})
-_TIME: Kinds = frozenset({float})
-_OPTIONAL_TEXT: Kinds = frozenset({str, type(None)})
-_TEXTS: Kinds = frozenset({str, tuple})
-_OPTIONAL_TEXTS: Kinds = frozenset({tuple, type(None)})
-_ITEM = {"id": _TEXT, "created_at": _TIME, "agent_id": _OPTIONAL_TEXT}
-# The types that a field may have without further validation; a tuple must hold only texts.
-_PLAIN: dict[type[ChatItemEvent], Mapping[str, Kinds]] = {
-    MessageAdded: {**_ITEM, "role": _TEXT, "content": _TEXTS},
-    FunctionCalled: {**_ITEM, "name": _TEXT, "arguments": _TEXT, "call_id": _TEXT},
-    FunctionReturned: {
-        **_ITEM,
-        "name": _TEXT,
-        "call_id": _TEXT,
-        "output": _TEXT,
-        "is_error": _FLAG,
-    },
-    HandedOff: {**_ITEM, "from_agent": _OPTIONAL_TEXT, "to_agent": _TEXT, "reason": _OPTIONAL_TEXT},
-    ConfigUpdated: {**_ITEM, "instructions": _OPTIONAL_TEXT, "tools": _OPTIONAL_TEXTS},
-}
-
-
-def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
-    """
-    Return the event that adds an item with these fields, which have the names of the item's fields.
-
-    Raises:
-        InvalidInputError: a field is invalid (also pydantic's ValidationError), a text holds a lone surrogate, open
-            JSON is not JSON, or a time is not a finite number.
-    """
-    role = fields.get("role")
-    if isinstance(role, ChatRole):
-        fields["role"] = role = role.value
-    is_role = role is None or (isinstance(role, str) and role in ROLES)
-    if is_role and _are_plain(fields, _PLAIN[event_type]):
-        return event_type(**fields)
-    item = _validated(_MODELS[event_type], fields)
-    return recorded_form(item)  # type: ignore[arg-type]  # one of the models
-
-
-def _are_plain(fields: Mapping[str, Any], kinds: Mapping[str, Kinds]) -> bool:
-    """Whether every field has exactly its recorded type, every text can be encoded, and every time is finite."""
-    for name, value in fields.items():
-        kind = type(value)
-        if name not in kinds or kind not in kinds[name]:
-            return False
-        if kind is str:
-            # Most texts are ASCII, and `isascii` only reads a flag of the text.
-            if not (value.isascii() or is_unicode(value)):
-                return False
-        elif kind is float:
-            if not isfinite(value):
-                return False
-        elif kind is tuple:
-            for part in value:
-                if type(part) is not str or not (part.isascii() or is_unicode(part)):
-                    return False
-    return True
-
-
-def as_given(event: ChatItemEvent, *made_up: str) -> Without:
-    """
-    Return an item as its caller gave it, for the fingerprint of a call.
-
-    Generated fields and the ids of images are left out.
-    """
-    content = getattr(event, "content", None)
-    if isinstance(content, tuple):
-        parts = tuple(Without(part, "id") if isinstance(part, Image) else part for part in content)
-        return Without(event, *made_up, content=parts)
-    return Without(event, *made_up)
-
-
-def items_as_given(items: Sequence[ChatItem], events: Sequence[ChatItemEvent]) -> list[Without]:
-    """Return items of a caller as they were given: without an id or a time that was generated."""
-    return [
-        as_given(event, *(field for field in MADE_UP if field not in item.model_fields_set))
-        for item, event in zip(items, events, strict=True)
-    ]

@@ -8,9 +8,7 @@ that added it. So it cannot be assigned to: a change is another event.
 from __future__ import annotations
 
 import base64
-import enum
 import io
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -19,8 +17,10 @@ from pydantic import VERSION, AfterValidator, BaseModel, ConfigDict, Field, Vali
 from ..arguments import require_several
 from ..clock import REAL_SYSTEM
 from ..concurrency.locks import cached_property
+from ..content import loaded_class
 from ..errors import InvalidInputError, MissingFieldError, shown
 from ..frozen import FrozenDict, FrozenList, freeze
+from .roles import ChatRole
 
 # The bytes at the given indexes in a file of each type. A GIF is of 1987 or of 1989; a WebP is in a RIFF container.
 SIGNATURES: dict[str, Sequence[tuple[int, bytes]]] = {
@@ -61,19 +61,14 @@ def data_url_of(picture: object, options: EncodeOptions) -> str:
     if isinstance(picture, bytes | bytearray | memoryview):
         data = bytes(picture)
         return _data_url(_media_type(data), data)
-    if isinstance(picture, _known("av", "VideoFrame")):
+    if isinstance(picture, loaded_class("av", "VideoFrame")):
         picture = _image_of_frame(picture)
-    if isinstance(picture, _known("PIL.Image", "Image")):
+    if isinstance(picture, loaded_class("PIL.Image", "Image")):
         return _data_url(f"image/{options.format.lower()}", _encoded(picture, options))
     raise ValueError(
         f"an image cannot be made of a {type(picture).__name__}: give a URL, a data URL, the bytes of a file, "
         "a PIL image or an av.VideoFrame"
     )
-
-
-def _known(module: str, name: str) -> Any:
-    """Return a class of an optional package, or () if it is not imported: then no object can be an instance."""
-    return getattr(sys.modules.get(module), name, ())
 
 
 def _data_url(media_type: str, data: bytes) -> str:
@@ -136,15 +131,6 @@ def _on_white(image: Any, pillow: Any) -> Any:
 
 
 Frozen = AfterValidator(freeze)
-
-
-class ChatRole(str, enum.Enum):  # noqa: UP042 - the seed's base classes: str(role) stays "ChatRole.USER"
-    """The role of a message; there is no tool role, because outputs are separate items."""
-
-    SYSTEM = "system"
-    DEVELOPER = "developer"
-    USER = "user"
-    ASSISTANT = "assistant"
 
 
 class _View(BaseModel):
@@ -215,6 +201,15 @@ class ImageContent(_View):
     def to_data_url(self) -> str:
         """Return the image as it is stored: a URL, or a data URL."""
         return self.image
+
+
+def image_fault(fields: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with an image that has these fields; None if nothing is."""
+    try:
+        ImageContent.model_validate(fields)
+    except ValidationError as error:
+        return error.errors()[0]["msg"].removeprefix("Value error, ")
+    return None
 
 
 class _Item(_View):

@@ -13,7 +13,7 @@ from ..context.journal import Journal
 from ..context.transaction import current_or_new_transaction
 from ..errors import InvalidInputError
 from ..spans import Segment
-from .item_conversion import MADE_UP, as_given
+from .item_events import MADE_UP, as_given
 from .rules.commands import Merge, MergeRule, OtherSide
 from .rules.decide import CHAT
 from .rules.merging import fork_point

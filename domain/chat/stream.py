@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -21,10 +21,12 @@ from ..clock import System
 from ..concurrency.threads import in_thread
 from ..errors import DecisionRefusedError, InvalidInputError, RefoldError
 from .events import UNFINISHED, MessageAdded, is_instructions
-from .item_conversion import make_event
-from .items import ChatRole
+from .item_events import make_event
 from .rules.commands import AddItems, WritePiece
 from .usage import Usage, metrics_of
+
+if TYPE_CHECKING:
+    from .roles import ChatRole
 
 # A piece is recorded when it has this size in UTF-8, or when the last one is this old.
 PIECE_BYTES_MAX = 4_096

@@ -12,7 +12,8 @@ from ..canonical import canonical_json, parse_json, require_unicode
 from ..clock import System
 from ..errors import InvalidInputError
 from .events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
-from .items import ChatItem, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
+from .items import ChatItem, ChatMessage, FunctionCall, FunctionCallOutput
+from .roles import ChatRole
 from .rules.summaries import SummaryPlan
 
 if TYPE_CHECKING:

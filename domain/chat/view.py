@@ -20,24 +20,25 @@ from ..spans import Ref
 from ..totals import Totals
 from .approvals import Approvals
 from .events import ChatItemEvent, Forked, MessageAdded
-from .eviction import EvictedItem
-from .item_conversion import item_of, make_event
-from .items import ActiveConfig, ChatItem, ChatMessage, items_to_dict
+from .item_events import conversion, make_event
 from .pairing import PendingAnswer, PendingRule, items_to_send, pending_answers, pending_call
 from .rules.commands import Begin
 from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, tool_names
 from .rules.forking import recent_turns as items_of_turns
 from .saved_states import SavedStates
-from .shown import ShownItems
 from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
 from .tokens import DEFAULT, TokenCounter
 
 if TYPE_CHECKING:
-    # Imported by the methods that need it: few programs replay.
+    # Imported by the methods that need them: few programs replay, and the models of items need pydantic, which a
+    # command does without that shows only what was recorded.
+    from .eviction import EvictedItem
+    from .items import ActiveConfig, ChatItem, ChatMessage
     from .replay import Policy, Replay
+    from .shown import ShownItems
 
 # The class of a fork.
 ForkedChat = TypeVar("ForkedChat")
@@ -47,7 +48,8 @@ T = TypeVar("T")
 class ChatView(Context[ChatState], Generic[ForkedChat]):
     """The reading methods of a chat context."""
 
-    _shown: ShownItems
+    # The public items; None before somebody asks for them.
+    _shown: ShownItems | None
     _counted: dict[TokenCounter, RunningTokens]
     # Returns the totals while the items are not loaded.
     _count: Callable[[], Totals] | None = None
@@ -72,8 +74,12 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
         Of a long context that was not loaded before, an item is read from the log when it is used.
         """
-        source = self._source
-        return self._shown.of(source.state.items, self, source.journal.log)
+        shown, source = self._shown, self._source
+        if shown is None:
+            from .shown import ShownItems
+
+            shown = self._shown = ShownItems()
+        return shown.of(source.state.items, self, source.journal.log)
 
     def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
         """Return the recorded events with versions above `after`, up to and including `until`."""
@@ -81,7 +87,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def messages(self) -> list[ChatMessage]:
         """Return the messages only, in order."""
-        return [item for item in self.items if isinstance(item, ChatMessage)]
+        return [item for item in self.items if item.type == "message"]
 
     @property
     def _totals(self) -> Totals:
@@ -111,7 +117,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def _item(self, ordinal: int) -> ChatItem:
         items = self._state.items
-        return item_of(items.arena.items[ordinal], items.arrival(ordinal))
+        item: ChatItem = conversion().item_of(items.arena.items[ordinal], items.arrival(ordinal))
+        return item
 
     def _find(self, address: OfItem | Happened) -> int | None:
         """Return the version that brought an item, or the last one before an item that is younger than a time."""
@@ -129,6 +136,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def evicted_items(self) -> list[EvictedItem]:
         """Return the items that left the view and are not back, in the order in which they left."""
+        from .eviction import EvictedItem
+
         items = self._state.items
         gone = items.edits.departed() if items.edits else []
         return [EvictedItem(self._item(ordinal), how.how, how.reason, how.version) for ordinal, how in gone]
@@ -152,7 +161,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             found = last_items(source.journal.log, Ref(self.version, self.stream_id), self._last_events, count)
             # The last events may show fewer items, or not what brought one; then the whole context is loaded.
             if found is not None:
-                return [item_of(item, version) for item, version in found]
+                return [conversion().item_of(item, version) for item, version in found]
         return [self._item(ordinal) for ordinal in self._state.items.order()[-count:]]
 
     def active_config_at(self, target: str | int | None = None) -> ActiveConfig:
@@ -166,6 +175,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         Raises:
             NotFoundError: no item has this id or index (a KeyError).
         """
+        from .items import ActiveConfig
+
         items = self._state.items
         return ActiveConfig(*active_config(items[: self._end_of(target, items)]))
 
@@ -191,6 +202,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the context as plain data in the seed's form, `{"items": [...]}`."""
+        from .items import items_to_dict
+
         return items_to_dict(self.items)
 
     def to_openai_messages(
@@ -310,7 +323,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         raise NotImplementedError
 
     def _forget_shown(self) -> None:
-        self._shown, self._counted = ShownItems(), {}
+        self._shown, self._counted = None, {}
 
     def recorded_items(self) -> Items:
         """Return the items as they were recorded: frozen Structs, the form that is fastest to read."""

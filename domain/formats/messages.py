@@ -15,7 +15,8 @@ import msgspec
 
 from ..canonical import canonical_json, parse_json
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
-from ..chat.item_conversion import items_as_given, recorded_form
+from ..chat.item_conversion import recorded_form
+from ..chat.item_events import items_as_given
 from ..chat.items import ChatItem, items_from_dict
 from ..chat.pairing import is_spoken
 from ..chat.state.sequence import Items

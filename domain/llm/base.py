@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel
 
-from ..chat.items import ChatRole
+from ..chat.roles import ChatRole
 from ..errors import InvalidInputError, RefoldError
 
 EventName = TypeVar("EventName", bound=str)

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..chat.items import ChatRole
+from ..chat.roles import ChatRole
 from ..clock import REAL_SYSTEM, Stopwatch
 from ..errors import InvalidInputError
 from .base import LLM, LLMResponse

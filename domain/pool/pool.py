@@ -49,7 +49,8 @@ async def chosen_by_model(llm: LLM, query: str, held: Sequence[Held], limit: int
     """
     # A chat context is needed only to ask a model, which most users of pools never do.
     from ..chat.context import ChatContext
-    from ..chat.items import ChatMessage, ChatRole
+    from ..chat.items import ChatMessage
+    from ..chat.roles import ChatRole
     from ..llm.base import collect
 
     if not held:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from ..canonical import canonical_json, require_unicode
 from ..chat.context import ChatContext
-from ..chat.items import ChatMessage, ChatRole
+from ..chat.items import ChatMessage
+from ..chat.roles import ChatRole
 from ..errors import InvalidInputError
 from ..llm.base import LLM, collect
 from ..spans import Ref

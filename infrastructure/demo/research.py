@@ -6,7 +6,8 @@ import json
 from functools import partial
 from random import Random
 
-from ...domain.chat.items import ChatMessage, ChatRole
+from ...domain.chat.items import ChatMessage
+from ...domain.chat.roles import ChatRole
 from ...domain.log.envelope import acting
 from ...domain.pool.items import ContextItem
 from ...domain.window.items import ContextItem as BudgetItem

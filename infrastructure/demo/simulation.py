@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from ...domain.chat.context import ChatContext
-from ...domain.chat.items import ChatRole
+from ...domain.chat.roles import ChatRole
 from ...domain.chat.usage import Usage
 from ...domain.chat.view import ChatView
 from ...domain.llm.base import LLM, LLMResponse

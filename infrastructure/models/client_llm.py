@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from ...domain.chat.items import ChatRole
 from ...domain.chat.pairing import PendingRule
+from ...domain.chat.roles import ChatRole
 from ...domain.chat.view import ChatView
 from ...domain.errors import reason_of
 from ...domain.llm.base import (

@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from shlex import quote
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ConflictResolved, Merged
-from ...domain.chat.eviction import Eviction
 from ...domain.chat.state.sequence import Items
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.spans import Ref
 from ...domain.totals import Totals
 from .shapes import Shape
+
+if TYPE_CHECKING:
+    from ...domain.chat.eviction import Eviction
 
 # `@3`, or `other@3`: where an item was added. No context has versions of more digits.
 PLACE = re.compile(r"(.*)@([0-9]{1,18})", re.DOTALL)

@@ -16,8 +16,6 @@ import msgspec
 
 from ...domain.canonical import parse_json
 from ...domain.chat.events import ChatItemEvent, FunctionCalled
-from ...domain.chat.item_conversion import item_of
-from ...domain.chat.items import items_to_dict
 from ...domain.chat.pairing import Approval
 from ...domain.content import Content, plain_content
 from ...domain.context.description import Change, place_of
@@ -230,6 +228,10 @@ def plain_item(item: Item) -> dict[str, Any]:
             about = {"kind": item.kind, "tags": list(item.tags)}
             return {"key": item.key, **_content_shape("value", item.value), **about, **times}
         case _:
+            # Imported here: the models of items need pydantic.
+            from ...domain.chat.item_conversion import item_of
+            from ...domain.chat.items import items_to_dict
+
             plain: dict[str, Any] = items_to_dict([item_of(item)])["items"][0]
             return plain
 

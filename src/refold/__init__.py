@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from refold.domain.chat.items import AgentConfigUpdate as AgentConfigUpdate
     from refold.domain.chat.items import AgentHandoff as AgentHandoff
     from refold.domain.chat.items import ChatMessage as ChatMessage
-    from refold.domain.chat.items import ChatRole as ChatRole
     from refold.domain.chat.items import FunctionCall as FunctionCall
     from refold.domain.chat.items import FunctionCallOutput as FunctionCallOutput
     from refold.domain.chat.items import ImageContent as ImageContent
     from refold.domain.chat.pairing import Approval as Approval
     from refold.domain.chat.pairing import PendingAnswer as PendingAnswer
     from refold.domain.chat.pairing import PendingCall as PendingCall
+    from refold.domain.chat.roles import ChatRole as ChatRole
     from refold.domain.chat.stream import MessageStream as MessageStream
     from refold.domain.chat.usage import Usage as Usage
     from refold.domain.chat.window import ContextWindow as ChatWindow

@@ -13,7 +13,6 @@ from refold.domain.chat.items import (
     ChatContent,
     ChatItem,
     ChatMessage,
-    ChatRole,
     EncodeOptions,
     FunctionCall,
     FunctionCallOutput,
@@ -21,6 +20,7 @@ from refold.domain.chat.items import (
     ResizeOptions,
 )
 from refold.domain.chat.pairing import Approval, PendingAnswer, PendingCall
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.state.sequence import RunningTokens
 from refold.domain.chat.summarising import (
     SUMMARIZE_PROMPT,

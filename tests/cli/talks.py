@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import refold as package
-from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.roles import ChatRole
 from tests.domain.llm.models import ScriptedLLM
 
 

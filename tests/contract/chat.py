@@ -10,7 +10,8 @@ import pytest
 from refold import to_async
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import TAIL_ITEMS
-from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
+from refold.domain.chat.items import ChatMessage, ImageContent
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError, NotFoundError

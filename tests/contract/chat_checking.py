@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.items import AgentConfigUpdate, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
+from refold.domain.chat.items import AgentConfigUpdate, ChatMessage, FunctionCall, FunctionCallOutput
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.loading import complete
 from refold.domain.chat.view import ChatView

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.chat import ChatMessage, ChatRole
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.packed import _Source
 from refold.domain.chat.state.stored import WINDOW_MIN

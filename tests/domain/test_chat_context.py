@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.items import ChatMessage, ChatRole, FunctionCall, ImageContent
+from refold.domain.chat.items import ChatMessage, FunctionCall, ImageContent
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import DecisionRefusedError, DuplicateItemError, InvalidInputError
 
 from ..support.effort import calls_of

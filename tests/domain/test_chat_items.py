@@ -22,13 +22,13 @@ from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
     ChatMessage,
-    ChatRole,
     EncodeOptions,
     FunctionCall,
     FunctionCallOutput,
     ImageContent,
     ResizeOptions,
 )
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.shown import ShownItems
 from refold.domain.chat.state.fold import EMPTY, fold
 from refold.domain.chat.state.sequence import Items

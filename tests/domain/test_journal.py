@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.items import ChatItem, ChatMessage, ChatRole
+from refold.domain.chat.items import ChatItem, ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.rules.commands import AddItems, EvictItems
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.context.folded_stream import Place

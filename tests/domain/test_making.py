@@ -9,8 +9,9 @@ from pydantic import BaseModel
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ConfigUpdated, FunctionCalled, FunctionReturned, MessageAdded
-from refold.domain.chat.item_conversion import make_event
-from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.item_events import make_event
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import InvalidInputError
 
 MESSAGE = {"id": "m", "created_at": 1.5, "agent_id": None, "role": "user", "content": ("hi",)}

@@ -8,7 +8,8 @@ import pytest
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ConflictResolved, Merged, Placement
-from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.chat.rules.merging import fork_point
 from refold.domain.context.transaction import transaction

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.item_conversion import item_of
-from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
+from refold.domain.chat.items import ChatMessage, ImageContent
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import DuplicateItemError
 
 from .strategies import ITEM_EVENT, PROPERTY

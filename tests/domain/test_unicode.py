@@ -9,11 +9,11 @@ from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
     ChatMessage,
-    ChatRole,
     FunctionCall,
     FunctionCallOutput,
     ImageContent,
 )
+from refold.domain.chat.roles import ChatRole
 from refold.domain.context.folded_stream import Durability
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import InvalidInputError

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
-from refold.domain.chat.items import ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
+from refold.domain.chat.items import ChatMessage, FunctionCall, FunctionCallOutput
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import ConcurrencyError
 from refold.domain.formats.receive import Receiver
 from refold.domain.formats.source_json import is_same

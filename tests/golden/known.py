@@ -34,7 +34,7 @@ from refold.domain.chat.events import (
     Summarized,
     SummaryUndone,
 )
-from refold.domain.chat.item_conversion import as_given
+from refold.domain.chat.item_events import as_given
 from refold.domain.chat.rules.commands import EvictItems
 from refold.domain.erasure.events import (
     ContextHeld,

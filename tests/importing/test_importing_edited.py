@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.importing import import_file
 from tests.importing.shapes import said

@@ -12,7 +12,8 @@ from playwright.sync_api import Page, expect
 
 import refold
 from refold.domain.chat.events import MessageAdded, Origin
-from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.inspector.item_answers import BODY_MAX
 from tests.contract.chat_checking import Teller

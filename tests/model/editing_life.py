@@ -12,10 +12,10 @@ from refold.domain.chat.items import (
     AgentHandoff,
     ChatItem,
     ChatMessage,
-    ChatRole,
     FunctionCall,
     FunctionCallOutput,
 )
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.view import ChatView
 from refold.domain.llm.base import LLM, LLMResponse
 from refold.domain.log.ports import LiveLog

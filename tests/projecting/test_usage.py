@@ -15,7 +15,8 @@ import pytest
 import refold
 from refold.chat import TokenBudget
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.items import ChatMessage, ChatRole, FunctionCall
+from refold.domain.chat.items import ChatMessage, FunctionCall
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.receive import AnthropicShaper
 from refold.domain.messages import AIMessage, HumanMessage

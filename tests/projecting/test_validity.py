@@ -10,7 +10,8 @@ from hypothesis.stateful import rule
 
 import refold
 from refold.domain.chat.events import ItemsEvicted, Opened
-from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import DamagedError, NotFoundError
 from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING

@@ -9,7 +9,8 @@ import pytest
 from hypothesis.stateful import rule
 
 import refold
-from refold.domain.chat.items import ChatMessage, ChatRole
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.pool.items import ContextItem

@@ -8,7 +8,8 @@ from openai.types.chat import ChatCompletionMessage
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ChatItemEvent, Image, MessageAdded
-from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
+from refold.domain.chat.items import ChatMessage, ImageContent
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.openai.send import function_name, openai_messages, unique_call_ids
 from refold.domain.formats.send import NO_OUTPUT

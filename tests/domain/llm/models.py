@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.items import ChatRole
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.view import ChatView
 from refold.domain.llm.base import LLM, LLMResponse
 from refold.domain.llm.fallback import FallbackLLM

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.items import ChatRole
+from refold.domain.chat.roles import ChatRole
 from refold.domain.llm.base import LLM, LLMResponse, ResponseChunk, TokenBudget, collect
 
 from .models import ScriptedLLM, said

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat.items import ChatRole
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import InvalidInputError
 from refold.domain.llm.base import LLM, LLMResponse
 from refold.domain.pool.items import ContextItem

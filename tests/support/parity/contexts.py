@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.items import AgentConfigUpdate, ChatItem, ChatMessage, ChatRole
+from refold.domain.chat.items import AgentConfigUpdate, ChatItem, ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.view import ChatView
 from refold.domain.llm.base import LLM, LLMResponse
 from tests.support.deviations.plain_items import Item, active_config

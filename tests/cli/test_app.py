@@ -40,6 +40,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "mine" / "projected.py"
     path.parent.mkdir()
     path.write_text(PROGRAM)
+    # Python may have looked at the folder within the same tick of its clock.
+    importlib.invalidate_caches()
     yield path
     for name in [name for name in sys.modules if name.partition(".")[0] in ("mine", "broken")]:
         del sys.modules[name]

@@ -1,15 +1,31 @@
-"""The events that spans name, read from their streams."""
+"""The events that spans name, read from their streams; and events together with what they name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 from .errors import DamagedError
 from .log.envelope import Event
 from .log.ports import Range
 from .spans import Ref, Span
+
+T = TypeVar("T")
+
+
+class Resolved(msgspec.Struct, Generic[T], frozen=True):
+    """An event together with what it names in its own stream or in others, as a fold takes it."""
+
+    event: Any
+    taken: tuple[T, ...]
+
+
+def recorded_event(event: Any) -> Any:
+    """Return the event without what was looked up for it."""
+    return event.event if isinstance(event, Resolved) else event
 
 
 class Seen(Protocol):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ..errors import InvalidInputError
+from ..named_events import recorded_event
 from .events import (
     ITEM_EVENTS,
     PIECES,
@@ -27,7 +28,7 @@ from .pieces import written
 from .rules.commands import Truncate
 from .rules.decide import CHAT
 from .rules.truncation import Truncation
-from .state.fold import ChatState, recorded_event
+from .state.fold import ChatState
 from .state.sequence import Items
 from .tokens import estimate_tokens
 

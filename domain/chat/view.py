@@ -16,6 +16,7 @@ from ..frozen import FrozenList
 from ..ids import Happened, OfItem, split_stream_id, stream_id
 from ..log.envelope import RecordedEvent
 from ..log.gate import leaving
+from ..named_events import Resolved, recorded_event
 from ..spans import Ref
 from ..totals import Totals
 from .approvals import Approvals
@@ -27,7 +28,7 @@ from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, tool_names
 from .rules.forking import recent_turns as items_of_turns
 from .saved_states import SavedStates
-from .state.fold import ChatState, Resolved, active_config, fold
+from .state.fold import ChatState, TakenItem, active_config, fold
 from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
 from .tokens import DEFAULT, TokenCounter
@@ -466,13 +467,12 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         parent: Parent,
         context_id: str | None,
         key: str | None,
-        forked: Forked | Resolved,
+        forked: Forked | Resolved[TakenItem],
         call: tuple[object, ...],
         messages: Iterable[ChatItemEvent] = (),
     ) -> ForkedChat:
         attachment = self._attachment
-        event = forked.event if isinstance(forked, Resolved) else forked
-        assert isinstance(event, Forked), "a fork begins with one"
+        event: Forked = recorded_event(forked)
         made_up = attachment.child_id(parent.stream, parent.state.ancestry, key) if context_id is None else context_id
         stream = stream_id("chat", made_up)
         journal: Journal[ChatState] = Journal(

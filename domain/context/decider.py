@@ -26,10 +26,6 @@ State = TypeVar("State")
 PAGE_EVENTS = 2_048
 
 
-def _as_it_is(event: Any) -> Any:
-    return event
-
-
 def _as_they_are(_log: Seen, events: Sequence[Any]) -> Sequence[Any]:
     return events
 
@@ -38,16 +34,15 @@ class Decider(NamedTuple, Generic[State]):
     """
     The logic of one kind of stream; `fold(state, events)` applies many events in one pass.
 
-    Where events name items in other streams, `complete(log, events)` looks these items up before the fold, and
-    `recorded(decided)` removes them again from what `decide` returned. `pages(log, stream, until, at_once)`
-    yields the first `until` events of a stream in this form, some at a time, each with the stream that recorded it.
+    Where events name items, `complete(log, events)` looks these items up before the fold; what `decide` returns has
+    them, too (`Resolved`). `pages(log, stream, until, at_once)` yields the first `until` events of a stream in this
+    form, some at a time, each with the stream that recorded it.
     """
 
     decide: Callable[[Any, State], Sequence[Any]]
     fold: Callable[[State, Iterable[Any]], State]
     initial_state: State
     complete: Callable[[Seen, Sequence[Any]], Sequence[Any]] = _as_they_are
-    recorded: Callable[[Any], Any] = _as_it_is
     # How states are kept as snapshots, where streams may become long and their states stay short.
     packing: Packing[State] | None = None
     # Whether an event of its own opens a stream; without that event, no other may be recorded there.

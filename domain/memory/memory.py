@@ -20,11 +20,12 @@ from ..errors import DecisionRefusedError, InvalidInputError, ReadOnlyError
 from ..ids import decoded_id, encoded_id, microseconds, stream_id
 from ..log.envelope import NO_TRACE, Trace
 from ..log.ports import NewEvents
+from ..named_events import recorded_event
 from ..positions import Moment
 from .events import MemoryForgotten, MemoryRestored
 from .records import MemoryChange, MemoryKind, MemoryRecord
 from .rules import MEMORIES, Forget, NameVersion, Remember, Restore
-from .state import Held, MemoryState, changed_keys, changes_of, forgotten, recorded_event
+from .state import Held, MemoryState, changed_keys, changes_of, forgotten
 
 SEARCH_LIMIT = 100
 T = TypeVar("T")

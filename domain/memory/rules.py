@@ -10,10 +10,11 @@ from ..content import Content
 from ..context.decider import Decider
 from ..errors import InvalidInputError
 from ..ids import require_name
+from ..named_events import Resolved
 from ..spans import Ref, spans_of
 from ..totals import Totals, total_of
 from .events import MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
-from .state import EMPTY, PACKING, Held, MemoryState, Resolved, complete, fold, recorded_event
+from .state import EMPTY, PACKING, Completed, Held, MemoryState, complete, fold
 
 
 class Remember(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ class NameVersion(msgspec.Struct, frozen=True):
 Command = Remember | Forget | Restore | NameVersion
 
 
-def decide(command: Command, state: MemoryState) -> Sequence[MemoryEvent | Resolved]:
+def decide(command: Command, state: MemoryState) -> Sequence[Completed]:
     """
     Return the events that carry out `command`; no events where nothing would change.
 
@@ -96,7 +97,7 @@ def _forget(key: str | None, reason: str | None, state: MemoryState) -> Sequence
     return [MemoryForgotten(items=named, change=-total_of(leaving), reason=reason)]
 
 
-def _restore(stream: str, items: Sequence[Held], state: MemoryState) -> Sequence[Resolved]:
+def _restore(stream: str, items: Sequence[Held], state: MemoryState) -> Sequence[Completed]:
     for held in items:
         if held.event.key in state.records:
             raise InvalidInputError(f"{held.event.key!r} is remembered: forget it first, or put what it was before")
@@ -106,4 +107,4 @@ def _restore(stream: str, items: Sequence[Held], state: MemoryState) -> Sequence
     return [Resolved(MemoryRestored(items=named, change=total_of(items)), tuple(items))]
 
 
-MEMORIES: Decider[MemoryState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING, is_opened=False)
+MEMORIES: Decider[MemoryState] = Decider(decide, fold, EMPTY, complete, PACKING, is_opened=False)

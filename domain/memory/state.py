@@ -13,7 +13,7 @@ from ..context.description import Departure
 from ..context.snapshot import Packing
 from ..errors import DamagedError, NotFoundError
 from ..log.envelope import Event, RecordedEvent
-from ..named_events import Seen, read_named
+from ..named_events import Resolved, Seen, read_named, recorded_event
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Span, refs_of, spans_of
 from ..totals import Totals
@@ -48,13 +48,6 @@ class Held(NamedTuple):
         return Totals(1, 0, estimated_tokens(self.event.value, self.event.key))
 
 
-class Resolved(msgspec.Struct, frozen=True):
-    """A restoration, together with the records that it names."""
-
-    event: MemoryRestored
-    taken: tuple[Held, ...]
-
-
 class MemoryState(msgspec.Struct, frozen=True, kw_only=True):
     """
     The records of a scope at one version: by key, and their keys by the version that added them.
@@ -74,14 +67,11 @@ class MemoryState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EMPTY = MemoryState()
+# The events of a scope in the form that `fold` takes: restorations come with the records that they name.
+Completed = MemoryEvent | Resolved[Held]
 
 
-def recorded_event(event: MemoryEvent | Resolved) -> MemoryEvent:
-    """Return the recorded event, without the records that were looked up for it."""
-    return event.event if isinstance(event, Resolved) else event
-
-
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[MemoryEvent | Resolved]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a scope in the form that `fold` takes: restorations together with the records that they name.
 
@@ -91,11 +81,11 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[MemoryEvent | Resolve
     return [_resolved(log, event) if isinstance(event, MemoryRestored) else event for event in events]
 
 
-def _resolved(log: Seen, event: MemoryRestored) -> Resolved:
+def _resolved(log: Seen, event: MemoryRestored) -> Resolved[Held]:
     return Resolved(event, tuple(Held(ref.version, found) for ref, found in read_named(log, event.items, ITEM_EVENTS)))
 
 
-def fold(state: MemoryState, events: Iterable[MemoryEvent | Resolved]) -> MemoryState:
+def fold(state: MemoryState, events: Iterable[Completed]) -> MemoryState:
     """Return the state after `events`, which are history and not checked. A restoration comes as `Resolved`."""
     step = _Fold(state)
     for event in events:
@@ -120,7 +110,7 @@ class _Fold:
             names=self._names,
         )
 
-    def apply(self, event: MemoryEvent | Resolved) -> None:
+    def apply(self, event: Completed) -> None:
         """Apply one event."""
         self._version += 1
         match recorded_event(event):

@@ -16,11 +16,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ..errors import NotFoundError
 from ..log.ports import Log
+from ..named_events import Resolved
 from ..spans import Ref, spans_of
-from .events import AddedEvent, ContainerEvent
+from .events import AddedEvent
 from .items import ContextItem, Held
 from .rules import Add, ChangeSettings, Clear, Command, Evict, Kind, Remove, Restore, overflow
-from .state import ContainerState, Departures, Resolved, fold, named_items, ref_of
+from .state import Completed, ContainerState, Departures, fold, named_items, ref_of
 
 # The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
 COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
@@ -36,7 +37,7 @@ class Stage:
         self.is_open = True
         self.process = os.getpid()
 
-    def see(self, *events: ContainerEvent | Resolved) -> None:
+    def see(self, *events: Completed) -> None:
         """Add `events` to the state that the next hooks see."""
         self.state = fold(self.state, events)
 
@@ -65,7 +66,7 @@ def staged(owner: object, state: ContainerState) -> Iterator[Stage]:
         _STAGES.reset(token)
 
 
-def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: Sequence[str]) -> list[Held]:
+def returning(stream: str, events: Iterable[Completed], names: Sequence[str]) -> list[Held]:
     """
     Return the items that left the container `stream` with its events so far and have these names: their origins, or in
     a pool also ids.
@@ -104,7 +105,7 @@ class Owner(Protocol):
     def __iter__(self) -> Iterator[ContextItem[Any]]:
         """Yield its items."""
 
-    def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
+    def completed_events(self, version: int) -> Sequence[Completed]:
         """Return the events up to a version in the form that the fold takes."""
 
     def added_event(self, item: object) -> AddedEvent:
@@ -152,7 +153,7 @@ class Coming(NamedTuple):
     """An item to be added, and the event that lets hooks see it in the container."""
 
     item: ContextItem[Any]
-    event: ContainerEvent | Resolved
+    event: Completed
 
 
 async def announce_coming(container: Owner, stage: Stage, coming: Sequence[Coming]) -> None:

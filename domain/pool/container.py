@@ -31,10 +31,10 @@ from ..hooks.registry import HookRegistry, rebuild_hooks_from_serialization, ser
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
-from .events import AddedEvent, ContainerEvent
+from .events import AddedEvent
 from .items import ContextItem, EvictedItem
 from .rules import Add, Begin, Command, Kind, NameVersion
-from .state import ContainerState, Resolved, departed
+from .state import Completed, ContainerState, departed
 
 if TYPE_CHECKING:
     from typing import Self
@@ -224,7 +224,7 @@ class Container(Context[ContainerState], Generic[T]):
         """The folded state that is shown."""
         return self._state
 
-    def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
+    def completed_events(self, version: int) -> Sequence[Completed]:
         """Return the events up to a version in the form that the fold takes."""
         return self._journal.completed(version)
 

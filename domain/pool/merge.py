@@ -26,10 +26,10 @@ from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
 from .changes import COMING, Bringing, Coming, Owner, Stage, announce_coming, coming_back, fire_with_item
 from .container import Container
-from .events import BranchedEvent, ContainerEvent, PoolConflictResolved
+from .events import BranchedEvent, PoolConflictResolved
 from .items import ContextItem, Held
 from .rules import Begin, Command, Merge
-from .state import EMPTY, ContainerState, Departed, Departures, Resolved, complete, fold
+from .state import EMPTY, Completed, ContainerState, Departed, Departures, complete, fold
 
 R = TypeVar("R")
 Choice = Literal["ours", "theirs"]
@@ -320,7 +320,7 @@ def _side(log: Log, stream: str, version: int) -> Side:
     return _seen(stream, len(events), complete(log, events))
 
 
-def _seen(stream: str, version: int, events: Iterable[ContainerEvent | Resolved]) -> Side:
+def _seen(stream: str, version: int, events: Iterable[Completed]) -> Side:
     departures = Departures(stream)
     departures.go_on(events)
     return Side(stream, version, departures.state, departures.gone())

@@ -12,13 +12,13 @@ import msgspec
 from ..context.decider import Decider
 from ..errors import InvalidInputError, LimitExceededError, NotFoundError
 from ..ids import require_name
+from ..named_events import Resolved
 from ..spans import Ref, Segment, spans_of
 from ..totals import total_of
 from .events import (
     AddedEvent,
     BranchedEvent,
     ClearedEvent,
-    ContainerEvent,
     EvictedEvent,
     MergedEvent,
     NamedEvent,
@@ -48,7 +48,7 @@ from .events import (
     SettingsEvent,
 )
 from .items import Held
-from .state import EMPTY, PACKING, ContainerState, Resolved, complete, fold, recorded_event
+from .state import EMPTY, PACKING, Completed, ContainerState, complete, fold
 
 
 class Kind(NamedTuple):
@@ -166,10 +166,10 @@ class NameVersion(msgspec.Struct, frozen=True):
 Command = Begin | Add | Refill | Remove | Evict | Restore | Clear | Merge | ChangeSettings | NameVersion
 
 
-Events = list["ContainerEvent | Resolved"]
+Events = list[Completed]
 
 
-def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[ContainerEvent | Resolved]:
+def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[Completed]:
     """
     Return the events that carry out `command`; no events where nothing would change.
 
@@ -338,5 +338,5 @@ def _name_of(held: Held) -> str:
     return repr(held.event.id) if held.event.id is not None else f"the item of version {held.ref.version}"
 
 
-QUEUES: Decider[ContainerState] = Decider(partial(decide, QUEUE), fold, EMPTY, complete, recorded_event, PACKING)
-POOLS: Decider[ContainerState] = Decider(partial(decide, POOL), fold, EMPTY, complete, recorded_event, PACKING)
+QUEUES: Decider[ContainerState] = Decider(partial(decide, QUEUE), fold, EMPTY, complete, PACKING)
+POOLS: Decider[ContainerState] = Decider(partial(decide, POOL), fold, EMPTY, complete, PACKING)

@@ -15,7 +15,7 @@ from ..concurrency.known_types import known
 from ..context.description import Departure, Left
 from ..context.snapshot import Packing
 from ..errors import DamagedError, InvalidInputError, NotFoundError
-from ..named_events import Seen, read_named
+from ..named_events import Resolved, Seen, read_named, recorded_event
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Segment, Span, refs_of, spans_of
 from .describe import left_by
@@ -39,13 +39,6 @@ from .events import (
 from .items import EvictedItem, Held
 
 NOTHING_LEFT = Left((), "")
-
-
-class Resolved(msgspec.Struct, frozen=True):
-    """A restoration or a merge, together with the items that it names."""
-
-    event: RestoredEvent | MergedEvent
-    taken: tuple[Held, ...]
 
 
 class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,14 +73,11 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EMPTY = ContainerState()
+# The events of a container in the form that `fold` takes: restorations and merges come with the items that they name.
+Completed = ContainerEvent | Resolved[Held]
 
 
-def recorded_event(event: ContainerEvent | Resolved) -> ContainerEvent:
-    """Return the recorded event, without the items that were looked up for it."""
-    return event.event if isinstance(event, Resolved) else event
-
-
-def fold(state: ContainerState, events: Iterable[ContainerEvent | Resolved]) -> ContainerState:
+def fold(state: ContainerState, events: Iterable[Completed]) -> ContainerState:
     """
     Return the state after `events`; the events are not checked, since they are history.
 
@@ -123,11 +113,11 @@ class _Fold:
             ancestry=self._ancestry,
         )
 
-    def apply(self, event: ContainerEvent | Resolved) -> None:
+    def apply(self, event: Completed) -> None:
         """Apply one event."""
         self._version += 1
         taken = event.taken if isinstance(event, Resolved) else ()
-        recorded = recorded_event(event)
+        recorded: ContainerEvent = recorded_event(event)
         match recorded:
             case AddedEvent():
                 self._put(Held(Ref(self._version, OWN), recorded))
@@ -283,7 +273,7 @@ def named_items(state: ContainerState, refs: Iterable[Ref], stream: str) -> list
     return [by_ref[ref] for ref in refs]
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[ContainerEvent | Resolved]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a container in the form that `fold` takes; for a branch, the events of its ancestors come
     first.
@@ -310,7 +300,7 @@ def read_items(log: Seen, spans: Iterable[Span]) -> list[Held]:
     return [Held(ref, event) for ref, event in read_named(log, spans, ITEM_EVENTS)]
 
 
-def _resolved(log: Seen, event: Any) -> ContainerEvent | Resolved:
+def _resolved(log: Seen, event: Any) -> Completed:
     if isinstance(event, RestoredEvent):
         return Resolved(event, tuple(read_items(log, event.items)))
     if isinstance(event, MergedEvent):
@@ -336,10 +326,10 @@ class Departures:
         self._left: dict[Ref, Departed] = {}
         self.state: ContainerState = EMPTY
 
-    def go_on(self, events: Iterable[ContainerEvent | Resolved]) -> None:
+    def go_on(self, events: Iterable[Completed]) -> None:
         """Record the items that leave with `events`, which follow those before."""
         for event in events:
-            recorded = recorded_event(event)
+            recorded: ContainerEvent = recorded_event(event)
             # The leaving items are looked up before the fold, since access to an earlier state costs time for each of
             # its items.
             left, leaving = _leaving(recorded, self.state)
@@ -364,7 +354,7 @@ class Departures:
         return {held.ref.within(self._stream) for held in self.state.items.values()}
 
 
-def departed(stream: str, events: Iterable[ContainerEvent | Resolved]) -> list[EvictedItem]:
+def departed(stream: str, events: Iterable[Completed]) -> list[EvictedItem]:
     """Return the items that left the container `stream` with its events so far and were not restored."""
     departures = Departures(stream)
     departures.go_on(events)

@@ -9,6 +9,7 @@ from ..canonical import canonical_json, require_unicode
 from ..context.decider import Decider
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from ..ids import require_name
+from ..named_events import Resolved
 from ..spans import Ref
 from .commands import (
     AddEdge,
@@ -51,7 +52,6 @@ from .events import (
     PortraitWritten,
     QueryRegistered,
     RunClosed,
-    RunEvent,
     RunNamed,
     StepQueued,
     StepRefused,
@@ -72,7 +72,7 @@ from .nodes import (
     require_fields,
 )
 from .packed import PACKING
-from .state import EMPTY, RestoredRounds, RunState, complete, fold, recorded_event
+from .state import EMPTY, Completed, RunState, complete, fold
 
 # Commands that a closed run refuses; present nodes can still be changed, described and removed.
 NEEDS_OPEN = frozenset(
@@ -97,7 +97,7 @@ OUTPUTTING = ({"Action"},)
 # Every node has these attributes besides its fields, so no field may have such a name.
 RESERVED = ("label", "description", "session_id", "run_id", "created_at", "history", "extra", "node_type")
 
-Decided = Sequence[RunEvent | RestoredRounds]
+Decided = Sequence[Completed]
 
 
 def decide(command: Command, state: RunState) -> Decided:
@@ -119,7 +119,7 @@ def decide(command: Command, state: RunState) -> Decided:
             given = None if reason is None else require_unicode(reason, "the reason")
             return [] if state.is_closed else [RunClosed(reason=given)]
         case RestoreRounds(event=event, past=past):
-            return [] if state.pins == event.rounds else [RestoredRounds(event, past)]
+            return [] if state.pins == event.rounds else [Resolved(event, past)]
         case RecordMessages(records=records):
             return [MessageRecorded(record=record) for record in records]
         case QueueStep(queue=queue, step=step, capacity=capacity):
@@ -162,7 +162,7 @@ def _decide_on_graph(command: GraphCommand, graph: RunGraph) -> Decided:
             return [PortraitFailed(node=node, error=error.encode(errors="replace").decode())]
 
 
-RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING)
+RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, PACKING)
 
 
 # New nodes

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..errors import DamagedError
 from ..log.ports import Range
-from ..named_events import Seen
+from ..named_events import Resolved, Seen
 from ..ordered_map import OrderedMap, draft_of, settled
 from ..spans import Ref, Segment
 from .events import (
@@ -234,21 +234,16 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.newest.get(name) or (self.hashed.get(hash_of(name), 0) if self.hashed else 0)
 
 
-class RestoredRounds(msgspec.Struct, frozen=True):
-    """A restoration, together with the rounds that it names."""
-
-    event: RoundsRestored
-    past: tuple[PastRound, ...]
-
-
 EMPTY = RunState()
+# The events of a run in the form that `fold` takes: a restoration may come with the rounds that it names.
+Completed = RunEvent | Resolved[PastRound]
 
 
-def fold(state: RunState, events: Iterable[RunEvent | RestoredRounds]) -> RunState:
+def fold(state: RunState, events: Iterable[Completed]) -> RunState:
     """
     Return the state after `events`, which are not checked, since they are history.
 
-    A restoration may come as `RestoredRounds`, with the rounds that it names; without them `past` stays as it is.
+    A restoration may come as `Resolved`, with the rounds that it names; without them `past` stays as it is.
     """
     step = _Fold(state)
     for event in events:
@@ -302,7 +297,7 @@ class _Fold:
             stored=self._stored,
         )
 
-    def apply(self, event: RunEvent | RestoredRounds) -> None:
+    def apply(self, event: Completed) -> None:
         """Apply one event."""
         self._version += 1
         match event:
@@ -330,7 +325,7 @@ class _Fold:
                 self._steps = self._steps.given_back(queue, step)
             case StepsCleared(queues=queues):
                 self._steps = self._steps.without(queues)
-            case RestoredRounds(event=restored, past=past):
+            case Resolved(event=restored, taken=past):
                 self._pins, self._past = restored.rounds, past
             case RoundsRestored(rounds=rounds):
                 self._pins = rounds
@@ -403,7 +398,7 @@ def is_forward(source: Ref, target: Ref) -> bool:
     return bool(source.stream) and not target.stream
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRounds]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a run in the form that `fold` takes: the last restoration together with the rounds that it
     names.
@@ -414,7 +409,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRo
     if RoundsRestored not in map(type, events):
         return events
     last = next(event for event in reversed(events) if isinstance(event, RoundsRestored))
-    return [RestoredRounds(last, past_rounds(log, last.rounds)) if event is last else event for event in events]
+    return [Resolved(last, past_rounds(log, last.rounds)) if event is last else event for event in events]
 
 
 def past_rounds(log: Seen, rounds: Sequence[Segment]) -> tuple[PastRound, ...]:
@@ -430,11 +425,6 @@ def past_rounds(log: Seen, rounds: Sequence[Segment]) -> tuple[PastRound, ...]:
             raise DamagedError(f"{one.stream}@{one.version}", "a later round goes back over it, and it does not exist")
     states = [fold(EMPTY, events) for events in held]
     return tuple(PastRound(one.stream, state, leaves_of(state)) for one, state in zip(rounds, states, strict=True))
-
-
-def recorded_event(event: RunEvent | RestoredRounds) -> RunEvent:
-    """Return the recorded event, without the rounds that were looked up for it."""
-    return event.event if isinstance(event, RestoredRounds) else event
 
 
 def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ...]:

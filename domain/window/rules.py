@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from ..context.decider import Decider
 from ..errors import InvalidInputError, LimitExceededError, NotFoundError
 from ..ids import require_name
+from ..named_events import Resolved
 from ..spans import Ref, Span, spans_of
 from ..totals import Totals
 from .events import (
@@ -25,7 +26,7 @@ from .events import (
     WindowSettingsChanged,
 )
 from .items import QUARTERS_PER_TOKEN, Held
-from .state import EMPTY, PACKING, Resolved, WindowState, complete, fold, recorded_event
+from .state import EMPTY, PACKING, Completed, WindowState, complete, fold
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -173,7 +174,7 @@ def change_of(before: int, after: int, items: int) -> Totals:
     return Totals(items, 0, after // QUARTERS_PER_TOKEN - before // QUARTERS_PER_TOKEN)
 
 
-def decide(command: Command, state: WindowState) -> Sequence[WindowEvent | Resolved]:
+def decide(command: Command, state: WindowState) -> Sequence[Completed]:
     """
     Return the events that carry out `command`; no events where nothing would change.
 
@@ -229,7 +230,7 @@ def _clear(state: WindowState) -> list[WindowEvent]:
     return [WindowCleared(change=change_of(state.held.quarters, 0, -count))] if count else []
 
 
-def _restore(stream: str, items: Sequence[Held], state: WindowState) -> Sequence[Resolved]:
+def _restore(stream: str, items: Sequence[Held], state: WindowState) -> Sequence[Completed]:
     for held in items:
         if held.version in state.held.items:
             raise InvalidInputError(f"the item {held.event.key!r} of version {held.version} is in the window already")
@@ -257,4 +258,4 @@ def _held(version: int, state: WindowState) -> Held:
     return held
 
 
-WINDOWS: Decider[WindowState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING)
+WINDOWS: Decider[WindowState] = Decider(decide, fold, EMPTY, complete, PACKING)

@@ -12,7 +12,7 @@ from ..concurrency.known_types import known
 from ..context.description import Departure
 from ..context.snapshot import Packing
 from ..errors import DamagedError, NotFoundError
-from ..named_events import Seen, read_named
+from ..named_events import Resolved, Seen, read_named, recorded_event
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Span, refs_of, spans_of
 from .describe import left_by
@@ -73,13 +73,6 @@ def without_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
     return groups.plus(key, group.minus(held)) if len(group.items) > 1 else groups.minus(key)
 
 
-class Resolved(msgspec.Struct, frozen=True):
-    """A restoration, together with the items that it names: the version and the event of each."""
-
-    event: WindowRestored
-    taken: tuple[Held, ...]
-
-
 class WindowState(msgspec.Struct, frozen=True, kw_only=True):
     """A window at one version: its settings, its items, and the same items by key and by priority."""
 
@@ -104,14 +97,11 @@ class WindowState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EMPTY = WindowState()
+# The events of a window in the form that `fold` takes: restorations come with the items that they name.
+Completed = WindowEvent | Resolved[Held]
 
 
-def recorded_event(event: WindowEvent | Resolved) -> WindowEvent:
-    """Return the recorded event, without the items that were looked up for it."""
-    return event.event if isinstance(event, Resolved) else event
-
-
-def fold(state: WindowState, events: Iterable[WindowEvent | Resolved]) -> WindowState:
+def fold(state: WindowState, events: Iterable[Completed]) -> WindowState:
     """Return the state after `events`, which are history and not checked. A restoration comes as `Resolved`."""
     step = _Fold(state)
     for event in events:
@@ -141,7 +131,7 @@ class _Fold:
             names=self._names,
         )
 
-    def apply(self, event: WindowEvent | Resolved) -> None:
+    def apply(self, event: Completed) -> None:
         """Apply one event."""
         self._version += 1
         match recorded_event(event):
@@ -185,7 +175,7 @@ class _Fold:
         return dropped
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[WindowEvent | Resolved]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a window in the form that `fold` takes: restorations together with the items that they name.
 
@@ -195,7 +185,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[WindowEvent | Resolve
     return [_resolved(log, event) if isinstance(event, WindowRestored) else event for event in events]
 
 
-def _resolved(log: Seen, event: WindowRestored) -> Resolved:
+def _resolved(log: Seen, event: WindowRestored) -> Resolved[Held]:
     named = read_named(log, event.items, ITEM_EVENTS)
     return Resolved(event, tuple(Held(ref.version, found, NOWHERE) for ref, found in named))
 

@@ -17,6 +17,7 @@ from ..errors import InvalidInputError, NotFoundError
 from ..frozen import FrozenList
 from ..log.envelope import NO_TRACE, Trace
 from ..memory.records import MemoryStore
+from ..named_events import recorded_event
 from ..pool.state import ref_of
 from ..positions import Moment
 from .events import WindowDropped, WindowOpened
@@ -36,7 +37,7 @@ from .rules import (
     Restore,
     SetItems,
 )
-from .state import Departures, WindowState, recorded_event
+from .state import Departures, WindowState
 
 MAX_TOKENS = 100_000
 AdmissionPolicy = Literal["first_come", "evict_lower_priority"]

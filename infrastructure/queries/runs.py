@@ -14,6 +14,7 @@ import msgspec
 
 from ...domain.canonical import require_unicode
 from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.named_events import Resolved
 from ...domain.spans import Ref, Segment
 from ...domain.trajectory.events import (
     QUERY,
@@ -23,13 +24,12 @@ from ...domain.trajectory.events import (
     PointersMoved,
     QueryRegistered,
     RoundsRestored,
-    RunEvent,
     RunOpened,
 )
 from ...domain.trajectory.graph import RunGraph, trajectory_of
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import own_fields
-from ...domain.trajectory.state import EMPTY, PastRound, RestoredRounds, fold, leaves_of
+from ...domain.trajectory.state import EMPTY, Completed, PastRound, fold, leaves_of
 from ...domain.trajectory.trajectory import Trajectory
 from ...projections.rows import place_in, runs_prefix, stream_in
 from ...projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow
@@ -59,7 +59,7 @@ def restored_graph(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> Trajec
     past = tuple(_past_round(one) for one in earlier)
     pins = tuple(Segment(one.stream, one.state.version) for one in past)
     pointers = tuple(_seen(row.key, last.stream) for row in nodes if last.stream in _pointed_in(row))
-    events = _events(last, RestoredRounds(RoundsRestored(rounds=pins), past), pointers)
+    events = _events(last, Resolved(RoundsRestored(rounds=pins), past), pointers)
     return trajectory_of(RunGraph(fold(EMPTY, events)), _identity(last))
 
 
@@ -85,12 +85,10 @@ def _past_round(of: _Round) -> PastRound:
     return PastRound(of.stream, state, leaves_of(state))
 
 
-def _events(
-    of: _Round, restored: RestoredRounds | None = None, pointers: tuple[Ref, ...] = ()
-) -> list[RunEvent | RestoredRounds]:
+def _events(of: _Round, restored: Resolved[PastRound] | None = None, pointers: tuple[Ref, ...] = ()) -> list[Completed]:
     """Return events that register each vertex at its version, then events for edges, removals and pointers."""
     user, session, number, sub = _identity(of)
-    events: list[RunEvent | RestoredRounds] = [NOTHING] * place_in(of.nodes[-1].key)[1]
+    events: list[Completed] = [NOTHING] * place_in(of.nodes[-1].key)[1]
     events[0] = RunOpened(user=user, session=session, round=number, sub=sub)
     for row in of.nodes:
         events[place_in(row.key)[1] - 1] = _event(row)

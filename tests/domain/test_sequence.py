@@ -27,9 +27,10 @@ from refold.domain.chat.events import (
 from refold.domain.chat.pairing import pair_calls
 from refold.domain.chat.rules.edits import Partners
 from refold.domain.chat.state.arena import Arena, totals_of
-from refold.domain.chat.state.fold import EMPTY, ChatState, Resolved, TakenItem, evolve, fold
+from refold.domain.chat.state.fold import EMPTY, ChatState, TakenItem, evolve, fold
 from refold.domain.chat.state.sequence import Items
 from refold.domain.chat.state.stored import ItemNames
+from refold.domain.named_events import Resolved
 from refold.domain.spans import Ref, Segment, Span, spans_of
 from refold.domain.totals import Totals
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 import msgspec
 
+from ...named_events import Resolved
 from ...spans import Segment
 from ..events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, MessageAdded, Opened, StateSaved
-from ..state.fold import Resolved
+from ..state.fold import TakenItem
 from ..state.sequence import Items
 from ..tokens import DEFAULT
 
@@ -25,7 +26,7 @@ class Open(msgspec.Struct, frozen=True):
 class Begin(msgspec.Struct, frozen=True):
     """Create the context as a fork, with its own messages if it has some."""
 
-    forked: Forked | Resolved
+    forked: Forked | Resolved[TakenItem]
     messages: tuple[MessageAdded, ...] = ()
 
 

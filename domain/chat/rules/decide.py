@@ -9,7 +9,7 @@ from ...context.decider import Decider
 from ...errors import InvalidInputError
 from ...ids import require_name
 from ..events import ChatEvent, Named
-from ..state.fold import EMPTY, ChatState, Resolved, fold, recorded_event
+from ..state.fold import EMPTY, ChatState, Completed, fold
 from ..state.loading import complete, pages, with_tail
 from ..state.packed import PACKING
 from .calls import answer_call, decide_call
@@ -53,7 +53,7 @@ from .summaries import decide_summary, undo_summary
 from .truncation import truncate
 
 
-def decide(command: ChatCommand, state: ChatState) -> Sequence[ChatEvent | Resolved]:
+def decide(command: ChatCommand, state: ChatState) -> Sequence[Completed]:
     """
     Return the events that carry out `command`, or none if nothing needs to change.
 
@@ -71,7 +71,7 @@ def decide(command: ChatCommand, state: ChatState) -> Sequence[ChatEvent | Resol
     return with_tail(_decided(command, state), state)
 
 
-def _decided(command: Decision, state: ChatState) -> Sequence[ChatEvent | Resolved]:
+def _decided(command: Decision, state: ChatState) -> Sequence[Completed]:
     match command:
         case Open(opened=opened):
             return [] if state.opened else [opened]
@@ -131,4 +131,4 @@ def _name(name: str, version: int, state: ChatState) -> list[ChatEvent]:
     return [Named(name=name, version=version)]
 
 
-CHAT: Decider[ChatState] = Decider(decide, fold, EMPTY, complete, recorded_event, PACKING, pages=pages)
+CHAT: Decider[ChatState] = Decider(decide, fold, EMPTY, complete, PACKING, pages=pages)

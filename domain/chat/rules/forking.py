@@ -14,6 +14,7 @@ import msgspec
 from ...arguments import require_several, require_whole
 from ...canonical import canonical_json
 from ...errors import InvalidInputError
+from ...named_events import Resolved
 from ...spans import Segment, refs_of
 from ..events import (
     ChatItemEvent,
@@ -29,7 +30,7 @@ from ..events import (
 )
 from ..pairing import pair_calls
 from ..state.arena import totals_of
-from ..state.fold import ChatState, Resolved, TakenItem, active_config
+from ..state.fold import ChatState, TakenItem, active_config
 from ..state.loading import tail_of
 from ..state.sequence import Items
 
@@ -170,7 +171,7 @@ def forked_from(
     agent: str | None,
     carried: Sequence[int] | None = None,
     config: ConfigUpdated | None = None,
-) -> Forked | Resolved:
+) -> Forked | Resolved[TakenItem]:
     """Return the first event of a child of `parent`; `carried` are ordinals of the parent, None means all."""
     state, items = parent.state, parent.state.items
     opened = state.opened

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ...named_events import Resolved
 from ...spans import OWN, Ref, Segment, Span, spans_of
 from ..events import (
     ChatEvent,
@@ -27,7 +28,7 @@ from ..events import (
     with_agent,
 )
 from ..pairing import is_spoken, pair_calls
-from ..state.fold import ChatState, Resolved, TakenItem
+from ..state.fold import ChatState, Completed, TakenItem
 from ..state.sequence import Items
 from .commands import Merge, MergeRule, TellOther
 from .edits import ByTime, evicted, spans_by_age
@@ -49,7 +50,7 @@ def fork_point(ours: Sequence[Segment], theirs: Sequence[Segment]) -> Segment | 
     return common
 
 
-def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
+def merge(command: Merge, state: ChatState) -> list[Completed]:
     """
     Return the events that add the other context's items that this one never held; none if there are none.
 
@@ -85,7 +86,7 @@ def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
     return [Resolved(event, tuple(one for _, group in taken for one in group)), *conflicts]
 
 
-def tell_other(command: TellOther, state: ChatState) -> list[ChatEvent | Resolved]:
+def tell_other(command: TellOther, state: ChatState) -> list[Completed]:
     """Return the events that add a summary of the other context; none if that version was summarised before."""
     other = command.other
     if state.merged.get((other.stream, "summary")) == other.version:

@@ -15,6 +15,7 @@ import msgspec
 
 from ...canonical import parse_json
 from ...errors import InvalidInputError
+from ...named_events import Resolved, recorded_event
 from ...spans import Ref, Segment, Span, refs_of
 from ...totals import Totals
 from ..describe import left_by
@@ -218,13 +219,6 @@ class ItemsBuilder:
         return self._edits
 
 
-class Resolved(msgspec.Struct, frozen=True):
-    """A merge or a fork, together with the items of other streams that it names."""
-
-    event: Merged | Forked
-    taken: tuple[TakenItem, ...]
-
-
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):
     """
     The state of a chat context at one version.
@@ -242,14 +236,11 @@ class ChatState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EMPTY = ChatState()
+# The events of a chat in the form that `fold` takes: merges and forks come with the items of other streams they name.
+Completed = ChatEvent | Resolved[TakenItem]
 
 
-def recorded_event(event: ChatEvent | Resolved) -> ChatEvent:
-    """Return the event without the items that were looked up for it."""
-    return event.event if isinstance(event, Resolved) else event
-
-
-def fold(state: ChatState, events: Iterable[ChatEvent | Resolved]) -> ChatState:
+def fold(state: ChatState, events: Iterable[Completed]) -> ChatState:
     """
     Return the state after `events`, which are history and therefore not checked.
 
@@ -322,10 +313,10 @@ class _Fold:
             ancestry=self._ancestry,
         )
 
-    def apply(self, event: ChatEvent | Resolved, version: int) -> int:
+    def apply(self, event: Completed, version: int) -> int:
         """Apply an event other than a plain append; return its version in its own stream."""
         taken = event.taken if isinstance(event, Resolved) else ()
-        recorded = recorded_event(event)
+        recorded: ChatEvent = recorded_event(event)
         if isinstance(recorded, Opened):
             self._opened = recorded
         elif isinstance(recorded, Named):
@@ -390,7 +381,7 @@ class _Fold:
         self._merged = {**self._merged, (event.source, event.how): event.version}
 
 
-def evolve(state: ChatState, event: ChatEvent | Resolved) -> ChatState:
+def evolve(state: ChatState, event: Completed) -> ChatState:
     """Return the state after one event."""
     return fold(state, (event,))
 

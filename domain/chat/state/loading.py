@@ -15,14 +15,13 @@ import msgspec
 
 from ...errors import DamagedError
 from ...log.ports import Range
-from ...named_events import Seen
+from ...named_events import Resolved, Seen, recorded_event
 from ...spans import OWN, Ref, Segment, Span, refs_of
 from ..events import (
     ITEM_EVENTS,
     PIECES,
     TAIL_ITEMS,
     VIEW_EVENTS,
-    ChatEvent,
     ChatItemEvent,
     Extent,
     Forked,
@@ -34,7 +33,7 @@ from ..events import (
     with_agent,
 )
 from ..pieces import written
-from .fold import ChatState, Resolved, TakenItem, fold, recorded_event
+from .fold import ChatState, Completed, TakenItem, fold
 from .sequence import Items
 
 NAMING_ITEMS = frozenset({Merged, Forked})
@@ -47,7 +46,7 @@ EVENTS_BESIDE_ITEMS = 8
 FIRST_LOOK_EVENTS = 64
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a context in the form that `fold` needs.
 
@@ -72,7 +71,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]
     return list(chain.from_iterable(_resolved(log, part) for part in reversed(parts)))
 
 
-def pages(log: Seen, stream: str, until: int, at_once: int) -> Iterator[tuple[str, Sequence[ChatEvent | Resolved]]]:
+def pages(log: Seen, stream: str, until: int, at_once: int) -> Iterator[tuple[str, Sequence[Completed]]]:
     """
     Yield what `complete` returns for the first `until` events of a chat, some at a time, each page with its stream.
 
@@ -132,7 +131,7 @@ def _read_all(log: Seen, segments: Sequence[Segment]) -> Iterator[list[Any]]:
         yield from (log.read_ranges([one])[0] for one in ranges)
 
 
-def _resolved(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
+def _resolved(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     """Return events together with the items of other streams that they name, if there are any."""
     if NAMING_ITEMS.isdisjoint(map(type, events)):
         return events
@@ -152,7 +151,7 @@ def _named_by(event: Merged | Forked) -> Sequence[Span] | None:
     return event.carried if isinstance(event, Forked) else event.taken
 
 
-def _resolved_with(event: Merged | Forked, taken: Iterable[TakenItem]) -> Resolved:
+def _resolved_with(event: Merged | Forked, taken: Iterable[TakenItem]) -> Resolved[TakenItem]:
     agent_id = event.agent_id if isinstance(event, Merged) else None
     if agent_id is not None:
         taken = [TakenItem(one.ref, with_agent(one.item, agent_id)) for one in taken]
@@ -232,7 +231,7 @@ def _item(log: Seen, stream: str, version: int, event: Any) -> ChatItemEvent:
     return item
 
 
-def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequence[ChatEvent | Resolved]:
+def with_tail(decided: Sequence[Completed], state: ChatState) -> Sequence[Completed]:
     """Return the decided events; the last one that changes the view names the items at the end of the view."""
     for last in range(len(decided) - 1, -1, -1):
         recorded = recorded_event(decided[last])
@@ -257,7 +256,7 @@ def tail_of(items: Items, *, own: str = OWN) -> tuple[Span, ...]:
     return items.spans(items.last(TAIL_ITEMS), own=own)
 
 
-def _with(event: ChatEvent | Resolved, tail: tuple[Span, ...]) -> ChatEvent | Resolved:
+def _with(event: Completed, tail: tuple[Span, ...]) -> Completed:
     if isinstance(event, Resolved):
         return Resolved(msgspec.structs.replace(event.event, tail=tail), event.taken)
     return msgspec.structs.replace(event, tail=tail)

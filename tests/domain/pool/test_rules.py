@@ -7,6 +7,7 @@ import pytest
 from refold.domain.content import Content
 from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError
 from refold.domain.log.memory_log import MemoryLog
+from refold.domain.named_events import Resolved
 from refold.domain.pool.events import (
     PoolAdded,
     PoolCleared,
@@ -38,7 +39,6 @@ from refold.domain.pool.rules import (
     Remove,
     Restore,
 )
-from refold.domain.pool.state import Resolved
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 

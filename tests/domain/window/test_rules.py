@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from refold.domain.errors import DamagedError, InvalidInputError, LimitExceededError, NotFoundError
 from refold.domain.log.memory_log import MemoryLog
+from refold.domain.named_events import Resolved
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
 from refold.domain.window.events import (
@@ -34,7 +35,7 @@ from refold.domain.window.rules import (
     Restore,
     SetItems,
 )
-from refold.domain.window.state import Resolved, fold
+from refold.domain.window.state import fold
 
 from ..fakes import record
 from ..scenario import Scenario

@@ -43,7 +43,6 @@ from .rules.commands import (
     InsertItems,
     Merge,
     MergeRule,
-    NameVersion,
     Open,
     OtherSide,
     PinItems,
@@ -967,9 +966,6 @@ class ChatContext(ChatView["ChatContext"]):
 
     def _empty(self) -> ChatContext:
         return ChatContext()
-
-    def _naming(self, name: str, version: int) -> NameVersion:
-        return NameVersion(name, version)
 
     @property
     def _system(self) -> System:

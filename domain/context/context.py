@@ -26,7 +26,7 @@ from ..positions import Moment
 from ..spans import Segment
 from .address import Find, resolve_version
 from .adopt import adopted_events
-from .decider import Decider
+from .decider import Decider, NameVersion
 from .folded_stream import Durability, Place
 from .journal import Journal, Outcome
 from .transaction import current_transaction
@@ -231,10 +231,6 @@ class Context(Generic[S]):
         made._stand_on(journal, attachment)
         return made
 
-    def _naming(self, name: str, version: int) -> object:
-        """Return the command that gives a version a name."""
-        raise NotImplementedError
-
     def _forget_shown(self) -> None:
         """Drop the objects made for reading; the state is read again at the next use."""
 
@@ -427,8 +423,8 @@ class Context(Generic[S]):
         named = self.version if version is None else require_whole(version, "the version", least=None)
         if not 0 < named <= self.version:
             raise NotFoundError(f"{self.stream_id} has no version {named}: it is at {self.version}")
-        command, call = self._naming(name, named), ("name_version", name, version)
-        outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
+        call = ("name_version", name, version)
+        outcome = self._record(NameVersion(name, named), expected_version, idempotency_key, catch_up=True, call=call)
         first: Any = outcome.events[0] if outcome.replayed and outcome.events else None
         return named if first is None else int(first.version)
 

@@ -7,11 +7,14 @@ shorter fold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from ..errors import MISSHAPEN, DamagedError, RefoldError
+from ..ids import require_name
 from ..named_events import Seen
 
 if TYPE_CHECKING:
@@ -22,12 +25,31 @@ if TYPE_CHECKING:
 MISFITS = (*MISSHAPEN, ArithmeticError, AssertionError, RecursionError)
 
 State = TypeVar("State")
+E = TypeVar("E")
 # So many events of a long stream are held at a time.
 PAGE_EVENTS = 2_048
 
 
 def _as_they_are(_log: Seen, events: Sequence[Any]) -> Sequence[Any]:
     return events
+
+
+class NameVersion(msgspec.Struct, frozen=True):
+    """Give a version a name: the one command that contexts of every kind have."""
+
+    name: str
+    version: int
+
+
+def decide_name(command: NameVersion, names: Mapping[str, int], event: Callable[..., E]) -> list[E]:
+    """
+    Return the event that gives a version a name; none if it is so already.
+
+    Raises:
+        InvalidInputError: the name is malformed.
+    """
+    is_so = names.get(require_name(command.name)) == command.version
+    return [] if is_so else [event(name=command.name, version=command.version)]
 
 
 class Decider(NamedTuple, Generic[State]):

@@ -24,7 +24,7 @@ from ..named_events import recorded_event
 from ..positions import Moment
 from .events import MemoryForgotten, MemoryRestored
 from .records import MemoryChange, MemoryKind, MemoryRecord
-from .rules import MEMORIES, Forget, NameVersion, Remember, Restore
+from .rules import MEMORIES, Forget, Remember, Restore
 from .state import Held, MemoryState, changed_keys, changes_of, forgotten
 
 SEARCH_LIMIT = 100
@@ -214,9 +214,6 @@ class MemoryScope(Context[MemoryState]):
         with BEGINNING:
             if self._journal.is_void:
                 self._stand_on(_journal_in(self._attachment, self._journal.place), self._attachment)
-
-    def _naming(self, name: str, version: int) -> NameVersion:
-        return NameVersion(name, version)
 
 
 class ScopeAt(MemoryScope):

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ..content import Content
-from ..context.decider import Decider
+from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import InvalidInputError
-from ..ids import require_name
 from ..named_events import Resolved
 from ..spans import Ref, spans_of
 from ..totals import Totals, total_of
@@ -42,13 +41,6 @@ class Restore(msgspec.Struct, frozen=True):
     items: tuple[Held, ...]
 
 
-class NameVersion(msgspec.Struct, frozen=True):
-    """Give a version a name."""
-
-    name: str
-    version: int
-
-
 Command = Remember | Forget | Restore | NameVersion
 
 
@@ -66,9 +58,8 @@ def decide(command: Command, state: MemoryState) -> Sequence[Completed]:
             return _forget(key, reason, state)
         case Restore(stream=stream, items=items):
             return _restore(stream, items, state)
-        case NameVersion(name=name, version=version):
-            is_so = state.names.get(require_name(name)) == version
-            return [] if is_so else [MemoryNamed(name=name, version=version)]
+        case NameVersion():
+            return decide_name(command, state.names, MemoryNamed)
 
 
 def _remembered(command: Remember, state: MemoryState) -> MemoryRemembered:

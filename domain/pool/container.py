@@ -33,7 +33,7 @@ from ..log.ports import Log
 from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
 from .events import AddedEvent
 from .items import ContextItem, EvictedItem
-from .rules import Add, Begin, Command, Kind, NameVersion
+from .rules import Add, Begin, Command, Kind
 from .state import Completed, ContainerState, departed
 
 if TYPE_CHECKING:
@@ -438,9 +438,6 @@ class Container(Context[ContainerState], Generic[T]):
         item_id, description = _text_or_none(item.id, "id"), _text_or_none(item.description, "description")
         named = "the content of an item" if item_id is None else f"the content of item {item_id!r}"
         return self.kind.added(content=stored_content(item.content, named), description=description, id=item_id)
-
-    def _naming(self, name: str, version: int) -> NameVersion:
-        return NameVersion(name, version)
 
     # As a dict
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..context.decider import Decider
+from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import InvalidInputError, LimitExceededError, NotFoundError
-from ..ids import require_name
 from ..named_events import Resolved
 from ..spans import Ref, Segment, spans_of
 from ..totals import total_of
@@ -156,13 +155,6 @@ class ChangeSettings(msgspec.Struct, frozen=True):
     tags: tuple[str, ...]
 
 
-class NameVersion(msgspec.Struct, frozen=True):
-    """Give a version a name."""
-
-    name: str
-    version: int
-
-
 Command = Begin | Add | Refill | Remove | Evict | Restore | Clear | Merge | ChangeSettings | NameVersion
 
 
@@ -199,8 +191,8 @@ def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[Comp
             return _merge(kind, command, state)
         case ChangeSettings(limit=limit, tags=tags):
             return _change_settings(kind, limit, tags, state)
-        case NameVersion(name=name, version=version):
-            return _name(kind, require_name(name), version, state)
+        case NameVersion():
+            return decide_name(command, state.names, kind.named)
 
 
 def overflow(state: ContainerState, coming: int) -> list[Held]:
@@ -306,12 +298,6 @@ def _change_settings(kind: Kind, limit: int | None, tags: tuple[str, ...], state
     leaving = [] if limit is None else [held for _, held in state.items.first(len(state.items) - limit)]
     # The items leave first, so that no version holds more items than the limit.
     return [*_evicted(kind, leaving, "limit"), kind.settings(limit=limit, tags=tags)]
-
-
-def _name(kind: Kind, name: str, version: int, state: ContainerState) -> Events:
-    if state.names.get(name) == version:
-        return []
-    return [kind.named(name=name, version=version)]
 
 
 def _evicted(kind: Kind, leaving: Sequence[Held], reason: str) -> Events:

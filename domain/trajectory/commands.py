@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ..context.decider import NameVersion
 from ..spans import Ref
 from .events import RoundsRestored, RunOpened
 from .state import PastRound
@@ -168,13 +169,6 @@ class Close(msgspec.Struct, frozen=True):
     """End the run."""
 
     reason: str | None = None
-
-
-class NameVersion(msgspec.Struct, frozen=True):
-    """Give a version a name."""
-
-    name: str
-    version: int
 
 
 # The commands that are decided on the graph.

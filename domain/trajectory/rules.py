@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..canonical import canonical_json, require_unicode
-from ..context.decider import Decider
+from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
-from ..ids import require_name
 from ..named_events import Resolved
 from ..spans import Ref
 from .commands import (
@@ -23,7 +22,6 @@ from .commands import (
     LoadSteps,
     ModifyNode,
     MovePointers,
-    NameVersion,
     QueueStep,
     RecordMessages,
     RegisterNode,
@@ -112,9 +110,8 @@ def decide(command: Command, state: RunState) -> Decided:
     match command:
         case Begin(event=event):
             return [] if state.opened else [event]
-        case NameVersion(name=name, version=version):
-            is_so = state.names.get(require_name(name)) == version
-            return [] if is_so else [RunNamed(name=name, version=version)]
+        case NameVersion():
+            return decide_name(command, state.names, RunNamed)
         case Close(reason=reason):
             given = None if reason is None else require_unicode(reason, "the reason")
             return [] if state.is_closed else [RunClosed(reason=given)]

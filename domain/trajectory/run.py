@@ -33,7 +33,6 @@ from .commands import (
     LoadSteps,
     ModifyNode,
     MovePointers,
-    NameVersion,
     QueueStep,
     RecordMessages,
     RegisterNode,
@@ -832,9 +831,6 @@ class Run(Context[RunState]):
         return [ref for ref in self._graph.vertices() if ref in refs]
 
     # The past
-
-    def _naming(self, name: str, version: int) -> NameVersion:
-        return NameVersion(name, version)
 
     def at(self, moment: int | str | datetime | Moment) -> ReadOnlyRun:
         """

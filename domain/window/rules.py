@@ -7,9 +7,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 from msgspec.structs import asdict
 
-from ..context.decider import Decider
+from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import InvalidInputError, LimitExceededError, NotFoundError
-from ..ids import require_name
 from ..named_events import Resolved
 from ..spans import Ref, Span, spans_of
 from ..totals import Totals
@@ -93,13 +92,6 @@ class ChangeSettings(msgspec.Struct, frozen=True):
 
     max_tokens: int
     policy: str
-
-
-class NameVersion(msgspec.Struct, frozen=True):
-    """Give a version a name."""
-
-    name: str
-    version: int
 
 
 Command = Begin | Add | Put | SetItems | Remove | Evict | Restore | Clear | ChangeSettings | NameVersion
@@ -204,9 +196,8 @@ def decide(command: Command, state: WindowState) -> Sequence[Completed]:
         case ChangeSettings(max_tokens=max_tokens, policy=policy):
             is_so = (max_tokens, policy) == (state.max_tokens, state.policy)
             return [] if is_so else [WindowSettingsChanged(max_tokens=max_tokens, policy=policy)]
-        case NameVersion(name=name, version=version):
-            is_so = state.names.get(require_name(name)) == version
-            return [] if is_so else [WindowNamed(name=name, version=version)]
+        case NameVersion():
+            return decide_name(command, state.names, WindowNamed)
 
 
 def _put(incoming: Incoming, state: WindowState) -> Sequence[WindowEvent]:

@@ -31,7 +31,6 @@ from .rules import (
     Command,
     Evict,
     Incoming,
-    NameVersion,
     Put,
     Remove,
     Restore,
@@ -387,9 +386,6 @@ class ContextWindow(Context[WindowState]):
             if ref.stream != self.stream_id:
                 raise NotFoundError(f"{birth} is no item of {self.stream_id}")
         return tuple(ref.version for ref in refs)
-
-    def _naming(self, name: str, version: int) -> NameVersion:
-        return NameVersion(name, version)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copied or unpickled window is a detached one that begins with the same items.

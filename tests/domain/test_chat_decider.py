@@ -3,8 +3,9 @@
 import pytest
 
 from refold.domain.chat.events import Named, Opened, Origin
-from refold.domain.chat.rules.commands import AddItems, NameVersion, Open
+from refold.domain.chat.rules.commands import AddItems, Open
 from refold.domain.chat.rules.decide import CHAT
+from refold.domain.context.decider import NameVersion
 from refold.domain.errors import DuplicateItemError, InvalidInputError
 
 from .chat_events import OPENED, STREAM, called, named, returned, said
@@ -98,9 +99,3 @@ def test_names_that_cannot_be(name: str) -> None:
 def test_names_that_can_be(name: str) -> None:
     """Letters of any script, digits, dots and dashes are fine."""
     chat.given(OPENED).when(NameVersion(name, 1)).then(named(name, 1))
-
-
-@pytest.mark.parametrize("version", [0, -1])
-def test_versions_that_cannot_be_named(version: int) -> None:
-    """Versions go from 1."""
-    chat.given(OPENED).when(NameVersion("start", version)).then_refused(InvalidInputError)

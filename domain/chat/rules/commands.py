@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from ...context.decider import NameVersion
 from ...named_events import Resolved
 from ...spans import Segment
 from ..events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, MessageAdded, Opened, StateSaved
@@ -83,13 +84,6 @@ class WritePiece(msgspec.Struct, frozen=True):
     is_last: bool = False
     incomplete: str | None = None
     metrics: bytes = b""
-
-
-class NameVersion(msgspec.Struct, frozen=True):
-    """Give a version a name."""
-
-    name: str
-    version: int
 
 
 class SaveStates(msgspec.Struct, frozen=True):

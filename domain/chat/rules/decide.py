@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from ...context.decider import Decider
-from ...errors import InvalidInputError
-from ...ids import require_name
+from ...context.decider import Decider, NameVersion, decide_name
 from ..events import ChatEvent, Named
 from ..state.fold import EMPTY, ChatState, Completed, fold
 from ..state.loading import complete, pages, with_tail
@@ -24,7 +22,6 @@ from .commands import (
     EvictItems,
     InsertItems,
     Merge,
-    NameVersion,
     Open,
     PinItems,
     ReplaceInstructions,
@@ -83,8 +80,8 @@ def _decided(command: Decision, state: ChatState) -> Sequence[Completed]:
             return decide_call(command, state.items)
         case WritePiece():
             return write_piece(command, state)
-        case NameVersion(name=name, version=version):
-            return _name(require_name(name), version, state)
+        case NameVersion():
+            return decide_name(command, state.names, Named)
         case SaveStates(saved=saved):
             return saved
         case InsertItems(stream=stream, items=items, before=before):
@@ -121,14 +118,6 @@ def _change_view(
             return truncate(command, state)
         case _:
             assert_never(command)
-
-
-def _name(name: str, version: int, state: ChatState) -> list[ChatEvent]:
-    if state.names.get(name) == version:
-        return []
-    if not version > 0:
-        raise InvalidInputError(f"version {version} cannot be named: versions go from 1")
-    return [Named(name=name, version=version)]
 
 
 CHAT: Decider[ChatState] = Decider(decide, fold, EMPTY, complete, PACKING, pages=pages)

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.content import Content
+from refold.domain.context.decider import NameVersion
 from refold.domain.errors import DamagedError, InvalidInputError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.memory.events import MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
-from refold.domain.memory.rules import MEMORIES, Forget, NameVersion, Remember, Restore
+from refold.domain.memory.rules import MEMORIES, Forget, Remember, Restore
 from refold.domain.memory.state import Held, fold
 from refold.domain.named_events import Resolved
 from refold.domain.spans import Ref, Span

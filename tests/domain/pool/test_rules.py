@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from refold.domain.content import Content
+from refold.domain.context.decider import NameVersion
 from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.named_events import Resolved
@@ -34,7 +35,6 @@ from refold.domain.pool.rules import (
     ChangeSettings,
     Clear,
     Evict,
-    NameVersion,
     Refill,
     Remove,
     Restore,

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.domain.context.decider import NameVersion
 from refold.domain.errors import DamagedError, InvalidInputError, LimitExceededError, NotFoundError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.named_events import Resolved
@@ -29,7 +30,6 @@ from refold.domain.window.rules import (
     Clear,
     Evict,
     Incoming,
-    NameVersion,
     Put,
     Remove,
     Restore,

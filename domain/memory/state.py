@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ..concurrency.known_types import known
 from ..content import estimated_tokens, plain_content, restored_content
@@ -87,59 +89,38 @@ def _resolved(log: Seen, event: MemoryRestored) -> Resolved[Held]:
 
 def fold(state: MemoryState, events: Iterable[Completed]) -> MemoryState:
     """Return the state after `events`, which are history and not checked. A restoration comes as `Resolved`."""
-    step = _Fold(state)
-    for event in events:
-        step.apply(event)
-    return step.state()
+    return reduce(_evolved, events, state)
 
 
-class _Fold:
-    """A fold in progress."""
+def _evolved(state: MemoryState, event: Completed) -> MemoryState:
+    state = replace(state, version=state.version + 1)
+    match recorded_event(event):
+        case MemoryRemembered() as remembered:
+            state = replace(state, last_at=max(state.last_at, remembered.at))
+            return _with(state, Held(state.version, remembered))
+        case MemoryForgotten(items=items):
+            return reduce(_without, refs_of(items), state)
+        case MemoryRestored():
+            assert isinstance(event, Resolved), "a restoration is folded with what it names"
+            return reduce(_with, event.taken, state)
+        case MemoryNamed(name=name, version=version):
+            return replace(state, names={**state.names, name: version})
+    return state
 
-    def __init__(self, state: MemoryState) -> None:
-        self._version, self._last_at, self._names = state.version, state.last_at, state.names
-        self._records, self._keys = state.records, state.keys
 
-    def state(self) -> MemoryState:
-        """Return the state at the end."""
-        return MemoryState(
-            version=self._version,
-            records=self._records,
-            keys=self._keys,
-            last_at=self._last_at,
-            names=self._names,
-        )
+def _with(state: MemoryState, held: Held) -> MemoryState:
+    key, keys = held.event.key, state.keys
+    old = state.records.get(key)
+    if old is not None:
+        keys = keys.minus(old.version)
+    return replace(state, records=state.records.plus(key, held), keys=keys.plus(held.version, key))
 
-    def apply(self, event: Completed) -> None:
-        """Apply one event."""
-        self._version += 1
-        match recorded_event(event):
-            case MemoryRemembered() as remembered:
-                self._put(Held(self._version, remembered))
-                self._last_at = max(self._last_at, remembered.at)
-            case MemoryForgotten(items=items):
-                for ref in refs_of(items):
-                    self._drop(ref.version)
-            case MemoryRestored():
-                assert isinstance(event, Resolved), "a restoration is folded with what it names"
-                for held in event.taken:
-                    self._put(held)
-            case MemoryNamed(name=name, version=version):
-                self._names = {**self._names, name: version}
 
-    def _put(self, held: Held) -> None:
-        key = held.event.key
-        old = self._records.get(key)
-        if old is not None:
-            self._keys = self._keys.minus(old.version)
-        self._records = self._records.plus(key, held)
-        self._keys = self._keys.plus(held.version, key)
-
-    def _drop(self, version: int) -> None:
-        key = self._keys.get(version)
-        if key is None:
-            raise DamagedError(f"record {version} of a memory", "it was forgotten, and was not there")
-        self._records, self._keys = self._records.minus(key), self._keys.minus(version)
+def _without(state: MemoryState, ref: Ref) -> MemoryState:
+    key = state.keys.get(ref.version)
+    if key is None:
+        raise DamagedError(f"record {ref.version} of a memory", "it was forgotten, and was not there")
+    return replace(state, records=state.records.minus(key), keys=state.keys.minus(ref.version))
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):

@@ -7,9 +7,11 @@ A state is a value: it never changes. The cost of a change does not depend on th
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..concurrency.known_types import known
 from ..context.description import Departure, Left
@@ -84,103 +86,62 @@ def fold(state: ContainerState, events: Iterable[Completed]) -> ContainerState:
     A branch continues its parent's events; its own events begin at version 1 again. A restoration and a merge come as
     `Resolved`.
     """
-    step = _Fold(state)
-    for event in events:
-        step.apply(event)
-    return step.state()
+    return reduce(_evolved, events, state)
 
 
-class _Fold:
-    """A fold in progress."""
+def _evolved(state: ContainerState, event: Completed) -> ContainerState:
+    version = state.version + 1
+    state = replace(state, version=version)
+    taken = event.taken if isinstance(event, Resolved) else ()
+    recorded: ContainerEvent = recorded_event(event)
+    match recorded:
+        case AddedEvent():
+            return _with(state, Held(Ref(version, OWN), recorded))
+        case EvictedEvent():
+            return reduce(_without, refs_of(recorded.items), state)
+        case PoolRemoved():
+            return _without(state, recorded.item)
+        case RestoredEvent():
+            return reduce(_with, taken, state)
+        case ClearedEvent():
+            return replace(state, items=OrderedMap(), ids=OrderedMap())
+        case MergedEvent():
+            merged = {**state.merged, recorded.source: (recorded.version, version)}
+            return reduce(_with, taken, reduce(_without, refs_of(recorded.dropped), replace(state, merged=merged)))
+        case SettingsEvent():
+            return replace(state, limit=recorded.limit, tags=recorded.tags)
+        case NamedEvent():
+            return replace(state, names={**state.names, recorded.name: recorded.version})
+        case OpenedEvent():
+            return replace(state, opened=recorded, limit=recorded.limit, tags=recorded.tags)
+        case BranchedEvent():
+            return _branched(state, recorded)
+        case PoolConflictResolved():
+            return state  # It records how the conflict in the next merge event was resolved.
 
-    def __init__(self, state: ContainerState) -> None:
-        self._version, self._opened, self._ancestry = state.version, state.opened, state.ancestry
-        self._limit, self._tags = state.limit, state.tags
-        self._items, self._ids, self._is_pool = state.items, state.ids, state.is_pool
-        self._names, self._merged = state.names, state.merged
 
-    def state(self) -> ContainerState:
-        """Return the state at the end."""
-        return ContainerState(
-            version=self._version,
-            opened=self._opened,
-            limit=self._limit,
-            tags=self._tags,
-            items=self._items,
-            ids=self._ids,
-            names=self._names,
-            merged=self._merged,
-            ancestry=self._ancestry,
-        )
+def _with(state: ContainerState, held: Held) -> ContainerState:
+    """Add an item at the end; an item whose id is taken replaces the old one in its place."""
+    if not state.is_pool:
+        return replace(state, items=state.items.plus(held.ref, held))
+    item_id, ids = str(held.event.id), state.ids
+    old = state.items.get(item_id)
+    if old is not None:
+        ids = ids.minus(old.ref)
+    return replace(state, items=state.items.plus(item_id, held), ids=ids.plus(held.ref, item_id))
 
-    def apply(self, event: Completed) -> None:
-        """Apply one event."""
-        self._version += 1
-        taken = event.taken if isinstance(event, Resolved) else ()
-        recorded: ContainerEvent = recorded_event(event)
-        match recorded:
-            case AddedEvent():
-                self._put(Held(Ref(self._version, OWN), recorded))
-            case EvictedEvent():
-                self._drop(recorded.items)
-            case PoolRemoved():
-                self._drop_one(recorded.item)
-            case RestoredEvent():
-                self._put_all(taken)
-            case ClearedEvent():
-                self._items, self._ids = OrderedMap(), OrderedMap()
-            case MergedEvent():
-                self._drop(recorded.dropped)
-                self._put_all(taken)
-                self._merged = {**self._merged, recorded.source: (recorded.version, self._version)}
-            case SettingsEvent():
-                self._limit, self._tags = recorded.limit, recorded.tags
-            case NamedEvent():
-                self._names = {**self._names, recorded.name: recorded.version}
-            case OpenedEvent():
-                self._opened, self._limit, self._tags = recorded, recorded.limit, recorded.tags
-                self._is_pool = isinstance(recorded, PoolOpened)
-            case BranchedEvent():
-                self._branch(recorded)
-            case PoolConflictResolved():
-                pass  # It records how the conflict in the next merge event was resolved, and changes no state itself.
 
-    def _put(self, held: Held) -> None:
-        """Add an item at the end; an item whose id is taken replaces the old one in its place."""
-        if not self._is_pool:
-            self._items = self._items.plus(held.ref, held)
-            return
-        item_id = str(held.event.id)
-        old = self._items.get(item_id)
-        if old is not None:
-            self._ids = self._ids.minus(old.ref)
-        self._items = self._items.plus(item_id, held)
-        self._ids = self._ids.plus(held.ref, item_id)
+def _without(state: ContainerState, ref: Ref) -> ContainerState:
+    key: Hashable = state.ids.get(ref) if state.is_pool else ref
+    if key not in state.items:
+        raise DamagedError(f"item {ref.version} of {ref.stream or 'the own stream'}", "it left, and was not there")
+    return replace(state, items=state.items.minus(key), ids=state.ids.minus(ref) if state.is_pool else state.ids)
 
-    def _put_all(self, taken: Iterable[Held]) -> None:
-        for held in taken:
-            self._put(held)
 
-    def _drop(self, spans: Iterable[Span]) -> None:
-        for ref in refs_of(spans):
-            self._drop_one(ref)
-
-    def _drop_one(self, ref: Ref) -> None:
-        key: Hashable = self._ids.get(ref) if self._is_pool else ref
-        if key not in self._items:
-            raise DamagedError(f"item {ref.version} of {ref.stream or 'the own stream'}", "it left, and was not there")
-        self._items = self._items.minus(key)
-        if self._is_pool:
-            self._ids = self._ids.minus(ref)
-
-    def _branch(self, event: BranchedEvent) -> None:
-        kept = [held.named_in(event.parent) for held in self._items.values()]
-        self._version, self._opened, self._ancestry = 1, event, event.lineage
-        self._limit, self._tags = event.limit, event.tags
-        self._names, self._merged = {}, {}
-        self._is_pool = isinstance(event, PoolBranched)
-        self._items, self._ids = OrderedMap(), OrderedMap()
-        self._put_all(kept if event.limit is None else kept[-event.limit :])
+def _branched(state: ContainerState, event: BranchedEvent) -> ContainerState:
+    kept = [held.named_in(event.parent) for held in state.items.values()]
+    branch = ContainerState(version=1, opened=event, limit=event.limit, tags=event.tags, ancestry=event.lineage)
+    return reduce(_with, kept if event.limit is None else kept[-event.limit :], branch)
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import reduce
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ..concurrency.known_types import known
 from ..context.description import Departure
@@ -103,76 +105,60 @@ Completed = WindowEvent | Resolved[Held]
 
 def fold(state: WindowState, events: Iterable[Completed]) -> WindowState:
     """Return the state after `events`, which are history and not checked. A restoration comes as `Resolved`."""
-    step = _Fold(state)
-    for event in events:
-        step.apply(event)
-    return step.state()
+    return reduce(_evolved, events, state)
 
 
-class _Fold:
-    """A fold in progress."""
+def _evolved(state: WindowState, event: Completed) -> WindowState:
+    version = state.version + 1
+    state = replace(state, version=version)
+    match recorded_event(event):
+        case WindowAdded() as added:
+            return _with(state, Held(version, added, (version, 0)))
+        case WindowReplaced() as replaced:
+            place = min(_held(state, ref).place for ref in refs_of(replaced.old))
+            return _with(reduce(_without, refs_of(replaced.old), state), Held(version, replaced, place))
+        case WindowEvicted(items=items):
+            return reduce(_without, refs_of(items), state)
+        case WindowRestored():
+            assert isinstance(event, Resolved), "a restoration is folded with what it names"
+            placed = [held._replace(place=(version, index)) for index, held in enumerate(event.taken)]
+            return reduce(_with, placed, state)
+        case WindowCleared():
+            return replace(state, held=NO_ITEMS, by_key=OrderedMap(), by_priority=OrderedMap())
+        case WindowOpened() as opened:
+            return replace(state, opened=opened, max_tokens=opened.max_tokens, policy=opened.policy)
+        case WindowSettingsChanged(max_tokens=max_tokens, policy=policy):
+            return replace(state, max_tokens=max_tokens, policy=policy)
+        case WindowNamed(name=name, version=named):
+            return replace(state, names={**state.names, name: named})
+    # An item that was dropped was never in the window.
+    return state
 
-    def __init__(self, state: WindowState) -> None:
-        self._version, self._opened = state.version, state.opened
-        self._max_tokens, self._policy = state.max_tokens, state.policy
-        self._held, self._by_key, self._by_priority = state.held, state.by_key, state.by_priority
-        self._names = state.names
 
-    def state(self) -> WindowState:
-        """Return the state at the end."""
-        return WindowState(
-            version=self._version,
-            opened=self._opened,
-            max_tokens=self._max_tokens,
-            policy=self._policy,
-            held=self._held,
-            by_key=self._by_key,
-            by_priority=self._by_priority,
-            names=self._names,
-        )
+def _with(state: WindowState, held: Held) -> WindowState:
+    return replace(
+        state,
+        held=state.held.plus(held),
+        by_key=with_item(state.by_key, held.event.key, held),
+        by_priority=with_item(state.by_priority, held.event.priority, held),
+    )
 
-    def apply(self, event: Completed) -> None:
-        """Apply one event."""
-        self._version += 1
-        match recorded_event(event):
-            case WindowAdded() as added:
-                self._put(Held(self._version, added, (self._version, 0)))
-            case WindowReplaced() as replaced:
-                place = min(held.place for held in self._drop(replaced.old))
-                self._put(Held(self._version, replaced, place))
-            case WindowEvicted(items=items):
-                self._drop(items)
-            case WindowRestored():
-                assert isinstance(event, Resolved), "a restoration is folded with what it names"
-                for index, held in enumerate(event.taken):
-                    self._put(held._replace(place=(self._version, index)))
-            case WindowCleared():
-                self._held, self._by_key, self._by_priority = NO_ITEMS, OrderedMap(), OrderedMap()
-            case WindowOpened() as opened:
-                self._opened, self._max_tokens, self._policy = opened, opened.max_tokens, opened.policy
-            case WindowSettingsChanged(max_tokens=max_tokens, policy=policy):
-                self._max_tokens, self._policy = max_tokens, policy
-            case WindowNamed(name=name, version=version):
-                self._names = {**self._names, name: version}
-            case WindowDropped():
-                pass  # It was never in the window.
 
-    def _put(self, held: Held) -> None:
-        self._held = self._held.plus(held)
-        self._by_key = with_item(self._by_key, held.event.key, held)
-        self._by_priority = with_item(self._by_priority, held.event.priority, held)
+def _without(state: WindowState, ref: Ref) -> WindowState:
+    held = _held(state, ref)
+    return replace(
+        state,
+        held=state.held.minus(held),
+        by_key=without_item(state.by_key, held.event.key, held),
+        by_priority=without_item(state.by_priority, held.event.priority, held),
+    )
 
-    def _drop(self, spans: Iterable[Span]) -> list[Held]:
-        dropped: list[Held] = []
-        for ref in refs_of(spans):
-            held = self._held.items.get(ref.version)
-            if held is None:
-                raise DamagedError(f"item {ref.version} of a window", "it left, and was not there")
-            self._held = self._held.minus(held)
-            self._by_key = without_item(self._by_key, held.event.key, held)
-            self._by_priority = without_item(self._by_priority, held.event.priority, held)
-            dropped.append(held)
-        return dropped
+
+def _held(state: WindowState, ref: Ref) -> Held:
+    held = state.held.items.get(ref.version)
+    if held is None:
+        raise DamagedError(f"item {ref.version} of a window", "it left, and was not there")
+    return held
 
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:

@@ -208,7 +208,8 @@ class StateSaved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.state_sa
 
 
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated
-ITEM_EVENTS = (MessageAdded, FunctionCalled, FunctionReturned, HandedOff, ConfigUpdated)
+# A snapshot has the kind of each item as its index here.
+ITEM_EVENTS: tuple[type[ChatItemEvent], ...] = ChatItemEvent.__args__
 # For loops over all items: to look a type up takes a tenth of the time of `isinstance` with a union, 130 ns less.
 WITH_CALL_ID = frozenset({FunctionCalled, FunctionReturned})
 
@@ -423,39 +424,23 @@ class ConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.co
     kept: str
 
 
-EditEvent = (
+ViewEvent = (
     ItemInserted
     | InstructionsReplaced
     | ItemsEvicted
     | ItemsRestored
-    | ItemsPinned
-    | ItemsUnpinned
-    | ApprovalRequested
-    | CallApproved
-    | CallRejected
     | CallChanged
     | Cleared
     | Summarized
     | SummaryUndone
     | Forked
     | Merged
-    | ConflictResolved
 )
+VIEW_EVENTS = ViewEvent.__args__
+EditEvent = ViewEvent | ItemsPinned | ItemsUnpinned | ApprovalRequested | CallApproved | CallRejected | ConflictResolved
 Piece = MessageExtended | MessageFinished
 PIECES = Piece.__args__
 ChatEvent = Opened | ChatItemEvent | Piece | Named | StateSaved | EditEvent
-VIEW_EVENTS = (
-    ItemInserted,
-    InstructionsReplaced,
-    ItemsEvicted,
-    ItemsRestored,
-    CallChanged,
-    Cleared,
-    Summarized,
-    SummaryUndone,
-    Forked,
-    Merged,
-)
 
 
 def added_item(event: object) -> ChatItemEvent | None:

@@ -66,7 +66,7 @@ class UnreadConfig(AgentConfigUpdate):
     """A change of the configuration that is still in the log."""
 
 
-# In the order of `KINDS`. The method of a list is called in two thirds of the time of a tuple's.
+# In the order of `ITEM_EVENTS`. The method of a list is called in two thirds of the time of a tuple's.
 UNREAD: list[type[BaseModel]] = [UnreadMessage, UnreadCall, UnreadOutput, UnreadHandoff, UnreadConfig]
 _class_of_kind = UNREAD.__getitem__
 _ARE_UNREAD = frozenset(UNREAD)

@@ -18,9 +18,9 @@ from operator import itemgetter
 
 from ...concurrency.locks import fork_safe_lock, synchronized
 from ...totals import Totals
-from ..events import WITH_CALL_ID, ChatItemEvent, FunctionCalled, FunctionReturned, is_user
+from ..events import ITEM_EVENTS, WITH_CALL_ID, ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens
-from .stored import KINDS, ItemNames, PackedNames, StoredItems
+from .stored import ItemNames, PackedNames, StoredItems
 
 # The origin of an item: the index of a stream in this context's lineage, or another stream's name. An index, because a
 # stream is "" in its own events and has a name in those of its children.
@@ -299,11 +299,11 @@ class Arena:
         """Return the type of an item; this reads none."""
         items = self.items
         if isinstance(items, StoredItems) and ordinal < items.stored:
-            return KINDS[self._stored_names.kinds[ordinal]]
+            return ITEM_EVENTS[self._stored_names.kinds[ordinal]]
         return type(items[ordinal])
 
     def stored_kinds(self) -> bytearray:
-        """Return the kinds of stored items, as indexes of `KINDS`; they are known before an item is read."""
+        """Return the kinds of stored items, as indexes of `ITEM_EVENTS`; they are known before an item is read."""
         return self._stored_names.kinds
 
     @property

@@ -13,19 +13,9 @@ from hashlib import blake2b
 from typing import Any
 
 from ...concurrency.locks import fork_safe_lock, synchronized
-from ..events import (
-    WITH_CALL_ID,
-    ChatItemEvent,
-    ConfigUpdated,
-    FunctionCalled,
-    FunctionReturned,
-    HandedOff,
-    MessageAdded,
-)
+from ..events import ITEM_EVENTS, WITH_CALL_ID, ChatItemEvent
 
 HASH_BYTES = 8
-# A snapshot has the kind of each item as its index here.
-KINDS: Sequence[type[ChatItemEvent]] = (MessageAdded, FunctionCalled, FunctionReturned, HandedOff, ConfigUpdated)
 # So many items are read at a time, and twice as many as before by a reader that goes on where it was.
 WINDOW_MIN = 64
 WINDOW_MAX = 8_192
@@ -176,7 +166,7 @@ class ItemNames:
     """
     The hashes of the ids of the first items of an arena, and of the call ids of the calls and outputs among them.
 
-    `kinds` has the kinds of all, as indexes of `KINDS`.
+    `kinds` has the kinds of all, as indexes of `ITEM_EVENTS`.
     """
 
     __slots__ = ("_call_ids", "_calls", "_ids", "kinds")
@@ -198,7 +188,7 @@ class ItemNames:
             if type(item) in WITH_CALL_ID:
                 self._calls.append(ordinal)
                 self._call_ids.append(item.call_id)  # type: ignore[union-attr]  # mypy does not narrow by that
-            self.kinds.append(KINDS.index(type(item)))
+            self.kinds.append(ITEM_EVENTS.index(type(item)))
             self._ids.append(item.id)
 
     def first(self, count: int) -> PackedNames:

@@ -26,7 +26,7 @@ from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
 from .changes import COMING, Bringing, Coming, Owner, Stage, announce_coming, coming_back, fire_with_item
 from .container import Container
-from .events import BranchedEvent, PoolConflictResolved
+from .events import AddedEvent, BranchedEvent, PoolConflictResolved
 from .items import ContextItem, Held
 from .rules import Begin, Command, Merge
 from .state import EMPTY, Completed, ContainerState, Departed, Departures, complete, fold
@@ -62,13 +62,6 @@ class Side(NamedTuple):
         return any(ref.stream == one.stream and ref.version <= one.version for one in lineage)
 
 
-class Base(NamedTuple):
-    """The last point at which both were the same: its stream, and the origins of the items at that point, by id."""
-
-    segment: Segment | None = None
-    refs: Mapping[str, Ref] = {}
-
-
 class Conflict(NamedTuple):
     """An item that both sides changed; None where a side removed it."""
 
@@ -78,6 +71,7 @@ class Conflict(NamedTuple):
 
 
 Decide = Callable[[Conflict], "Choice | ContextItem[object]"]
+Added = Callable[[ContextItem[object]], AddedEvent]
 
 
 def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
@@ -89,81 +83,54 @@ def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
 
 
 def merged_pool(
-    ours: Side, theirs: Side, base: Base, rule: str, decide: Decide, added: Callable[[ContextItem[object]], object]
+    ours: Side, theirs: Side, base: Segment | None, refs: Mapping[str, Ref], rule: str, decide: Decide, added: Added
 ) -> Merge:
     """
-    Return the three-way merge of another pool.
+    Return the three-way merge of another pool; `refs` are the origins of the items at the `base`, by id.
 
     Items that changed only on the other side are taken. Where both sides changed an item, `decide` chooses one of the
-    two, or returns an item that replaces both.
+    two, or returns an item that replaces both, which is made by `added`.
     """
     our_refs, their_refs = ours.refs(), theirs.refs()
-    merge = _PoolMerge(ours, theirs, rule)
-    for item_id in dict.fromkeys([*base.refs, *their_refs]):
-        our, their = our_refs.get(item_id), their_refs.get(item_id)
-        before = base.refs.get(item_id)
+    taken, dropped, made = list[Held](), list[Ref](), list[AddedEvent]()
+    conflicts: list[PoolConflictResolved] = []
+    for item_id in dict.fromkeys([*refs, *their_refs]):
+        our, their, before = our_refs.get(item_id), their_refs.get(item_id), refs.get(item_id)
         # The other side did not change the item, both have the same item, or it left there only to make room.
         if their in (before, our) or _is_for_room(theirs, item_id, their):
             continue
-        # Only the other side changed the item.
-        if our == before or _is_for_room(ours, item_id, our):
-            merge.take(item_id)
-            continue
-        conflict = Conflict(item_id, *(side.state.items.get(item_id) for side in (ours, theirs)))
-        merge.settle(conflict, decide(conflict), added)
-    return merge.command(base.segment)
-
-
-class _PoolMerge:
-    """A merge of pools while it is put together."""
-
-    def __init__(self, ours: Side, theirs: Side, rule: str) -> None:
-        self._ours, self._theirs, self._rule = ours, theirs, rule
-        self._taken: list[Held] = []
-        self._dropped: list[Ref] = []
-        self._conflicts: list[PoolConflictResolved] = []
-        self._made: list[object] = []
-
-    def take(self, item_id: str) -> None:
-        """Take the other side's state of an item: put the item in place, or remove it."""
-        their, our = self._theirs.state.items.get(item_id), self._ours.state.items.get(item_id)
-        if their is not None:
-            self._taken.append(_named(their, self._theirs.stream))
-        elif our is not None:
-            self._dropped.append(our.ref)
-
-    def settle(
-        self, conflict: Conflict, choice: Choice | ContextItem[object], added: Callable[[ContextItem[object]], object]
-    ) -> None:
-        """Record a conflict and its resolution."""
-        if isinstance(choice, ContextItem):
-            kept = "made"
-            self._made.append(added(ContextItem(choice.content, choice.description, conflict.id)))
-        elif choice in ("ours", "theirs"):
-            kept = choice
-        else:
-            raise InvalidInputError(f"the rule gave {choice!r} for {conflict.id!r}: 'ours', 'theirs' or a ContextItem")
-        if kept == "theirs":
-            self.take(conflict.id)
-        ours = None if conflict.ours is None else conflict.ours.ref.within(self._ours.stream)
-        theirs = None if conflict.theirs is None else conflict.theirs.ref.within(self._theirs.stream)
-        self._conflicts.append(
-            PoolConflictResolved(
-                source=self._theirs.stream, id=conflict.id, ours=ours, theirs=theirs, rule=self._rule, kept=kept
+        here, there = ours.state.items.get(item_id), theirs.state.items.get(item_id)
+        kept = "theirs"
+        # Else only the other side changed the item.
+        if our != before and not _is_for_room(ours, item_id, our):
+            choice = decide(Conflict(item_id, here, there))
+            kept = _kept(choice, item_id)
+            if isinstance(choice, ContextItem):
+                made.append(added(ContextItem(choice.content, choice.description, item_id)))
+            conflicts.append(
+                PoolConflictResolved(source=theirs.stream, id=item_id, ours=our, theirs=their, rule=rule, kept=kept)
             )
-        )
+        if kept == "theirs" and there is not None:
+            taken.append(_named(there, theirs.stream))
+        elif kept == "theirs" and here is not None:
+            dropped.append(here.ref)
+    return Merge(
+        source=theirs.stream,
+        version=theirs.version,
+        base=base,
+        taken=tuple(taken),
+        dropped=tuple(dropped),
+        conflicts=tuple(conflicts),
+        made=tuple(made),
+    )
 
-    def command(self, base: Segment | None) -> Merge:
-        """Return the whole merge."""
-        return Merge(
-            source=self._theirs.stream,
-            version=self._theirs.version,
-            base=base,
-            taken=tuple(self._taken),
-            dropped=tuple(self._dropped),
-            conflicts=tuple(self._conflicts),
-            made=tuple(self._made),  # type: ignore[arg-type]  # the container's own events
-        )
+
+def _kept(choice: object, item_id: str) -> str:
+    if isinstance(choice, ContextItem):
+        return "made"
+    if choice not in ("ours", "theirs"):
+        raise InvalidInputError(f"the rule gave {choice!r} for {item_id!r}: 'ours', 'theirs' or a ContextItem")
+    return str(choice)
 
 
 def _is_for_room(side: Side, item_id: str, ref: Ref | None) -> bool:
@@ -268,8 +235,8 @@ class Merging(Bringing):
             merge = merged_queue(ours, self._theirs, base)
         else:
             name = self._rule if isinstance(self._rule, str) else "function"
-            refs = Base(base, self._refs_at(container, base))
-            merge = merged_pool(ours, self._theirs, refs, name, self._decision(container, ours), container.added_event)
+            refs, decide = self._refs_at(container, base), self._decision(container, ours)
+            merge = merged_pool(ours, self._theirs, base, refs, name, decide, container.added_event)
         self._merge, self._came = merge, [*merge.taken, *(Held(Ref(0), made) for made in merge.made)]
         self._dropped = [held for held in state.items.values() if held.ref in merge.dropped]
         return merge

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ...canonical import parse_json
 from ...errors import InvalidInputError
@@ -270,14 +271,7 @@ def _appended(state: ChatState, item: tuple[ChatItemEvent]) -> ChatState:
     """By far the most frequent step. A caller waits for it, so it has its own path."""
     version = state.version + 1
     items = state.items.plus(item, version)
-    return ChatState(
-        version=version,
-        opened=state.opened,
-        items=items,
-        names=state.names,
-        merged=state.merged,
-        ancestry=state.ancestry,
-    )
+    return replace(state, version=version, items=items)
 
 
 def _forked(state: ChatState, event: Forked) -> ChatState:
@@ -290,8 +284,8 @@ class _Fold:
     """A fold in progress; all events except plain appends are applied here."""
 
     def __init__(self, state: ChatState) -> None:
-        self._opened, self._names, self._merged = state.opened, state.names, state.merged
-        self._ancestry = state.ancestry
+        # All of it but the version and the items is up to date.
+        self._state = state
         self._items = ItemsBuilder(state.items)
         # Items that were appended one after the other and are not in the builder yet.
         self.row: list[ChatItemEvent] = []
@@ -304,23 +298,16 @@ class _Fold:
 
     def state(self, version: int) -> ChatState:
         """Return the state at the end."""
-        return ChatState(
-            version=version,
-            opened=self._opened,
-            items=self._items.built(),
-            names=self._names,
-            merged=self._merged,
-            ancestry=self._ancestry,
-        )
+        return replace(self._state, version=version, items=self._items.built())
 
     def apply(self, event: Completed, version: int) -> int:
         """Apply an event other than a plain append; return its version in its own stream."""
         taken = event.taken if isinstance(event, Resolved) else ()
         recorded: ChatEvent = recorded_event(event)
         if isinstance(recorded, Opened):
-            self._opened = recorded
+            self._state = replace(self._state, opened=recorded)
         elif isinstance(recorded, Named):
-            self._names = {**self._names, recorded.name: recorded.version}
+            self._state = replace(self._state, names={**self._state.names, recorded.name: recorded.version})
         elif isinstance(recorded, StateSaved):
             # It is beside the view: `SavedStates` reads it from the log.
             return version
@@ -360,8 +347,7 @@ class _Fold:
             items.hide(ordinals, Gone(left.how, left.reason, version, summary))
 
     def _fork(self, event: Forked, taken: tuple[TakenItem, ...]) -> None:
-        self._opened, self._names, self._merged = event, {}, {}
-        self._ancestry = event.lineage
+        self._state = ChatState(opened=event, ancestry=event.lineage)
         if event.carried is None:
             self._items.fork(event.parent)
         else:
@@ -378,7 +364,8 @@ class _Fold:
             # With another agent's id the item is a new one, which this event created.
             self._items.append([one.item for one in taken], version)
         self._items.place(event.placed, first)
-        self._merged = {**self._merged, (event.source, event.how): event.version}
+        merged = {**self._state.merged, (event.source, event.how): event.version}
+        self._state = replace(self._state, merged=merged)
 
 
 def evolve(state: ChatState, event: Completed) -> ChatState:

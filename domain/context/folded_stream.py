@@ -68,7 +68,7 @@ class FoldedStream(Generic[S]):
         self.gate = gate_of(log)
         self.durability: Durability = require_durability(durability)
         # The owner's set of journals with queued events; it keeps each alive until its flush.
-        self._unflushed: set[Any] = set() if unflushed is None else unflushed
+        self.unflushed: set[Any] = set() if unflushed is None else unflushed
         self._lock: threading.RLock | _FirstLook = threading.RLock()
         self._version = version
         # The digest of the last event that is known to be in the log; empty while it is not known.
@@ -89,13 +89,8 @@ class FoldedStream(Generic[S]):
         self._crowded = 0
         # Whether the stream is gone, with a transaction that was rolled back or a log that went back, so that no call
         # can continue it.
-        self._is_void = False
+        self.is_void = False
         renew_in_child(self)
-
-    @property
-    def unflushed(self) -> set[Any]:
-        """The owner's set of journals with queued events."""
-        return self._unflushed
 
     @property
     def version(self) -> int:
@@ -143,11 +138,6 @@ class FoldedStream(Generic[S]):
             packing.keep(self.log, self.place.stream, state, end)
 
     @property
-    def is_void(self) -> bool:
-        """Whether the stream is gone with the event that opened it, so that nothing can be recorded in it."""
-        return self._is_void
-
-    @property
     def is_loaded(self) -> bool:
         """Whether the state is in memory; appending does not need it."""
         return self._state is not None
@@ -175,7 +165,7 @@ class FoldedStream(Generic[S]):
 
     def _known_digest(self) -> bytes:
         """Return the digest of the last event known to be in the log; empty where the queue may have a newer one."""
-        return b"" if self in self._unflushed else self._digest
+        return b"" if self in self.unflushed else self._digest
 
     def _went_back(self, recorded: StreamEnd) -> LogWentBackError | None:
         try:
@@ -256,7 +246,7 @@ class FoldedStream(Generic[S]):
         self._state, self._base, before = None, None, self._version
         self._version, self._digest = end
         # The event that opened the stream is gone too; without it, later events could never be opened again.
-        self._is_void = self._version == 0 and (self._is_void or (before != 0 and self.decider.is_opened))
+        self.is_void = self._version == 0 and (self.is_void or (before != 0 and self.decider.is_opened))
         if self._version == 0:
             self._state = self.decider.initial_state
 
@@ -265,11 +255,11 @@ class FoldedStream(Generic[S]):
         # The thread that settles its events may hold its lock, also after the last of them was flushed.
         self._outbox = Outbox(self.log)
         is_whole = isinstance(self._lock, _FirstLook) or self._lock.acquire(blocking=False)
-        if is_whole and not (self in self._unflushed or self._transaction is not None):
+        if is_whole and not (self in self.unflushed or self._transaction is not None):
             if not isinstance(self._lock, _FirstLook):
                 self._lock.release()
             return
-        self._unflushed.discard(self)
+        self.unflushed.discard(self)
         self._transaction, self._before_transaction, self._in_transaction = None, None, []
         self._state, self._version, self._is_unsettled = None, UNKNOWN, False
         self._lock = _FirstLook(self)

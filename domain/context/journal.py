@@ -163,7 +163,7 @@ class Journal(FoldedStream[S]):
         """Decide and record; return a transaction of another flow of control that must be over before."""
         call = command if call is None else call
         keyed = None if idempotency_key is None else _Keyed(require_given_key(idempotency_key), fingerprint(call))
-        if self._is_void:
+        if self.is_void:
             raise DecisionRefusedError(
                 f"{self.place.stream} was rolled back with all it held, or is gone from the database: begin it again"
             )
@@ -173,7 +173,7 @@ class Journal(FoldedStream[S]):
             if self._transaction is not None and self._transaction is not open_transaction:
                 return self._transaction
         # Usually nothing is queued. An append then saves two calls and the import of the outbox.
-        if self._unflushed:
+        if self.unflushed:
             self._wait_for_queue()
         self.came_between = ()
         if open_transaction is not None:
@@ -287,7 +287,7 @@ class Journal(FoldedStream[S]):
 
     def _wait_for_queue(self) -> None:
         """Flush if the queue is full, or if a transaction begins: queued events are recorded before it, alone."""
-        begins = self._transaction is None and self in self._unflushed and current_transaction(self.log)
+        begins = self._transaction is None and self in self.unflushed and current_transaction(self.log)
         if begins or len(self._outbox) >= PENDING_MAX:
             self.flush()
 
@@ -313,7 +313,7 @@ class Journal(FoldedStream[S]):
             metas=(meta,) * len(events),
             root=self.place.root,
             idempotency_key=key,
-            expected_digest=b"" if at_any_version else self._known_digest() if self._unflushed else self._digest,
+            expected_digest=b"" if at_any_version else self._known_digest() if self.unflushed else self._digest,
         )
         if self.gate is not None and within is None:
             self.gate.admit(new)
@@ -405,7 +405,7 @@ class Journal(FoldedStream[S]):
         if before is not None and (receipt is None or receipt.replayed):
             self._version, self._state = before
             self._base = None if self._version == 0 else self._base
-            self._is_void = self._version == 0 and receipt is None
+            self.is_void = self._version == 0 and receipt is None
         elif receipt is not None and receipt.events:
             self._digest = receipt.events[-1].digest
         self._transaction, self._before_transaction, self._in_transaction = None, None, []
@@ -427,7 +427,7 @@ class Journal(FoldedStream[S]):
             self._is_unsettled = True
             self._transaction, self._before_transaction, self._in_transaction = None, None, []
             self.forget()
-            self._is_void = self._version == 0 and (self._is_void or before[0] == 0)
+            self.is_void = self._version == 0 and (self.is_void or before[0] == 0)
         elif self._is_unsettled:
             self._outbox.wait()
             self.forget()
@@ -435,10 +435,10 @@ class Journal(FoldedStream[S]):
 
     def _enqueue(self, new: NewEvents, decided: Sequence[Any]) -> Outcome:
         self._is_unsettled = True
-        is_first = self not in self._unflushed
-        self._outbox.put(new, lambda: self._unflushed.add(self))
-        if is_first and len(self._unflushed) % SETTLED_KEPT_MAX == 0:
-            let_go_of_settled(self._unflushed)
+        is_first = self not in self.unflushed
+        self._outbox.put(new, lambda: self.unflushed.add(self))
+        if is_first and len(self.unflushed) % SETTLED_KEPT_MAX == 0:
+            let_go_of_settled(self.unflushed)
         self._advance(decided)
         self._is_unsettled = False
         if isinstance(self._outbox.failure, StorageClosedError):
@@ -456,15 +456,15 @@ class Journal(FoldedStream[S]):
             RefoldError: events were refused; it has them as `refused`, and the journal was reset to the state of the
                 log.
         """
-        if self not in self._unflushed:
+        if self not in self.unflushed:
             return
         self._outbox.wait(deadline)
         settlement = self._outbox.settlement
         if settlement.failure is None and not settlement.replayed:
-            self._unflushed.discard(self)
+            self.unflushed.discard(self)
             self._digest = settlement.digest
             self._outbox.start_afresh()
-            self._unflushed.discard(self)
+            self.unflushed.discard(self)
             return
         failure = settlement.failure
         recorded = StreamEnd(self._version - len(settlement.refused), settlement.digest or self._digest)
@@ -481,7 +481,7 @@ class Journal(FoldedStream[S]):
             cause, failure = failure.__cause__, copy(failure)
             failure.__cause__, failure.refused = cause, settlement.refused
         # As late as possible: after an interrupt before this line, the next flush raises the error.
-        self._unflushed.discard(self)
+        self.unflushed.discard(self)
         self._outbox.start_afresh()
         if failure is not None:
             raise failure
@@ -507,7 +507,7 @@ class Journal(FoldedStream[S]):
         self.gate = gate_of(log)
         self._outbox = Outbox(log)
         self._state, self._digest = None, b""
-        self.durability, self._unflushed = durability, unflushed
+        self.durability, self.unflushed = durability, unflushed
 
     def retry(self, attempt: Callable[[], Any], *, attempts_max: int = CATCH_UPS_MAX) -> Any:
         """

@@ -30,9 +30,9 @@ WITHOUT = {
     # A state and a version are replaced as a whole; reading them must not wait for a writer that waits for the disk.
     # `execute` waits without the lock, which the transaction needs that it waits for, and then looks again.
     "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_changed_within is_loaded"
-    " is_void other_transaction queued recorded_past require_known state unflushed version",
+    " other_transaction queued recorded_past require_known state version",
     "domain.context.outbox.Outbox": "__len__ failure",
-    "domain.context.folded_stream.FoldedStream": "_folded _from_snapshot is_loaded is_void state version",
+    "domain.context.folded_stream.FoldedStream": "_folded _from_snapshot is_loaded state version",
     "domain.hooks.loop_lock.LoopLock": "locked release",
     # Its lists only grow.
     "domain.log.memory_log.MemoryLog": "_known _stream idempotency_keys now read_all streams wait_for_news",

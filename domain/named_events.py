@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,7 +10,7 @@ import msgspec
 
 from .errors import DamagedError
 from .log.envelope import Event
-from .log.ports import Range
+from .log.ports import Log, Range
 from .spans import Ref, Span
 
 T = TypeVar("T")
@@ -39,21 +39,35 @@ class Seen(Protocol):
 
 
 class SeenLog:
-    """A log as one context sees it: its own events are included even if they are not yet known to be in the log."""
+    """A log with events that may not be in it yet: of each of some streams those behind a version."""
 
-    def __init__(self, log: Seen, stream: str, events: Sequence[Event]) -> None:
-        self._log, self._stream, self._events = log, stream, events
+    def __init__(self, log: Log, ahead: Mapping[str, tuple[int, Sequence[Event]]]) -> None:
+        self._log, self._ahead = log, ahead
+
+    def head(self, stream: str) -> int:
+        """Return the last version of a stream; 0 for none."""
+        if stream not in self._ahead:
+            return self._log.head(stream)
+        before, events = self._ahead[stream]
+        return before + len(events)
+
+    def streams(self, prefix: str) -> list[str]:
+        """Return the streams whose names begin with a prefix."""
+        return sorted({*self._log.streams(prefix), *(one for one in self._ahead if one.startswith(prefix))})
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """Return the events of a stream; events of the context's own stream are not read from the log."""
-        if stream == self._stream:
-            return list(self._events[after:until])
-        return self._log.read_events(stream, after=after, until=until)
+        """Return the events of a stream; of those that are known here, none is read from the log."""
+        if stream not in self._ahead:
+            return self._log.read_events(stream, after=after, until=until)
+        before, events = self._ahead[stream]
+        last = before if until is None else min(until, before)
+        recorded = self._log.read_events(stream, after=after, until=last) if after < last else []
+        return [*recorded, *events[max(0, after - before) : None if until is None else max(0, until - before)]]
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """Return the same for each of several ranges."""
-        elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream != self._stream]))
-        return [list(self._events[a:u]) if stream == self._stream else next(elsewhere) for stream, a, u in ranges]
+        elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream not in self._ahead]))
+        return [self.read_events(s, after=a, until=u) if s in self._ahead else next(elsewhere) for s, a, u in ranges]
 
 
 def read_named(log: Seen, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[Ref, Any]]:

@@ -203,7 +203,8 @@ class FoldedStream(Generic[S]):
     def _completed(self, events: Sequence[Event], *, skipped: int) -> Sequence[Any]:
         joined = self._transaction
         # An event of a transaction may name others of it, which are not in the log yet.
-        log = SeenLog(self.log if joined is None else joined.seen(), self.place.stream, events)
+        ahead = {} if joined is None else joined.ahead()
+        log = SeenLog(self.log, {**ahead, self.place.stream: (0, events)})
         return self.decider.complete(log, events[skipped:] if skipped else events)
 
     def past(self, version: int) -> S:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -23,7 +23,8 @@ from ..concurrency.threads import OwnThreads, in_thread
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageBusyError
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.gate import behind_gate, gate_of
-from ..log.ports import Log, NewEvents, Range, Receipt, StreamEnd, require_known, require_same_call
+from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
+from ..named_events import SeenLog
 
 # Two transactions may each wait for a context that the other one changed: then one of them is refused after this time.
 HANDLE_SECONDS_MAX = 10.0
@@ -157,9 +158,9 @@ class Transaction:
         """The last recorded version of each stream that gets events; those of the transaction come behind it."""
         return {stream: part.first.expected_version for stream, part in self._parts.items()}
 
-    def seen(self) -> SeenWithin:
-        """Return the log as it would be after the commit at any moment."""
-        return SeenWithin(self.log, self._parts)
+    def ahead(self) -> dict[str, tuple[int, list[Event]]]:
+        """Return the events to record, by stream, each with the version behind which they come."""
+        return {stream: (part.first.expected_version, self.events_of(stream)) for stream, part in self._parts.items()}
 
     def put_behind(self, stream: str, others: Iterable[str]) -> None:
         """Record the events of a stream behind those of others, whose events they change; no two may do so mutually."""
@@ -308,43 +309,10 @@ class Transaction:
         self._ending.announce()
 
 
-class SeenWithin:
-    """A log with the events that an open transaction has collected behind those of their streams."""
-
-    def __init__(self, log: Log, collected: Mapping[str, _Part]) -> None:
-        self._log, self._collected = log, collected
-
-    def head(self, stream: str) -> int:
-        """Return the last version of a stream; 0 for none."""
-        part = self._collected.get(stream)
-        return self._log.head(stream) if part is None else part.first.expected_version + len(part.recorded)
-
-    def streams(self, prefix: str) -> list[str]:
-        """Return the streams whose names begin with a prefix."""
-        return sorted({*self._log.streams(prefix), *(one for one in self._collected if one.startswith(prefix))})
-
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """Return the events of a stream with versions above `after`, up to and including `until`."""
-        part = self._collected.get(stream)
-        if part is None:
-            return self._log.read_events(stream, after=after, until=until)
-        before = part.first.expected_version
-        recorded = self._log.read_events(stream, after=after, until=before if until is None else min(until, before))
-        collected = part.recorded[max(0, after - before) : None if until is None else max(0, until - before)]
-        return [*recorded, *(event for event, _ in collected)]
-
-    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """Return the same for each of several ranges."""
-        elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream not in self._collected]))
-        return [
-            self.read_events(s, after=a, until=u) if s in self._collected else next(elsewhere) for s, a, u in ranges
-        ]
-
-
-def seen_within(log: Log) -> Log | SeenWithin:
+def seen_within(log: Log) -> Log | SeenLog:
     """Return a log as the open transaction of this flow of control sees it; the log itself if none is open on it."""
     current = current_transaction(log)
-    return log if current is None else current.seen()
+    return log if current is None else SeenLog(log, current.ahead())
 
 
 def _own_part(recorded: RecordedEvent) -> bytes:

@@ -8,11 +8,12 @@ their tools, and gives tools a view of its queue and pool.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, suppress
+from contextlib import AbstractContextManager, aclosing
 from queue import Queue
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+from ..concurrency.threads import wake
 from ..errors import InvalidInputError, NotFoundError, RefusedError
 from ..hooks.hook import AgentHook, Hook, TurnHook, handing_out
 from ..hooks.registry import (
@@ -55,7 +56,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.is_closed = False
-        self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._waiting: asyncio.Future[None] | None = None
 
     def close(self) -> None:
         """Block callers of `passed`; closing a closed gate has no effect."""
@@ -67,10 +68,7 @@ class Gate:
         # Read once: the waiting task may continue in another thread at this moment.
         waiting = self._waiting
         if waiting is not None:
-            loop, opened = waiting
-            # The loop may be closed; then no task waits in it.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(opened.set)
+            wake(waiting)
 
     async def passed(self) -> None:
         """Wait until the gate is open."""
@@ -78,11 +76,10 @@ class Gate:
 
         try:
             while self.is_closed:
-                opened = asyncio.Event()
-                self._waiting = asyncio.get_running_loop(), opened
+                self._waiting = opened = asyncio.get_running_loop().create_future()
                 # The gate may have been opened after the loop's condition was checked.
                 if self.is_closed:
-                    await opened.wait()
+                    await opened
         finally:
             self._waiting = None
 

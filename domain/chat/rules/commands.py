@@ -208,9 +208,9 @@ class TellOther(msgspec.Struct, frozen=True):
     summary: MessageAdded
 
 
-# All commands except the append, which has a shorter path.
-Decision = (
-    Open
+ChatCommand = (
+    AddItems
+    | Open
     | Begin
     | AnswerCall
     | DecideCall
@@ -229,4 +229,3 @@ Decision = (
     | Merge
     | TellOther
 )
-ChatCommand = AddItems | Decision

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from ...context.decider import Decider, NameVersion, decide_name
-from ..events import ChatEvent, Named
+from ..events import Named
 from ..state.fold import EMPTY, ChatState, Completed, fold
 from ..state.loading import complete, pages, with_tail
 from ..state.packed import PACKING
@@ -18,7 +17,6 @@ from .commands import (
     ChatCommand,
     Clear,
     DecideCall,
-    Decision,
     EvictItems,
     InsertItems,
     Merge,
@@ -63,13 +61,15 @@ def decide(command: ChatCommand, state: ChatState) -> Sequence[Completed]:
         DecisionRefusedError: an item to be summarised changed while the summary was written.
         CallSettledError: a call has another output, or another decision was made on it.
     """
-    if isinstance(command, AddItems):
-        return require_ids(command.items) if command.fresh else new_items(command.stream, command.items, state)
-    return with_tail(_decided(command, state), state)
+    decided = _decided(command, state)
+    # Items that are appended need no names of the end: they are it.
+    return decided if isinstance(command, AddItems) else with_tail(decided, state)
 
 
-def _decided(command: Decision, state: ChatState) -> Sequence[Completed]:
+def _decided(command: ChatCommand, state: ChatState) -> Sequence[Completed]:
     match command:
+        case AddItems(stream=stream, items=items, fresh=is_fresh):
+            return require_ids(items) if is_fresh else new_items(stream, items, state)
         case Open(opened=opened):
             return [] if state.opened else [opened]
         case Begin(forked=forked, messages=messages):
@@ -98,14 +98,6 @@ def _decided(command: Decision, state: ChatState) -> Sequence[Completed]:
             return decide_summary(command, state)
         case UndoSummary():
             return undo_summary(command, state)
-        case _:
-            return _change_view(command, state)
-
-
-def _change_view(
-    command: EvictItems | RestoreItems | PinItems | Clear | Truncate, state: ChatState
-) -> Sequence[ChatEvent]:
-    match command:
         case EvictItems():
             return evict_items(command, state)
         case RestoreItems(stream=stream, ids=some, reason=reason):
@@ -116,8 +108,6 @@ def _change_view(
             return clear(reason, state)
         case Truncate():
             return truncate(command, state)
-        case _:
-            assert_never(command)
 
 
 CHAT: Decider[ChatState] = Decider(decide, fold, EMPTY, complete, PACKING, pages=pages)

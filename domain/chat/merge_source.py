@@ -39,7 +39,7 @@ def seen_from(
     which has the key.
     """
     state = other._source.settled()
-    if other._attachment.is_shared_with(attachment):
+    if other._attachment.log is attachment.log:
         yield _side(other.stream_id, state), key
         return
     copy = adopted_copy(other._attachment.log, other.stream_id, beside=stream, root=root, system=attachment.system)
@@ -84,7 +84,7 @@ def other_as_given(other: ChatView[Any], attachment: Attachment) -> tuple[object
 
     The id of a detached context means nothing in another log, so its items are added.
     """
-    is_nameless = other.is_detached and not other._attachment.is_shared_with(attachment)
+    is_nameless = other.is_detached and other._attachment.log is not attachment.log
     held = [as_given(item, *MADE_UP) for item in other._state.items] if is_nameless else None
     return other.stream_id, other._version_asked, held
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
@@ -49,21 +50,16 @@ class Named(Protocol):
 S = TypeVar("S", bound=Named)
 
 
+@dataclass(eq=False)
 class Attachment:
     """Where a context is stored: its log, its system, and how its changes get to the disk; detached without a store."""
 
-    def __init__(
-        self,
-        log: Log,
-        *,
-        system: System,
-        durability: Durability,
-        unflushed: set[Journal[Any]] | None,
-        is_detached: bool,
-    ) -> None:
-        self.log, self.system = log, system
-        self.durability, self.unflushed = durability, unflushed
-        self.is_detached = is_detached
+    log: Log
+    _: KW_ONLY
+    system: System
+    durability: Durability
+    unflushed: set[Journal[Any]] | None
+    is_detached: bool
 
     def child_id(self, parent: str, ancestry: Sequence[Segment], key: str | None) -> str:
         """
@@ -81,9 +77,9 @@ class Attachment:
             return derived_id(root, self.system.new_id("-"))
         return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())
 
-    def is_shared_with(self, other: Attachment) -> bool:
-        """Return whether another context is in the same log, so that each can name the other's items."""
-        return self.log is other.log
+    async def waiting(self, work: Callable[[], T]) -> T:
+        """Run work that may wait for a disk in a thread, so that the event loop goes on; run other work directly."""
+        return work() if self.is_detached else await in_thread(work)
 
 
 def detached_attachment(system: System = REAL_SYSTEM) -> Attachment:

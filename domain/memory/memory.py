@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from ..arguments import require_whole
 from ..canonical import Without, require_unicode
 from ..concurrency.locks import fork_safe_lock, renew_in_child, synchronized
-from ..concurrency.threads import in_thread
 from ..content import stored_content
 from ..context.context import Attachment, Context, detached_attachment
 from ..context.folded_stream import Place
@@ -363,10 +362,10 @@ class Memory:
         return MemoryAt(self, moment)
 
     async def _read(self, scope: str, read: Callable[[MemoryScope], T]) -> T:
-        return await self._waiting(lambda: read(self._refreshed(scope)))
+        return await self._attachment.waiting(lambda: read(self._refreshed(scope)))
 
     async def _changed(self, change: Callable[[], T]) -> T:
-        return await self._waiting(change)
+        return await self._attachment.waiting(change)
 
     def _refreshed(self, scope: str) -> MemoryScope:
         found = self.scope(scope)
@@ -374,10 +373,6 @@ class Memory:
         if not found.is_ahead:
             found.refresh()
         return found
-
-    async def _waiting(self, work: Callable[[], T]) -> T:
-        """Run work that may wait for a disk in a thread, so that the event loop goes on; run other work directly."""
-        return work() if self._attachment.is_detached else await in_thread(work)
 
 
 class InMemoryMemoryStore(Memory):

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
-from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_copy
 from ..context.context import Attachment
 from ..context.folded_stream import Place
@@ -31,7 +30,6 @@ from .items import ContextItem, Held
 from .rules import Begin, Command, Merge
 from .state import EMPTY, Completed, ContainerState, Departed, Departures, complete, fold
 
-R = TypeVar("R")
 Choice = Literal["ours", "theirs"]
 RULES = ("ours", "theirs", "newest")
 
@@ -148,11 +146,6 @@ def _named(held: Held, stream: str) -> Held:
 ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any] | None"], "Choice | ContextItem[Any]"]
 
 
-async def reading(container: Container[Any], read: Callable[[], R]) -> R:
-    """Read a container in a thread if that may wait for a disk, else directly."""
-    return read() if container.is_detached else await in_thread(read)
-
-
 async def merge_into(
     container: Container[Any],
     other: Container[Any],
@@ -174,7 +167,7 @@ async def merge_into(
     if isinstance(rule, str) and rule not in RULES:
         raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
     if other.log is container.log:
-        change = await reading(other, lambda: Merging(_flushed_side(other), other.log, rule, other))
+        change = await other._attachment.waiting(lambda: Merging(_flushed_side(other), other.log, rule, other))
         await container.change(change, expected_version, key)
         return
     await _adopt_and_merge(container, other, rule, expected_version, key)
@@ -200,7 +193,7 @@ async def _adopt_and_merge(
         copy = adopted_copy(other.log, other.stream_id, beside=container.stream_id, root=container.root, system=system)
         return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
 
-    copied, change = await reading(other, read)
+    copied, change = await other._attachment.waiting(read)
     if await container.repeated(change, key):
         return
     async with AsyncTransaction(current_or_new_transaction(container.log, idempotency_key=key)) as current:

@@ -20,7 +20,7 @@ from ..words import words_of
 from .changes import Adding, Removing
 from .container import Container, require_limit
 from .items import ContextItem, Held
-from .merge import ConflictRule, branch_of, merge_into, of_branch, reading
+from .merge import ConflictRule, branch_of, merge_into, of_branch
 from .rules import POOL, POOLS
 
 if TYPE_CHECKING:
@@ -166,9 +166,9 @@ class ContextPool(Container[T]):
             SelectionError: the model failed, or gave no valid choice.
         """
         require_whole(limit, "limit", least=1)
-        held = await reading(self, lambda: [*self._state.items.values()])
+        held = await self._attachment.waiting(lambda: [*self._state.items.values()])
         chosen = ranked_by_words(query, held, limit) if llm is None else await chosen_by_model(llm, query, held, limit)
-        return await reading(self, lambda: [one.item for one in chosen])
+        return await self._attachment.waiting(lambda: [one.item for one in chosen])
 
     async def add(
         self, item: ContextItem[T], *, expected_version: int | None = None, idempotency_key: str | None = None

@@ -130,10 +130,8 @@ class Change:
     catches_up: bool = True
     # Whether `prepare` reads the log or all items: that takes too long for a running event loop.
     is_long = False
-
-    def call(self) -> object:
-        """Return the arguments that the caller gave; the fingerprint of the call is made from them."""
-        raise NotImplementedError
+    # The arguments that the caller gave, or a function that returns them: the fingerprint of the call is made of them.
+    call: object = None
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Return the command for the present state; may read the log."""
@@ -195,7 +193,6 @@ class Bringing(Change):
         self._current = list(container) if container.has_hooks("AFTER_APPEND") else []
 
     async def tell(self, container: Owner) -> None:
-        """Call the hooks, if there are any, for the items that came."""
         name = "AFTER_APPEND" if container.kind.name == "queue" else "AFTER_ADD"
         if not container.has_hooks(name):
             return
@@ -218,23 +215,17 @@ class Clearing(Change):
 
     asked = ("BEFORE_CLEAR",)
     catches_up = False
-
-    def call(self) -> object:
-        """Return the name of the change, since it has no arguments."""
-        return ("clear",)
+    call = ("clear",)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Return the command to clear."""
         return Clear()
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the hooks with the present items: a list for a queue, a dict for a pool."""
         items = [held.item for held in stage.state.items.values()]
         shown = {item.id: item for item in items} if container.kind.name == "pool" else items
         await container.fire("BEFORE_CLEAR", container, shown)
 
     async def tell(self, container: Owner) -> None:
-        """Call the hooks with the empty container."""
         await container.fire("AFTER_CLEAR", container)
 
 
@@ -247,10 +238,7 @@ class Evicting(Change):
 
     def __init__(self, births: Sequence[str], reason: str) -> None:
         self._births, self._reason = births, reason
-
-    def call(self) -> object:
-        """Return the origins and the reason that were given."""
-        return ("evict", self._births, self._reason)
+        self.call = ("evict", births, reason)
 
     def _leaving(self, container: Owner, state: ContainerState) -> list[Held]:
         stream = container.stream_id
@@ -258,11 +246,9 @@ class Evicting(Change):
         return named_items(state, list(refs), stream)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Return the command that names the items as events do."""
         return Evict(tuple(held.ref for held in self._leaving(container, state)), self._reason)
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the hooks for each item."""
         await announce_leaving(container, stage, self._leaving(container, stage.state), self._reason)
 
 
@@ -275,19 +261,15 @@ class Restoring(Bringing):
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._items: list[Held] = []
-
-    def call(self) -> object:
-        """Return the names that were given."""
-        return ("restore", self._names)
+        self.call = ("restore", names)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Look the items up in the log, since the state holds only present items."""
+        # In the log, since the state holds only present items.
         events = container.completed_events(state.version)
         self._came = self._items = returning(container.stream_id, events, self._names)
         return Restore(tuple(self._items))
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the same hooks as for new items."""
         await announce_coming(container, stage, [coming_back(container, held) for held in self._items])
 
 
@@ -299,20 +281,16 @@ class ChangingSettings(Change):
 
     def __init__(self, limit: int | EllipsisType | None, tags: tuple[str, ...] | None) -> None:
         self._limit, self._tags = limit, tags
-
-    def call(self) -> object:
-        """Return the settings that were given."""
-        return ("change_settings", [] if self._limit is ... else [self._limit], self._tags)
+        self.call = ("change_settings", [] if limit is ... else [limit], tags)
 
     def _new_limit(self, state: ContainerState) -> int | None:
         return state.limit if isinstance(self._limit, EllipsisType) else self._limit
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Return the command; a setting that was not given stays as it is."""
+        # A setting that was not given stays as it is.
         return ChangeSettings(self._new_limit(state), state.tags if self._tags is None else self._tags)
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the hooks for the items that must leave because of a smaller limit."""
         limit = self._new_limit(stage.state)
         too_many = 0 if limit is None else len(stage.state.items) - limit
         await announce_leaving(container, stage, [held for _, held in stage.state.items.first(too_many)])
@@ -324,17 +302,12 @@ class Adding(Bringing):
     def __init__(self, items: Sequence[ContextItem[Any]], events: Sequence[AddedEvent]) -> None:
         self._came = self._items = items
         self._events = events
-
-    def call(self) -> object:
-        """Return the items as they were given, in the form that events have."""
-        return ("add", self._events)
+        self.call = ("add", events)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Return the command to add them."""
         return Add(tuple(self._events))
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the hooks for the items that are added, and for those that make room."""
         coming = [Coming(item, event) for item, event in zip(self._items, self._events, strict=True)]
         await announce_coming(container, stage, coming)
 
@@ -348,13 +321,9 @@ class Removing(Change):
     def __init__(self, item_id: str, reason: str | None) -> None:
         self._id, self._reason = item_id, reason
         self._held: Held | None = None
-
-    def call(self) -> object:
-        """Return the id and the reason."""
-        return ("remove", self._id, self._reason)
+        self.call = ("remove", item_id, reason)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Return the command to remove the item, if it is there."""
         held = state.items.get(self._id)
         if held is None:
             raise NotFoundError(f"the pool has no item {self._id!r}")
@@ -362,9 +331,7 @@ class Removing(Change):
         return Remove(self._id, self._reason)
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the hooks while the item is still there."""
         await fire_with_item(container, "BEFORE_REMOVE", self._held)
 
     async def tell(self, container: Owner) -> None:
-        """Call the hooks after the item left."""
         await fire_with_item(container, "AFTER_REMOVE", self._held)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..context.adopt import adopted_copy
 from ..context.context import Attachment
@@ -30,6 +30,7 @@ from .items import ContextItem, Held
 from .rules import Begin, Command, Merge
 from .state import EMPTY, Completed, ContainerState, Departed, Departures, complete, fold
 
+R = TypeVar("R")
 Choice = Literal["ours", "theirs"]
 RULES = ("ours", "theirs", "newest")
 
@@ -213,15 +214,15 @@ class Merging(Bringing):
         self._theirs, self._log, self._rule, self._other = theirs, their_log, rule, other
         self._merge: Merge | None = None
         self._dropped: list[Held] = []
+        self.call = self._as_called
 
-    def call(self) -> object:
+    def _as_called(self) -> object:
         """Return the other side and the rule; for a detached one, whose name identifies nothing, also its items."""
         other, rule = self._other, self._rule
         held = other.added_events() if other.is_detached and other.log is not self._log else None
         return ("merge", other.stream_id, other._version_asked, held, rule if isinstance(rule, str) else "function")
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Compare both sides with the last point at which they were the same."""
         ours = _seen(container.stream_id, state.version, container.completed_events(state.version))
         base = _base_of(ours, self._theirs)
         if container.kind.name == "queue":
@@ -256,7 +257,6 @@ class Merging(Bringing):
         return "theirs" if _time_of(self._log, self._theirs.last_change(item_id)) > our_time else "ours"
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the same hooks as for any item that leaves or is added."""
         assert self._merge is not None, "a change is prepared before it is announced"
         for held in self._dropped:
             await fire_with_item(container, "BEFORE_REMOVE", held)
@@ -267,7 +267,6 @@ class Merging(Bringing):
             await announce_coming(container, stage, coming)
 
     async def tell(self, container: Owner) -> None:
-        """Call the hooks for the items that left and were added."""
         for held in self._dropped:
             await fire_with_item(container, "AFTER_REMOVE", held)
         if self._came:

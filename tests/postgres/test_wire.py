@@ -38,7 +38,7 @@ def test_a_trip_in_two_parts(wire: Wire) -> None:
     """What is sent early is answered with the rest."""
     wire.send(BEGIN, ONE)
 
-    assert wire.finish(ONE, COMMIT) == [[], [(1,)], [(1,)], []]
+    assert wire.run(ONE, COMMIT) == [[], [(1,)], [(1,)], []]
     # Whoever uses the connection next finds no pipeline.
     assert wire._pgconn.pipeline_status == PipelineStatus.OFF
 

@@ -121,7 +121,7 @@ def test_an_append_that_has_looked_at_its_key_when_that_is_closed(place: Place) 
             """Look at the key, and let the rest wait until somebody closes it."""
             if any("INSERT INTO event" in call.sql for call in calls):
                 place_of_rows = next(place for place, call in enumerate(calls) if "INSERT" in call.sql)
-                wire.finish(*calls[:place_of_rows])
+                wire.run(*calls[:place_of_rows])
                 closing.start()
                 assert not closed.wait(0.3)
                 calls = calls[place_of_rows:]

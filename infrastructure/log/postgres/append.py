@@ -24,7 +24,7 @@ from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready
 from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, is_silent, pause_before, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import STORED, Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
-from .wire import BEGIN, COMMIT, ROLLBACK, TRIP_BYTES_MAX, Call, Wire, int4
+from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
 
 TAG_ATTEMPTS_MAX = 10
 ATTEMPTS_MAX = 6
@@ -365,7 +365,7 @@ class Appender:
             except NotKnownError:
                 if plan.size:
                     self._memory.forget(slices)
-                wire.finish(ROLLBACK)
+                wire.run(ROLLBACK)
                 return None
             self._write(wire, plan)
             foresee(answers)
@@ -402,7 +402,7 @@ class Appender:
                     if work is not None:
                         if any(isinstance(answer, ConcurrencyError) for answer in answers):
                             # A refused request changes nothing: the work belongs to the events that would record it.
-                            wire.finish(ROLLBACK)
+                            wire.run(ROLLBACK)
                             return answers
                         work(wire)
                     is_sent = True
@@ -439,11 +439,7 @@ class Appender:
 
     def _write(self, wire: Wire, plan: Plan) -> None:
         """Send the rows and COMMIT: in one trip, unless the rows are too large for one."""
-        checks = self.key_checks(plan.stored())
-        if plan.size < TRIP_BYTES_MAX:
-            wire.dispatch(*checks, *plan.calls(self._prefix), COMMIT)
-            return
-        wire.dispatch_all(chain(checks, plan.calls(self._prefix), (COMMIT,)))
+        wire.dispatch_all([*self.key_checks(plan.stored()), *plan.calls(self._prefix), COMMIT])
 
     def _orders(self, requests: Sequence[Request], interrupted: Interrupted | None) -> list[Order]:
         counts = [sum(len(part.drafts) for part in request.parts) for request in requests]

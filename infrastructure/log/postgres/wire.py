@@ -3,7 +3,7 @@ The wire: many statements, one round trip.
 
 The statements of a trip are handed to libpq together, and it alone decides when to write to the socket; psycopg's
 own pipeline writes once per statement and costs twice as much. A trip may be opened early, so that the server
-works on its first statements while this process still makes up the last (`send`, then `finish`). Values go out
+works on its first statements while this process still makes up the last (`send`, then `run`). Values go out
 and come back in PostgreSQL's binary form.
 """
 
@@ -100,12 +100,13 @@ class Wire:
 
     def run(self, *calls: Call) -> list[Rows]:
         """
-        Run statements in one round trip and return the rows of each.
+        Run statements in one round trip, with those that `send` began it with, and return the rows of each.
 
         Raises:
             psycopg.Error: a statement failed, and the ones after it were skipped.
         """
-        return self.finish(*calls)
+        self.dispatch(*calls)
+        return [self._rows(result) for result in self._arrive()]
 
     def send(self, *calls: Call) -> None:
         """Open a trip, or continue it: send statements without waiting for answers."""
@@ -115,11 +116,6 @@ class Wire:
         except BaseException:
             self.close()
             raise
-
-    def finish(self, *calls: Call) -> list[Rows]:
-        """Send the last statements of a trip and return the rows of all its statements."""
-        self.dispatch(*calls)
-        return [self._rows(result) for result in self._arrive()]
 
     def dispatch(self, *calls: Call) -> None:
         """Send the last statements of a trip; the caller may do other work before `conclude`."""
@@ -132,19 +128,10 @@ class Wire:
 
     def dispatch_all(self, calls: Iterable[Call]) -> None:
         """Send statements like `dispatch`; if they have many bytes, the first in trips that are finished before."""
-        trip: list[Call] = []
-        size = 0
-        for call in calls:
-            size += call.size
-            if size > TRIP_BYTES_MAX:
-                self.finish(*trip)
-                trip, size = [], call.size
-            if size > TRIP_BYTES_MAX:
-                self.run_apart(call)
-                size = 0
-            else:
-                trip.append(call)
-        self.dispatch(*trip)
+        *earlier, last = trips(calls)
+        for trip in earlier:
+            self.run_trip(trip)
+        self.dispatch(*last)
 
     def conclude(self) -> None:
         """Wait for the end of a trip whose rows are not needed."""
@@ -155,7 +142,9 @@ class Wire:
         return [self.run_apart(trip[0])] if trip[0].size > TRIP_BYTES_MAX else self.run(*trip)
 
     def run_apart(self, call: Call) -> Rows:
-        """Run one statement by itself: for one with too many bytes for a pipeline."""
+        """Run one statement by itself, after the trip that was begun: for one with too many bytes for a pipeline."""
+        if self._owed:
+            self.run()
         try:
             values = list(call.values)
             self._pgconn.send_query_params(call.sql.encode(), values, None, _binary(len(values)), 1)

@@ -207,8 +207,10 @@ class SnapshotTable(Protocol):
 class LogSnapshots:
     """The snapshots of one log; `pulse` is a number that changes while the log is busy."""
 
-    def __init__(self, table: SnapshotTable, chain: Chain, where: str, pulse: Callable[[], int]) -> None:
-        self.table, self._chain = table, chain
+    def __init__(
+        self, table: SnapshotTable, chain: Chain, where: str, pulse: Callable[[], int], *, read_only: bool
+    ) -> None:
+        self.table, self._chain, self._read_only = table, chain, read_only
         self.evidence: Evidence | None = None
         self._waiting = WaitingSnapshots(where, self._store, pulse)
 
@@ -224,7 +226,8 @@ class LogSnapshots:
 
     def keep(self, stream: str, pack: Callable[[], bytes | None]) -> None:
         """Store later what `pack` returns."""
-        self._waiting.put(stream, pack)
+        if not self._read_only:
+            self._waiting.put(stream, pack)
 
     def _store(self, stream: str, packed: bytes) -> None:
         if self.evidence is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from operator import attrgetter
@@ -59,18 +59,14 @@ class GroupCommitter(Generic[Request, Result]):
     """
     Passes requests to `commit` in groups, in the order they came, one group at a time.
 
-    `commit_alone` is the quick way for a request that comes while the queue is empty. `paused` is a database whose
-    connections must not be carried over a fork: no group is committed while the process forks.
+    `commit` gives the answer to each request in turn: its result, or the error by which it is refused. `paused` is a
+    database whose connections must not be carried over a fork: no group is committed while the process forks.
     """
 
     def __init__(
-        self,
-        commit: Callable[[list[Ticket[Request, Result]]], None],
-        commit_alone: Callable[[Request], Result] | None = None,
-        paused: Leavable | None = None,
+        self, commit: Callable[[Sequence[Request]], Iterable[Result | Exception]], paused: Leavable | None = None
     ) -> None:
         self._commit = commit
-        self._commit_alone = commit_alone
         self._paused = paused
         self._has_turn = False
         self._closed = False
@@ -110,22 +106,23 @@ class GroupCommitter(Generic[Request, Result]):
         Raises:
             StorageClosedError: after `close()`.
         """
-        if wait and self._commit_alone is not None and not self._queue and not self._turn.locked():
-            settled = locked(self._turn, self._alone, self._commit_alone, request)
+        if wait and not self._queue and not self._turn.locked():
+            settled = locked(self._turn, self._alone, request)
             self._hand_on()
             if settled is not None:
                 return settled
         return self._in_turn(request, wait)
 
-    def _alone(self, commit: Callable[[Request], Result], request: Request) -> Settled[Result] | None:
+    def _alone(self, request: Request) -> Settled[Result] | None:
         """Commit one request; None if the queue is not empty, a group is left, or the committer is closed."""
         # The queue is checked again, so that requests that came earlier are committed earlier.
         if self._queue or self._group or self._closed:
             return None
         try:
-            return Settled(commit(request))
+            (answer,) = self._commit((request,))
         except Exception as error:
             return Settled(None, error)
+        return Settled(None, answer) if isinstance(answer, Exception) else Settled(answer)
 
     def _in_turn(self, request: Request, wait: bool) -> Promise[Result]:
         ticket = Ticket(request, Promise[Result](self._wake_thread), wait)
@@ -227,7 +224,12 @@ class GroupCommitter(Generic[Request, Result]):
 
     def _commit_or_fail(self, group: list[Ticket[Request, Result]], *, only_waiting: bool) -> None:
         try:
-            self._commit(group)
+            answers = self._commit([ticket.request for ticket in group])
+            for ticket, answer in zip(group, answers, strict=True):
+                if isinstance(answer, Exception):
+                    ticket.future.set_exception(answer)
+                else:
+                    ticket.future.set_result(answer)
         except Exception as error:
             if only_waiting and not isinstance(error, RefoldError):
                 # A signal handler in the caller's thread may have raised it. Such an interrupt must not reach other

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ...domain.errors import InvalidInputError
 from ...domain.log.admission import admitted
 from ...domain.log.envelope import NO_META, Meta, RecordedEvent, require_payload_size
-from ...domain.log.ports import NewEvents, Range, Receipt, require_same_call
+from ...domain.log.ports import ANY_VERSION, NewEvents, Range, Receipt, require_same_call
 from ...domain.positions import Position
 from .codec import encode_meta, tag_of
 from .compression import Compression, Plain
@@ -138,6 +138,18 @@ def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
         ]
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"an event of {new.stream!r} cannot be stored: {error}") from error
+
+
+def part_of(new: NewEvents, compression: Compression | Plain, *, lane: int = 0, root: str = "") -> Part:
+    """
+    Return new events as a part, which gets the slice of its root, or the slice `lane` without one.
+
+    Raises:
+        InvalidInputError, LimitExceededError: as for `drafts_of`.
+    """
+    first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
+    drafts, key = drafts_of(new, compression), new.idempotency_key
+    return Part(new.stream, first, drafts, lane, idempotency_key=key, root=root, expected_digest=new.expected_digest)
 
 
 def draft_of(tag: str, meta: Meta, payload: bytes, compression: Compression | Plain) -> Draft:

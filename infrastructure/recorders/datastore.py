@@ -18,7 +18,7 @@ from eventsourcing.persistence import IntegrityError, InterfaceError, Persistenc
 from ...domain.concurrency.locks import News
 from ...domain.errors import DamagedError, RefoldError, StorageClosedError, StorageError
 from ..log.compression import Compression
-from ..log.group_commit import GroupCommitter, Leavable, Ticket
+from ..log.group_commit import GroupCommitter, Leavable
 from ..log.records import Appended, Part, Request
 from .stored_events import IdType, Stored, opened_state, require_storable, translated_for_eventsourcing
 
@@ -98,9 +98,7 @@ class Engine(ABC, Generic[Appender]):
     def __init__(self, where: str, *, is_single: bool = False, paused: Leavable | None = None) -> None:
         self.news = News()
         self.compression = Compression(_no_dictionary)
-        self.committer: GroupCommitter[Job[Appender], Appended] = GroupCommitter(
-            self._commit, self._commit_alone, paused
-        )
+        self.committer: GroupCommitter[Job[Appender], Appended] = GroupCommitter(self._commit, paused)
         self.guard = ClosingGuard(where, self._close, is_single=is_single)
         self._appenders: dict[str, Appender] = {}
 
@@ -134,21 +132,9 @@ class Engine(ABC, Generic[Appender]):
                 appender = self._appenders.setdefault(prefix, self._appender_of(prefix))
             return self.committer.submit(Job(appender, request), wait=True).result()
 
-    def _commit_alone(self, job: Job[Appender]) -> Appended:
-        answer = self._answers(job.appender, [job.request])[0]
-        self.news.announce()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _commit(self, group: list[Ticket[Job[Appender], Appended]]) -> None:
-        for run in _runs(group):
-            answers = self._answers(run[0].request.appender, [ticket.request.request for ticket in run])
-            for ticket, answer in zip(run, answers, strict=True):
-                if isinstance(answer, Exception):
-                    ticket.future.set_exception(answer)
-                else:
-                    ticket.future.set_result(answer)
+    def _commit(self, jobs: Sequence[Job[Appender]]) -> Iterator[Appended | Exception]:
+        for run in _runs(jobs):
+            yield from self._answers(run[0].appender, [job.request for job in run])
         self.news.announce()
 
     def _answers(self, appender: Appender, requests: Sequence[Request]) -> Sequence[Appended | Exception]:
@@ -167,16 +153,15 @@ class Engine(ABC, Generic[Appender]):
         self._close_connections()
 
 
-def _runs(group: Sequence[Ticket[Job[Any], Appended]]) -> Iterator[list[Ticket[Job[Any], Appended]]]:
+def _runs(jobs: Sequence[Job[Any]]) -> Iterator[list[Job[Any]]]:
     """Yield runs of requests that share a transaction: consecutive, of one application, with no `also`."""
-    run: list[Ticket[Job[Any], Appended]] = []
-    for ticket in group:
-        appender, request = ticket.request
+    run: list[Job[Any]] = []
+    for job in jobs:
         # The database may refuse an `also`, which would undo the events of others.
-        if run and (run[0].request.appender is not appender or run[0].request.request.also or request.also):
+        if run and (run[0].appender is not job.appender or run[0].request.also or job.request.also):
             yield run
             run = []
-        run.append(ticket)
+        run.append(job)
     yield run
 
 

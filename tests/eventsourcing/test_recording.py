@@ -21,9 +21,7 @@ from eventsourcing.persistence import (
     Tracking,
 )
 
-from refold.domain.concurrency.promises import Promise
 from refold.domain.ids import VERSION_MAX
-from refold.infrastructure.log.group_commit import Ticket
 from refold.infrastructure.log.records import Request
 from refold.infrastructure.recorders import datastore, stored_events
 from refold.infrastructure.recorders.datastore import Job
@@ -462,10 +460,8 @@ def test_requests_that_share_a_transaction() -> None:
     """Consecutive ones of one application; one that does something else as well has a transaction of its own."""
     some, others = object(), object()
     wanted = [(some, None), (some, None), (others, None), (others, print), (others, None), (some, None)]
-    group: list[Ticket[Job[Any], Any]] = [
-        Ticket(Job(appender, Request((), also)), Promise(), True) for appender, also in wanted
-    ]
+    jobs: list[Job[Any]] = [Job(appender, Request((), also)) for appender, also in wanted]
 
-    runs = [[group.index(ticket) for ticket in run] for run in datastore._runs(group)]
+    runs = [[[*map(id, jobs)].index(id(job)) for job in run] for run in datastore._runs(jobs)]
 
     assert runs == [[0, 1], [2], [3], [4], [5]]

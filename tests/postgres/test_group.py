@@ -1,7 +1,7 @@
 """Group commit as many threads on one connection need it: whoever is served leaves at once."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import pytest
@@ -22,13 +22,12 @@ class Disk:
         self.begun = threading.Semaphore(0)
         self.go_on = threading.Semaphore(0)
 
-    def commit(self, group: list[Ticket[str, str]]) -> None:
+    def commit(self, group: Sequence[str]) -> Sequence[str]:
         """Wait for the word, then serve everybody."""
-        self.groups.append(sorted(ticket.request for ticket in group))
+        self.groups.append(sorted(group))
         self.begun.release()
         assert self.go_on.acquire(timeout=SECONDS_MAX)
-        for ticket in group:
-            ticket.future.set_result(ticket.request)
+        return group
 
 
 def started(work: Callable[[], object]) -> threading.Thread:
@@ -86,12 +85,11 @@ def test_one_request_that_is_at_fault(error: RefoldError) -> None:
     """The others of its group are served, each by itself; where nobody knows what was written, nothing is repeated."""
     groups: list[list[str]] = []
 
-    def commit(group: list[Ticket[str, str]]) -> None:
-        groups.append([ticket.request for ticket in group])
+    def commit(group: Sequence[str]) -> Sequence[str]:
+        groups.append([*group])
         if "b" in groups[-1]:
             raise error
-        for ticket in group:
-            ticket.future.set_result(ticket.request)
+        return group
 
     committer = GroupCommitter(commit)
     with committer.turn():
@@ -141,9 +139,10 @@ def test_what_a_signal_handler_raises_in_one_thread() -> None:
     """It comes to the thread that commits, and to no other: they are asked to look whether theirs is recorded."""
     raised: list[type[BaseException]] = []
 
-    def commit(group: list[Ticket[str, str]]) -> None:
+    def commit(group: Sequence[str]) -> Sequence[str]:
         if group:
             raise TimeoutError("the alarm of whoever commits")
+        return group
 
     committer = GroupCommitter(commit)
     committer._turn.acquire()
@@ -185,15 +184,14 @@ class Writer:
         self.threads: list[str] = []
         self.is_interrupted = False
 
-    def commit(self, group: list[Ticket[str, str]]) -> None:
+    def commit(self, group: Sequence[str]) -> Sequence[str]:
         """Serve everybody."""
-        self.groups.append([ticket.request for ticket in group])
+        self.groups.append([*group])
         self.threads.append(threading.current_thread().name)
         if self.is_interrupted:
             self.is_interrupted = False
             raise KeyboardInterrupt
-        for ticket in group:
-            ticket.future.set_result(ticket.request)
+        return group
 
 
 def ticket(name: str, *, waits: bool = True) -> Ticket[str, str]:
@@ -264,11 +262,11 @@ def test_who_came_meanwhile_is_woken() -> None:
     """By the caller whose group is done, and who leaves."""
     later = ticket("later")
 
-    def commit(group: list[Ticket[str, str]]) -> None:
+    def commit(group: Sequence[str]) -> Sequence[str]:
         committer._queue.append(later)
-        group[0].future.set_result("done")
+        return ["done" for _ in group]
 
-    committer = GroupCommitter(commit)
+    committer: GroupCommitter[str, str] = GroupCommitter(commit)
 
     assert committer.submit("first", wait=True).result() == "done"
 

@@ -154,15 +154,13 @@ class Appender:
         self,
         slices: Collection[int],
         draft: Callable[[], Sequence[Request]],
-        foresee: Callable[[list[Answer]], None] = lambda answers: None,
         before: Interrupted | Begun | None = None,
     ) -> list[Answer]:
         """
         Append the requests that `draft` returns, and return the result of each.
 
         All requests that are not refused are written in one transaction. `slices` are the known slices of the streams,
-        and for new streams those they will get. `draft` is called once, while the server already works; `foresee` may
-        be called while it commits, with the answers that are returned if it succeeds.
+        and for new streams those they will get. `draft` is called once, while the server already works.
 
         Raises:
             StorageError: the database failed; nothing was written, unless the error says otherwise.
@@ -184,7 +182,7 @@ class Appender:
             is_predicted = is_begun or self._memory.shared.keys().isdisjoint(slices)
             if failure is None and is_predicted and all(number in self._memory.slice_ends for number in slices):
                 try:
-                    answers = self._append_by_memory(sorted(slices), drafted, foresee, is_begun=is_begun)
+                    answers = self._append_by_memory(sorted(slices), drafted, is_begun=is_begun)
                     if answers is not None:
                         return answers
                 except psycopg.Error as error:
@@ -343,12 +341,7 @@ class Appender:
         raise error
 
     def _append_by_memory(
-        self,
-        slices: Sequence[int],
-        drafted: Callable[[], list[Order]],
-        foresee: Callable[[list[Answer]], None],
-        *,
-        is_begun: bool,
+        self, slices: Sequence[int], drafted: Callable[[], list[Order]], *, is_begun: bool
     ) -> list[Answer] | None:
         """Append in one round trip; None if the memory does not suffice."""
         ends = {number: self._memory.slice_ends[number].digest for number in slices}
@@ -368,7 +361,6 @@ class Appender:
                 wire.run(ROLLBACK)
                 return None
             self._write(wire, plan)
-            foresee(answers)
             wire.conclude()
         return answers
 

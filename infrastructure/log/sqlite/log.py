@@ -9,19 +9,18 @@ from __future__ import annotations
 import bisect
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ....domain.clock import REAL_SYSTEM, System
-from ....domain.concurrency.locks import News
 from ....domain.concurrency.promises import Settled
-from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
-from ....domain.log.envelope import Chain, Event, Meta, RecordedEvent
+from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost
+from ....domain.log.envelope import Event, RecordedEvent
 from ....domain.log.ports import (
-    ANY_VERSION,
     KeyRow,
     NewEvents,
     Page,
@@ -33,14 +32,14 @@ from ....domain.log.ports import (
     require_names,
 )
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
-from ..acknowledged import Acknowledged, Nothing, is_small
+from ..acknowledged import Nothing
 from ..background import BackgroundWork, LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
+from ..database_log import Answer, Batch, DatabaseLog
 from ..erasure_watch import ERASURE_WATCH
-from ..evidence import Evidence, require_boundary, require_ends, require_version, require_versions
-from ..group_commit import GroupCommitter, Ticket
-from ..records import ANY, Appended, Draft, Part, Request, draft_of, drafts_of, receipts_of
+from ..evidence import Evidence, require_ends, require_version
+from ..records import Appended, Part, Request, part_of
 from ..row_faults import RETIRED, whole
 from .append import END, Appender
 from .beside import Segments, Snapshots
@@ -69,14 +68,12 @@ REOPEN = f"DROP TRIGGER IF EXISTS {RETIRED}"
 PLAIN = Plain()
 POLL_SECONDS = 0.02
 STREAMS_MAX = 100_000
-Batch = Sequence[NewEvents]
 T = TypeVar("T")
-LogTicket = Ticket[Batch, list[Receipt]]
 
 
-class SqliteLog:
+class SqliteLog(DatabaseLog):
     """
-    A log in an SQLite file; see `refold.domain.log.ports.Log` for what its methods promise.
+    A log in an SQLite file; see `refold.domain.log.ports.LiveLog` for what its methods promise.
 
     Raises:
         StorageUnavailableError: the file cannot be opened, is not a database, or belongs to another program.
@@ -96,17 +93,12 @@ class SqliteLog:
     ) -> None:
         refuse_foreign_file(path)
         self.database = SqliteDatabase(path, create=create, read_only=read_only, synchronous=synchronous)
+        super().__init__(codec, PLAIN, self.database)
         self._compression = Compression(_no_dictionary)
-        self.chain = Chain()
         self._appender = Appender(self.database, "", system, self._compression, chain=self.chain)
-        self.codec = codec
         self._reader = Reader(codec, self._compression, self.chain)
         self._marking_reader = Reader(codec.marking(), self._compression, self.chain)
         self._sealer = Sealer(self._compression, self._reader)
-        self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(
-            self._commit, self._commit_alone, self.database
-        )
-        self.news = News()
         self._wake_behind = SEGMENT
         self._sealed_to = 0
         self._sealing = BackgroundWork(
@@ -116,11 +108,11 @@ class SqliteLog:
             is_pressing=self._is_sealing_pressing,
         )
         table = Snapshots(self.database, self.write, self._key_of)
-        self._snapshots = LogSnapshots(table, self.chain, str(path), lambda: self._appender.position)
-        self.evidence: Evidence | None = None
+        self._snapshots = LogSnapshots(
+            table, self.chain, str(path), lambda: self._appender.position, read_only=read_only
+        )
         self._keys: dict[str, int] = {}
         self._names: dict[int, str] = {}
-        self._acknowledged = Acknowledged()
         self.database.lost = self._lost_with_file
         try:
             prepare_schema(self.database)
@@ -131,69 +123,32 @@ class SqliteLog:
 
     # Writing
 
-    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
-        if len(batch) > 1 and len({new.stream for new in batch}) != len(batch):
-            return Settled(None, InvalidInputError("a stream may stand in a batch once: join its events"))
+    def append(self, batch: Batch, *, wait: bool = True) -> Pending[list[Receipt]]:
         try:
             for new in batch:
                 require_names(new)
         except InvalidInputError as error:
             return Settled(None, error)
-        return self._committer.submit(batch, wait=wait)
+        return super().append(batch, wait=wait)
 
-    def _commit_alone(self, batch: Batch) -> list[Receipt]:
-        receipts = self._appender.append_cached(batch)
+    def _commit(self, batches: Sequence[Batch]) -> Iterator[Answer]:
+        receipts = self._appender.append_cached([new for batch in batches for new in batch])
         if receipts is not None:
             self._note(receipts, are_small=True)
-        else:
-            request = Request([self._part(new) for new in batch])
-            answer = self._append_locked([request])[0]
-            if isinstance(answer, ConcurrencyError):
-                raise answer
-            receipts = receipts_of(batch, answer, self.read)
-            self._note(receipts, are_small=is_small(request))
-        self._announce()
-        return receipts
-
-    def _commit(self, group: list[LogTicket]) -> None:
-        receipts = self._appender.append_cached([new for ticket in group for new in ticket.request])
-        if receipts is None:
-            self._commit_locked(group)
-        else:
-            self._note(receipts, are_small=True)
             left = iter(receipts)
-            for ticket in group:
-                ticket.future.set_result([next(left) for _ in ticket.request])
+            yield from ([next(left) for _ in batch] for batch in batches)
+        else:
+            drafted = [self._drafted(batch) for batch in batches]
+            requests = [one for one in drafted if isinstance(one, Request)]
+            yield from self._answered(batches, drafted, self._append_locked(requests) if requests else ())
         self._announce()
-
-    def _commit_locked(self, group: list[LogTicket]) -> None:
-        drafted = [(ticket, request) for ticket in group if (request := self._drafted(ticket)) is not None]
-        answers = self._append_locked([request for _, request in drafted])
-        for (ticket, request), answer in zip(drafted, answers, strict=True):
-            if isinstance(answer, ConcurrencyError):
-                ticket.future.set_exception(answer)
-                continue
-            try:
-                receipts = receipts_of(ticket.request, answer, self.read)
-            except RefoldError as error:
-                # The earlier call with this key may be another one, or damaged. The other requests of the group are
-                # written.
-                ticket.future.set_exception(error)
-            else:
-                self._note(receipts, are_small=is_small(request))
-                ticket.future.set_result(receipts)
 
     def _append_locked(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
         return self._appender.append_locked(requests, self._require_acknowledged)
 
-    def _note(self, receipts: list[Receipt], *, are_small: bool) -> None:
-        self._acknowledged.note(receipts, are_small=are_small)
-        if self.evidence is not None:
-            self.evidence.note(receipts)
-
     def use_evidence(self, evidence: Evidence) -> None:
         """Compare with this evidence what is read from now on."""
-        self.evidence = self._snapshots.evidence = evidence
+        super().use_evidence(evidence)
         self._reader.use_evidence(evidence)
         self._marking_reader.use_evidence(evidence)
 
@@ -230,19 +185,8 @@ class SqliteLog:
         with suppress(OvertakenError):
             self.database.write(lambda connection: self._sealer.store(connection, block))
 
-    def _drafted(self, ticket: LogTicket) -> Request | None:
-        try:
-            return Request([self._part(new) for new in ticket.request])
-        except (RefoldError, ValueError, TypeError, OverflowError) as error:
-            ticket.future.set_exception(error)
-            return None
-
     def _part(self, new: NewEvents) -> Part:
-        drafts = drafts_of(new, PLAIN)
-        first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
-        root = new.root or new.stream
-        key, digest = new.idempotency_key, new.expected_digest
-        return Part(new.stream, first, drafts, root=root, idempotency_key=key, expected_digest=digest)
+        return part_of(new, PLAIN, root=new.root or new.stream)
 
     def copy_in(self, parts: Sequence[Part]) -> None:
         """
@@ -256,25 +200,15 @@ class SqliteLog:
             raise answer
         self._announce()
 
-    def draft(self, tag: str, meta: Meta, payload: bytes) -> Draft:
-        """Return an event, given by its payload, in the form that `copy_in` takes."""
-        return draft_of(tag, meta, payload, PLAIN)
-
     def erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
         request = Request(
             [self._part(one) for one in new],
             lambda connection: Eraser(self._compression, connection).erase(remnants),
         )
         (answer,) = self._committer.exclusively(lambda: self._append_locked([request]))
-        if isinstance(answer, ConcurrencyError):
-            raise answer
-        receipts = receipts_of(new, answer, self.read)
-        self._note(receipts, are_small=False)
+        receipts = self._receipts(new, answer)
         self._announce()
         return receipts
-
-    def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
-        return meta, payload
 
     def scrub(self) -> list[str]:
         self.forget()
@@ -284,7 +218,7 @@ class SqliteLog:
     def forget(self) -> None:
         self._reader.forget()
         self._marking_reader.forget()
-        self._acknowledged.forget_events()
+        super().forget()
 
     def slice_of_stream(self, stream: str) -> int:
         """Return the slice that was stored when a stream was opened."""
@@ -346,27 +280,22 @@ class SqliteLog:
         is_empty = min(wanted.until, NO_LIMIT) <= max(wanted.after, 0)
         if is_empty and known is None:
             return []
-        reached = self._reached(wanted.stream)
-        with self.database.reading() as connection:
-            if known is not None:
-                self._require_known(connection, wanted.stream, known)
-            key = None if is_empty else self._key_of(connection, wanted.stream)
-            found = [] if key is None else read(connection, key, wanted)
-        if reached:
-            require_version(wanted.stream, max(wanted.after, 0) + len(found), min(wanted.until, reached))
-        return found
+
+        def found() -> list[T]:
+            with self.database.reading() as connection:
+                if known is not None:
+                    self._require_known(connection, wanted.stream, known)
+                key = None if is_empty else self._key_of(connection, wanted.stream)
+                return [] if key is None else read(connection, key, wanted)
+
+        return self._reaching(wanted, found)
 
     def _reached(self, stream: str) -> int:
-        """Return the last version that is known of a stream from outside of the database."""
         return 0 if self.evidence is None else self.evidence.last_version(stream, ONE_SEQUENCE)
 
-    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        reached = {stream: self._reached(stream) for stream in {one.stream for one in ranges}} if self.evidence else {}
+    def _read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         with self.database.reading() as connection:
-            found = self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
-        if reached:
-            require_versions(ranges, found, reached)
-        return found
+            return self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
         with self.database.reading() as connection:
@@ -411,13 +340,9 @@ class SqliteLog:
             names = partial(self._name_of, connection)
             return self._marking_reader.read_partition(connection, names, partition, after=after, until=until)
 
-    def head(self, stream: str) -> int:
-        reached = self._reached(stream)
+    def _last_version(self, stream: str) -> int:
         with self.database.reading() as connection:
-            found = self._head(connection, self._key_of(connection, stream))
-        if reached:
-            require_version(stream, found, reached)
-        return found
+            return self._head(connection, self._key_of(connection, stream))
 
     def _head(self, connection: sqlite3.Connection, key: int | None) -> int:
         version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
@@ -430,36 +355,25 @@ class SqliteLog:
             # Since a restore, the remembered key may belong to another stream, and contexts are opened here.
             self._keys.pop(stream, None)
             head = self._appender.stored_head(connection, stream)
-            if reached:
-                require_version(stream, head.version or 0, reached)
+            require_version(stream, head.version or 0, reached)
             if head.version is None:
                 return StreamEnd(0, b"")
             self._remember(stream, head.key)
             self._appender.note_opened(stream, head, _one(connection, END.format(p="")))
             return StreamEnd(head.version, head.digest)
 
-    def version_at(self, stream: str, moment: Moment | int) -> int:
-        if isinstance(moment, int):
-            return self._version_at(stream, "recorded_at", moment, lambda event: event.recorded_at)
-        bound = require_kind(moment, has_slices=False).head(ONE_SEQUENCE)
-        return self._version_at(stream, "position", bound, lambda event: event.position.number)
-
-    def _version_at(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:
-        version = self._searched_version(stream, column, bound, place)
-        if self.evidence is not None:
-            require_boundary(partial(self.read, stream), version, lambda one: place(one) <= bound)
-        return version
-
-    def _searched_version(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:
+    def _version_at(self, stream: str, moment: Moment | int) -> int:
+        column: Column = "recorded_at" if isinstance(moment, int) else "position"
+        bound = min(moment if isinstance(moment, int) else moment.head(ONE_SEQUENCE), NO_LIMIT)
         with self.database.reading() as connection:
             key = self._key_of(connection, stream)
             if key is None:
                 return 0
-            head, bound = self._head(connection, key), min(bound, NO_LIMIT)
-            version, first_of_part = version_at(connection, (key, stream), head, column, bound)
+            version, first_of_part = version_at(connection, (key, stream), self._head(connection, key), column, bound)
             if not first_of_part:
                 return version
             events = self._reader.read_stream(connection, key, Range(stream, first_of_part - 1, version))
+        place = attrgetter("recorded_at" if isinstance(moment, int) else "position.number")
         return first_of_part - 1 + bisect.bisect_right(events, bound, key=place)
 
     def now(self) -> Moment:
@@ -505,16 +419,6 @@ class SqliteLog:
     def idempotency_keys(self) -> list[KeyRow]:
         with self.database.reading() as connection:
             return key_rows(connection)
-
-    def snapshot(self, stream: str) -> bytes | None:
-        return self._snapshots.read(stream)
-
-    def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
-        if not self.database.read_only:
-            self._snapshots.keep(stream, pack)
-
-    def streams_with_snapshot(self) -> list[str]:
-        return self._snapshots.table.streams()
 
     def close(self) -> None:
         ERASURE_WATCH.discard(self)

@@ -25,7 +25,7 @@ from ...domain.log.ports import LiveLog
 from ...projections.contract import BulkProjection, Projection, SelectiveProjection, StoppableProjection
 from ...projections.rows import place_in
 from .shape import code_of
-from .store import Column, ProjectionStore, SetAside, columns_of, floats_of
+from .store import Column, ProjectionStore, SetAside, columns_of
 
 NUMBER_MAX = 2**63 - 1
 # Up to here every whole number is a float as well.
@@ -71,7 +71,7 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
         if type(row) is not projection.row:
             raise TypeError(f"under {key!r} it makes {row!r}, and its rows are of the type {projection.row.__name__}")
     values = [*map(msgspec.structs.astuple, rows.values())]
-    floats = floats_of(projection.row)
+    floats = _floats_of(projection.row)
     for key, row in zip(rows, values, strict=True):
         if row[0] != key:
             raise ValueError(f"under {key!r} it makes a row with the key {row[0]!r}")
@@ -88,6 +88,12 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
         for key, row in rows.items():
             _require_values(key, row)
         raise
+
+
+@cache
+def _floats_of(row: type[msgspec.Struct]) -> tuple[int, ...]:
+    """Return the places of the fields of floats in rows of a class."""
+    return tuple(place for place, column in enumerate(columns_of(row)) if column.type is float)
 
 
 def _convert(value: object, kind: Any) -> None:

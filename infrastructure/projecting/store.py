@@ -118,12 +118,6 @@ def column_texts(row: type[msgspec.Struct]) -> dict[str, str]:
     return {column.name: column.text for column in columns_of(row)}
 
 
-@cache
-def floats_of(row: type[msgspec.Struct]) -> tuple[int, ...]:
-    """Return the places of the fields of floats in rows of a class."""
-    return tuple(place for place, column in enumerate(columns_of(row)) if column.type is float)
-
-
 def _column(name: str, kind: Any) -> Column:
     kinds = [one for one in get_args(kind) or (kind,) if one is not type(None)]
     base = kinds[0] if len(kinds) == 1 and kinds[0] in COLUMN_TYPES else None
@@ -301,6 +295,7 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
+        self._look()
         return [self._table(one).checkpoint for one in projections]
 
     @synchronized
@@ -309,7 +304,7 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        rows = self._table(projection).rows
+        rows = self._asked(projection).rows
         return {key: rows[key] for key in keys if key in rows}
 
     @synchronized
@@ -329,12 +324,10 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        return list(self._table(projection).aside)
+        return list(self._asked(projection).aside)
 
-    @synchronized
     def rows(self, projection: Projection) -> list[Any]:
-        table = self._table(projection)
-        return [table.rows[key] for key in table.keys]
+        return self._seen(projection)[1]
 
     def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
         moment, rows = self._seen(projection)
@@ -342,11 +335,12 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def _seen(self, projection: Projection) -> tuple[Moment, list[Any]]:
-        return self._table(projection).checkpoint.moment, self.rows(projection)
+        table = self._asked(projection)
+        return table.checkpoint.moment, [table.rows[key] for key in table.keys]
 
     @synchronized
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
-        table = self._table(projection)
+        table = self._asked(projection)
         keys = table.keys
         places = [(bisect_left(keys, one), bisect_left(keys, end_of_prefix(one))) for one in prefixes]
         return [table.rows[key] for start, end in places for key in keys[start:end]]
@@ -355,14 +349,14 @@ class MemoryProjectionStore(ProjectionStore):
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
-        table = self._table(projection)
+        table = self._asked(projection)
         behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), None))
         asked = (row for row in behind if all(getattr(row, name) == value for name, value in (where or {}).items()))
         return list(islice(asked, limit))
 
     @synchronized
     def count(self, projection: Projection) -> int:
-        return len(self._table(projection).rows)
+        return len(self._asked(projection).rows)
 
     def index_fault(self, projection: Projection) -> None:
         """Return None: this store has no index, and searches the rows themselves."""
@@ -423,6 +417,13 @@ class MemoryProjectionStore(ProjectionStore):
 
     def _erased(self) -> str:
         return self._notes.get(ERASED, "")
+
+    def _look(self) -> None:
+        """Take what others did to the rows, before each question; those in memory are this process's alone."""
+
+    def _asked(self, projection: Projection) -> Table:
+        self._look()
+        return self._table(projection)
 
     def _table(self, projection: Projection) -> Table:
         """Return the table of this version; an empty one if there is none."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ from ...domain.errors import DamagedError, LogWentBackError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, StreamEnd, require_known
 from ...domain.positions import Moment
-from ...projections.contract import Found, Projection, SearchQuery
+from ...projections.contract import Projection
 from ..log.compression import PLAIN_MARK, Compression, no_dictionary
 from ..log.row_faults import NO_NOTE, REBUILD
 from ..projecting.store import (
@@ -37,7 +37,6 @@ from ..projecting.store import (
     Save,
     SetAside,
     Table,
-    Values,
     column_texts,
     is_replaceable,
     rows_of,
@@ -247,9 +246,9 @@ class SealedProjectionStore(MemoryProjectionStore):
 
     # Reading: as in memory, after the pages of other processes
 
-    def checkpoints(self, *projections: Projection) -> list[Checkpoint]:
-        self._look()
-        return super().checkpoints(*projections)
+    @synchronized
+    def _look(self) -> None:
+        self._catch_up()
 
     @synchronized
     def columns(self, projection: Projection) -> dict[str, str] | None:
@@ -258,44 +257,6 @@ class SealedProjectionStore(MemoryProjectionStore):
         if isinstance(table, _Unread) and table.version == projection.version:
             return table.columns
         return super().columns(projection)
-
-    def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        self._look()
-        return super().load(projection, keys)
-
-    def set_aside(self, projection: Projection) -> list[SetAside]:
-        self._look()
-        return super().set_aside(projection)
-
-    def rows(self, projection: Projection) -> list[Any]:
-        self._look()
-        return super().rows(projection)
-
-    def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
-        self._look()
-        return super().walk(projection, visit)
-
-    def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
-        self._look()
-        return super().rows_under(projection, *prefixes)
-
-    def page(
-        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
-    ) -> list[Any]:
-        self._look()
-        return super().page(projection, after=after, limit=limit, where=where)
-
-    def count(self, projection: Projection) -> int:
-        self._look()
-        return super().count(projection)
-
-    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        self._look()
-        return super().search(projection, query)
-
-    @synchronized
-    def _look(self) -> None:
-        self._catch_up()
 
     # Changing
 

@@ -96,24 +96,6 @@ def consistency_path(root: RootOf, earlier: int, size: int) -> list[bytes]:
     return path[::-1] if is_known else [root(start, end), *path[::-1]]
 
 
-def root_by_path(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes | None:
-    """Return the root to which a path leads from the hash of a leaf; None if the path is too long or too short."""
-    found, place, last = leaf, index, size - 1
-    if not 0 <= index < size:
-        return None
-    for other in path:
-        if last == 0:
-            return None
-        if place & 1 or place == last:
-            found = node_hash(other, found)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
-        else:
-            found = node_hash(found, other)
-        place, last = place >> 1, last >> 1
-    return found if last == 0 else None
-
-
 def is_consistent(earlier: tuple[int, bytes], later: tuple[int, bytes], path: Sequence[bytes]) -> bool:
     """Return whether a path proves that a later tree begins with an earlier one; each is given by size and root."""
     (before, first_root), (size, last_root) = earlier, later

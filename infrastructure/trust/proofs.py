@@ -15,7 +15,7 @@ from ...domain.log.envelope import NO_DIGEST, RecordedEvent, covered, encode_pay
 from ..log.evidence import place
 from .checkpoints import Checkpoints
 from .known_events import KnownEvents
-from .merkle import Growing, consistency_path, inclusion_path, is_consistent, leaf_hash
+from .merkle import Growing, consistency_path, inclusion_path, is_consistent, leaf_hash, root_of
 from .slices import HEIGHT, SEGMENT, SliceEvidence
 from .witness import Checkpoint, FileWitness, Seen, SliceSeen, Witness, root_over, slice_leaves, slices_of
 
@@ -191,15 +191,9 @@ def _steps_over_slices(slices: Mapping[int, SliceSeen], lane: int) -> list[list[
         return []
     numbers = sorted(number for number, one in slices.items() if one.events)
     leaves, index = slice_leaves(slices), numbers.index(lane)
-
-    def root(start: int, end: int) -> bytes:
-        tree = Growing()
-        for leaf in leaves[start:end]:
-            tree.add(leaf_hash(leaf))
-        return tree.root()
-
     place_of_slice = leaves[index][: -len(slices[lane].root)].hex()
-    return [[LEAF + place_of_slice, ""], *_steps(inclusion_path(root, index, len(leaves)), index, len(leaves))]
+    path = inclusion_path(lambda start, end: root_of(leaves[start:end]), index, len(leaves))
+    return [[LEAF + place_of_slice, ""], *_steps(path, index, len(leaves))]
 
 
 def _require_proved(proof: Proof, digest: bytes) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from ...domain.canonical import require_unicode
 from ...domain.concurrency.known_types import known
 from ...domain.errors import InvalidInputError
-from .merkle import EMPTY_ROOT, Growing, leaf_hash
+from .merkle import EMPTY_ROOT, root_of
 
 HTTP = ("http://", "https://")
 HTTP_SECONDS_MAX, HTTP_ANSWER_SECONDS_MAX = 3.0, 30.0
@@ -193,12 +193,7 @@ def root_over(slices: Mapping[int, SliceSeen]) -> bytes:
 
     The leaf of a slice is its number, 2 bytes, the count of its events, 8 bytes, both big-endian, and its root.
     """
-    if ONE_SEQUENCE in slices:
-        return slices[ONE_SEQUENCE].root
-    tree = Growing()
-    for leaf in slice_leaves(slices):
-        tree.add(leaf_hash(leaf))
-    return tree.root()
+    return slices[ONE_SEQUENCE].root if ONE_SEQUENCE in slices else root_of(slice_leaves(slices))
 
 
 def slice_leaves(slices: Mapping[int, SliceSeen]) -> list[bytes]:

@@ -11,9 +11,10 @@ from refold.infrastructure.trust.merkle import (
     inclusion_path,
     is_consistent,
     leaf_hash,
-    root_by_path,
     root_of,
 )
+
+from .inclusion import root_by_path
 
 LEAVES = [bytes([number]) * 32 for number in range(70)]
 

@@ -15,10 +15,11 @@ from refold.domain.errors import InvalidInputError, NotFoundError, TamperedError
 from refold.domain.ids import slice_of
 from refold.infrastructure.open import accept_store
 from refold.infrastructure.trust.checkpoints import Checkpoints
-from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash, root_by_path
+from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash
 from refold.infrastructure.trust.witness import FileWitness
 
 from .forging import Place
+from .inclusion import root_by_path
 
 
 def filled(place: Place) -> None:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
 from ..domain.concurrency.locks import renew_in_child, synchronized
@@ -263,7 +263,7 @@ class _Held(NamedTuple):
 
 
 class HeldContexts:
-    """The contexts of a process; any number of threads may use it."""
+    """The contexts of a process, or of a part of it that needs its own; any number of threads may use it."""
 
     def __init__(self) -> None:
         self._held: dict[RunId, _Held] = {}
@@ -284,17 +284,7 @@ class HeldContexts:
         sub_id: int | None = None,
         options: ContextInitOptions | None = None,
     ) -> Context:
-        """
-        Return the context of a round and agent, made if needed.
-
-        `sub_id` 0 is the main agent; None is a new sub-agent with the next free number. The options of the first call
-        apply; a sub-agent without options gets those of its main agent. The store of a database is opened once.
-
-        Raises:
-            InvalidInputError: a sub-agent has no main agent yet (a ValueError); a part of the identity or the database
-                is invalid, or the database is another one than that of the context.
-            StorageUnavailableError: the database cannot be reached, or is not one of Refold's.
-        """
+        """Return the context of a round and agent, made if needed; see `ContextFactory.get_context`."""
         wanted, main = RunId(user_id, session_id, run_id, sub_id or 0), RunId(user_id, session_id, run_id, 0)
         # A new sub-agent uses the database of its main agent, whether its number is given or not.
         is_new = sub_id is None or wanted not in self._held
@@ -328,7 +318,7 @@ class HeldContexts:
 
     @synchronized
     def clear_context(self) -> None:
-        """Release all contexts: the next call makes new ones. A database keeps its events."""
+        """Release all contexts; see `ContextFactory.clear_context`."""
         for user_id, session_id in {identity[:2] for identity in self._held}:
             self.release_context(user_id, session_id)
 
@@ -336,11 +326,7 @@ class HeldContexts:
     def release_context(
         self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> int:
-        """
-        Release the contexts of a session, a round or one agent, and return how many there were.
-
-        A database keeps its events. A detached session is gone with its last context.
-        """
+        """Release some contexts and return how many; see `ContextFactory.release_context`."""
         wanted = (user_id, session_id, run_id, sub_id)
         leaving = [key for key in self._held if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
         for identity in leaving:
@@ -351,7 +337,7 @@ class HeldContexts:
 
     @synchronized
     def close(self) -> None:
-        """Release all contexts and close the stores that were opened for them."""
+        """Release all contexts and close their stores; see `ContextFactory.close`."""
         self.clear_context()
         while self._stores:
             self._stores.popitem()[1][0].close()
@@ -374,6 +360,47 @@ def _settled(given: ContextInitOptions | None, known: _Held | None, *, is_new: b
 class ContextFactory:
     """The contexts of this process, under the seed's names."""
 
-    _contexts = HeldContexts()
-    get_context, clear_context = _contexts.get_context, _contexts.clear_context
-    release_context, close = _contexts.release_context, _contexts.close
+    _contexts: ClassVar[HeldContexts] = HeldContexts()
+
+    @classmethod
+    def get_context(
+        cls,
+        user_id: str,
+        session_id: str,
+        run_id: int,
+        sub_id: int | None = None,
+        options: ContextInitOptions | None = None,
+    ) -> Context:
+        """
+        Return the context of a round and agent, made if needed.
+
+        `sub_id` 0 is the main agent; None is a new sub-agent with the next free number. The options of the first call
+        apply; a sub-agent without options gets those of its main agent. The store of a database is opened once.
+
+        Raises:
+            InvalidInputError: a sub-agent has no main agent yet (a ValueError); a part of the identity or the database
+                is invalid, or the database is another one than that of the context.
+            StorageUnavailableError: the database cannot be reached, or is not one of Refold's.
+        """
+        return cls._contexts.get_context(user_id, session_id, run_id, sub_id, options)
+
+    @classmethod
+    def clear_context(cls) -> None:
+        """Release all contexts: the next call makes new ones. A database keeps its events."""
+        cls._contexts.clear_context()
+
+    @classmethod
+    def release_context(
+        cls, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
+    ) -> int:
+        """
+        Release the contexts of a session, a round or one agent, and return how many there were.
+
+        A database keeps its events. A detached session is gone with its last context.
+        """
+        return cls._contexts.release_context(user_id, session_id, run_id, sub_id)
+
+    @classmethod
+    def close(cls) -> None:
+        """Release all contexts and close the stores that were opened for them."""
+        cls._contexts.close()

@@ -61,6 +61,6 @@ def forget(log: object) -> None:
 
 def _below(log: object) -> object:
     """Return the log that has the events: others stand before it, as a gate or an encrypted one does."""
-    while (behind := getattr(log, "behind_gate", getattr(log, "below", None))) is not None:
+    while (behind := getattr(log, "below", None)) is not None:
         log = behind
     return log

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..concurrency.locks import News
-from ..errors import DamagedError
 from ..positions import Moment, Partition
 from .envelope import Event, Meta, RecordedEvent
 from .gate import Gate
+from .log_over import LogOver
 from .ports import (
     KeyRow,
     LiveLog,
@@ -29,14 +28,15 @@ def gated(log: LiveLog, gate: Gate) -> LiveLog:
     return _GatedPartitionedLog(log, gate) if isinstance(log, PartitionedLog) else GatedLog(log, gate)
 
 
-class GatedLog:
+class GatedLog(LogOver):
     """
     A `LiveLog` whose events are handed out and taken if the gate allows it.
 
-    Versions, positions and the names of files are given to everybody: they hold nothing that a context says.
+    What the log below answers alone is given to everybody: it holds nothing that a context says.
     """
 
     def __init__(self, behind: LiveLog, gate: Gate) -> None:
+        super().__init__(behind)
         self.behind_gate, self.gate = behind, gate
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
@@ -99,9 +99,6 @@ class GatedLog:
         self.gate.ask("admin")
         return self.behind_gate.scrub()
 
-    def forget(self) -> None:
-        self.behind_gate.forget()
-
     def idempotency_keys(self) -> Iterable[KeyRow]:
         self.gate.ask("read")
         return self.behind_gate.idempotency_keys()
@@ -113,44 +110,6 @@ class GatedLog:
     def doubtful_streams(self) -> Iterable[str]:
         self.gate.ask("search")
         return self.behind_gate.doubtful_streams()
-
-    def damaged_files(self) -> Iterable[DamagedError]:
-        return self.behind_gate.damaged_files()
-
-    def damaged_texts(self) -> Iterable[DamagedError]:
-        return self.behind_gate.damaged_texts()
-
-    def damaged_rows(self) -> Iterable[DamagedError]:
-        return self.behind_gate.damaged_rows()
-
-    def head(self, stream: str) -> int:
-        return self.behind_gate.head(stream)
-
-    def end(self, stream: str) -> StreamEnd:
-        return self.behind_gate.end(stream)
-
-    def version_at(self, stream: str, moment: Moment | int) -> int:
-        return self.behind_gate.version_at(stream, moment)
-
-    def now(self) -> Moment:
-        return self.behind_gate.now()
-
-    @property
-    def news(self) -> News:
-        return self.behind_gate.news
-
-    @property
-    def has_slices(self) -> bool:
-        return self.behind_gate.has_slices
-
-    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        self.behind_gate.wait_for_news(seen, timeout_seconds=timeout_seconds)
-
-    def files(self) -> Sequence[str]:
-        return self.behind_gate.files()
-
-    def close(self) -> None:
-        self.behind_gate.close()
 
 
 class _GatedPartitionedLog(GatedLog):

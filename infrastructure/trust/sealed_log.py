@@ -19,7 +19,6 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 
 from ...domain.canonical import FINGERPRINT_BYTES
-from ...domain.concurrency.locks import News
 from ...domain.concurrency.promises import Settled
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import ErasureEvent
@@ -44,6 +43,7 @@ from ...domain.log.envelope import (
     encode_payload,
     require_payload_size,
 )
+from ...domain.log.log_over import LogOver
 from ...domain.log.ports import (
     ANY_VERSION,
     KeyRow,
@@ -131,11 +131,12 @@ class _Receipts(Pending[list[Receipt]]):
         self._below.add_done_callback(lambda _: call(self))
 
 
-class SealedLog:
+class SealedLog(LogOver):
     """A log over another one, whose codec is SEALED_CODEC; `ring` has the data keys, `codec` decodes what is opened."""
 
     def __init__(self, below: LiveLog, ring: KeyRing, codec: Codec = CODEC) -> None:
-        self.below, self.ring = below, ring
+        super().__init__(below)
+        self.ring = ring
         self._codec, self._marking_codec = codec, codec.marking()
         self._compression = Compression(no_dictionary)
         self._subjects: dict[str, str] = {}
@@ -334,9 +335,6 @@ class SealedLog:
         )
         return [*self.below.scrub(), *kept]
 
-    def forget(self) -> None:
-        self.below.forget()
-
     # Copying
 
     def event_in(self, payload: bytes, reference: str) -> Event:
@@ -519,56 +517,18 @@ class SealedLog:
     # What the log below answers alone
 
     @property
-    def news(self) -> News:
-        return self.below.news
-
-    @property
-    def has_slices(self) -> bool:
-        return self.below.has_slices
-
-    @property
     def database(self) -> Any:
         """The database of the log below."""
         return getattr(self.below, "database")  # noqa: B009 - the log in memory has none
 
-    def head(self, stream: str) -> int:
-        return self.below.head(stream)
-
-    def end(self, stream: str) -> StreamEnd:
-        return self.below.end(stream)
-
-    def version_at(self, stream: str, moment: Moment | int) -> int:
-        return self.below.version_at(stream, moment)
-
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         return self.below.streams(prefix, limit=limit)
-
-    def now(self) -> Moment:
-        return self.below.now()
-
-    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        self.below.wait_for_news(seen, timeout_seconds=timeout_seconds)
-
-    def files(self) -> Sequence[str]:
-        return self.below.files()
-
-    def damaged_files(self) -> Iterable[DamagedError]:
-        return self.below.damaged_files()
-
-    def damaged_texts(self) -> Iterable[DamagedError]:
-        return self.below.damaged_texts()
-
-    def damaged_rows(self) -> Iterable[DamagedError]:
-        return self.below.damaged_rows()
 
     def streams_with_snapshot(self) -> Iterable[str]:
         return self.below.streams_with_snapshot()
 
     def doubtful_streams(self) -> Iterable[str]:
         return self.below.doubtful_streams()
-
-    def close(self) -> None:
-        self.below.close()
 
 
 def _with_key_id(meta: Meta, key_id: str | None) -> Meta:

@@ -10,8 +10,8 @@ from refold.domain.errors import Lost
 from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import Receipt, StreamEnd
 from refold.domain.positions import Position
-from refold.infrastructure.log import acknowledged
-from refold.infrastructure.log.acknowledged import Acknowledged, AcknowledgedEnd, Nothing, is_small
+from refold.infrastructure.log import database_log
+from refold.infrastructure.log.database_log import Acknowledged, AcknowledgedEnd, Nothing, is_small
 from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES
 from refold.infrastructure.log.records import Draft, Part, Request
 
@@ -106,8 +106,8 @@ def test_events_that_are_forgotten_are_still_missed() -> None:
 
 def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest events, and the newer half of the ends of streams."""
-    monkeypatch.setattr(acknowledged, "ENDS_MAX", 4)
-    monkeypatch.setattr(acknowledged, "RECENT_MAX", 2)
+    monkeypatch.setattr(database_log, "ENDS_MAX", 4)
+    monkeypatch.setattr(database_log, "RECENT_MAX", 2)
     known = Acknowledged()
     for number in range(1, 5):
         known.note(receipts(event(f"s{number}", 1, number)), are_small=True)
@@ -120,7 +120,7 @@ def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_receipts_are_sorted_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And before those of large events, which are not collected: the last event of a stream stays the last."""
-    monkeypatch.setattr(acknowledged, "RECENT_MAX", 3)
+    monkeypatch.setattr(database_log, "RECENT_MAX", 3)
     known, waiting = Acknowledged(), []
     for one in A:
         known.note(receipts(one), are_small=True)

@@ -19,7 +19,7 @@ from refold.domain.errors import DamagedError, LogWentBackError
 from refold.domain.log.memory_log import ONE_SEQUENCE, MemoryLog
 from refold.domain.log.ports import Receipt
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.log.acknowledged import RECENT_MAX, Acknowledged, Nothing
+from refold.infrastructure.log.database_log import RECENT_MAX, Acknowledged, Nothing
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
 
@@ -291,7 +291,7 @@ def test_the_newest_events_are_kept_as_they_were(count: int) -> None:
 
 def test_the_ends_of_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those noted first are forgotten, half of them at once, where there are too many; the last of all is known."""
-    monkeypatch.setattr("refold.infrastructure.log.acknowledged.ENDS_MAX", 4)
+    monkeypatch.setattr("refold.infrastructure.log.database_log.ENDS_MAX", 4)
     known, log = Acknowledged(), MemoryLog()
     for number in range(5):
         known.note(acknowledged(stream=f"chat:{number}", log=log), are_small=number % 2 == 0)

@@ -41,7 +41,7 @@ WITHOUT = {
     " snapshot streams version_at",
     # A plain dict is never changed: a version that has one keeps it.
     "domain.ordered_map.OrderedMap": "__contains__ __iter__ first get values",
-    "infrastructure.log.acknowledged.Acknowledged": "_lost_of note witness",
+    "infrastructure.log.database_log.Acknowledged": "_lost_of note witness",
     # They look whether there is work, or a thread; who finds some looks again under the lock.
     "infrastructure.log.background.BackgroundWork": "wake",
     "infrastructure.log.group_commit.GroupCommitter": "_hand_on _in_turn _is_for_thread _is_running close submit",

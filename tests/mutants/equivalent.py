@@ -48,7 +48,7 @@ EQUIVALENT = {
         "for recorded in read(after=max(version - 1, 0), until=version + 2):",
     ): _ONE_MORE,
     (
-        "infrastructure/log/acknowledged.py",
+        "infrastructure/log/database_log.py",
         "if lane not in self._last_by_slice or (self._last_by_slice[lane].number <= number):",
     ): "each position has one event",
     (

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 from ....domain.errors import DamagedError
-from ..acknowledged import AcknowledgedEnd
+from ..database_log import AcknowledgedEnd
 from ..records import Known, Part, Placed
 from ..row_faults import digest_of_row, whole
 from .blocks import BLOCKS_SINCE, STREAM_END, Blocks, digest_of

@@ -30,11 +30,10 @@ from ....domain.log.ports import (
     require_names,
 )
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
-from ..acknowledged import AcknowledgedEnd
 from ..background import LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, erased_form
-from ..database_log import Answer, Batch, DatabaseLog
+from ..database_log import AcknowledgedEnd, Answer, Batch, DatabaseLog
 from ..erasure_watch import ERASURE_WATCH
 from ..evidence import Evidence, require_ends, require_version
 from ..records import ANY, Part, Request, part_of

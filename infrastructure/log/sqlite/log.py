@@ -32,11 +32,10 @@ from ....domain.log.ports import (
     require_names,
 )
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
-from ..acknowledged import Nothing
 from ..background import BackgroundWork, LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
-from ..database_log import Answer, Batch, DatabaseLog
+from ..database_log import Answer, Batch, DatabaseLog, Nothing
 from ..erasure_watch import ERASURE_WATCH
 from ..evidence import Evidence, require_ends, require_version
 from ..records import Appended, Part, Request, part_of
@@ -355,7 +354,8 @@ class SqliteLog(DatabaseLog):
             # Since a restore, the remembered key may belong to another stream, and contexts are opened here.
             self._keys.pop(stream, None)
             head = self._appender.stored_head(connection, stream)
-            require_version(stream, head.version or 0, reached)
+            if reached:
+                require_version(stream, head.version or 0, reached)
             if head.version is None:
                 return StreamEnd(0, b"")
             self._remember(stream, head.key)

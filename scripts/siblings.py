@@ -2,7 +2,8 @@
 The async siblings of the store and its contexts, written from the sync classes.
 
 Each public method and property of a sync class gets one line in its sibling; the line says how it is called. The types
-of arguments and results are taken from the sync class by the type checker.
+of arguments and results are taken from the sync class by the type checker. What all contexts have stands once, in the
+base of their siblings.
 """
 
 from __future__ import annotations
@@ -32,6 +33,14 @@ class Sibling(NamedTuple):
 
 
 CHAT = "domain.chat.context"
+CONTEXT = Sibling(
+    "AsyncContext",
+    "domain.context.context",
+    "Context",
+    "The part that the siblings of all contexts have.",
+    base="AsyncProxy[C]",
+    arguments="[Any]",
+)
 SIBLINGS = (
     Sibling("AsyncChat", CHAT, "ChatContext", "A chat whose calls are awaited."),
     Sibling("AsyncApprovals", "domain.chat.approvals", "Approvals", "The approvals of a chat; calls are awaited."),
@@ -63,6 +72,7 @@ SIBLINGS = (
     ),
     Sibling("AsyncStore", "infrastructure.store", "Store", "A store whose calls are awaited.", "StoreProxy"),
 )
+WITH_BASE = (CONTEXT, *SIBLINGS)
 # The sibling that shows a result, by the name in the annotation of the sync method.
 SHOWN = {
     **{one.sync: one.name for one in SIBLINGS},
@@ -95,18 +105,34 @@ OF_CONTAINERS = (
 )  # fmt: skip
 
 
+def _class_of(sibling: Sibling) -> Any:
+    return getattr(import_module(f"refold.{sibling.module}"), sibling.sync)
+
+
 def _lines(sibling: Sibling) -> Iterator[str]:
-    sync: Any = getattr(import_module(f"refold.{sibling.module}"), sibling.sync)
+    sync = _class_of(sibling)
     yield from _field_lines(sibling, sync)
     seen = dict.fromkeys(name for owner in reversed(sync.__mro__) for name in vars(owner))
-    of_kind = OF_STORES if sibling.base else OF_CONTAINERS if ".pool." in sync.__module__ else ()
+    of_kind = OF_STORES if sibling.base == "StoreProxy" else OF_CONTAINERS if ".pool." in sync.__module__ else ()
     left_out = (*LEFT_OUT, *of_kind)
     for name in seen:
         member = inspect.getattr_static(sync, name)
-        if not name.startswith("_") and name not in left_out:
+        if not name.startswith("_") and name not in left_out and not _is_elsewhere(sibling, name, member):
             line = _line(sibling, name, member)
             if line:
                 yield f"    {line}"
+
+
+def _is_elsewhere(sibling: Sibling, name: str, member: Any) -> bool:
+    """Return whether the base has the line of a member of contexts; not where the types name the class itself."""
+    is_of_all = inspect.getattr_static(_class_of(CONTEXT), name, None) is member
+    names_itself = any("Self" in str(given) for given in getattr(member, "__annotations__", {}).values())
+    return names_itself if sibling is CONTEXT else is_of_all and not names_itself
+
+
+def _base_of(sibling: Sibling) -> str:
+    base = "AsyncContext" if issubclass(_class_of(sibling), _class_of(CONTEXT)) else "AsyncProxy"
+    return sibling.base or f'{base}["{sibling.sync}{sibling.arguments}"]'
 
 
 def _field_lines(sibling: Sibling, sync: Any) -> Iterator[str]:
@@ -150,7 +176,7 @@ is loaded before it is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .proxy import AsyncProxy, AsyncSubscription, StoreProxy, awaited, passed, plain, returning, showing, value
 
@@ -178,28 +204,28 @@ _SIBLINGS: dict[str, type[AsyncProxy[Any]]] = {{
 def text() -> str:
     """Return the module."""
     modules: dict[str, list[str]] = {}
-    for one in SIBLINGS:
+    for one in WITH_BASE:
         modules.setdefault(one.module, []).append(one.sync)
     imports = [
         f"    from {'...' if module.startswith('domain') else '..'}{module.removeprefix('infrastructure.')} "
         f"import {', '.join(sorted(names))}\n"
         for module, names in sorted(modules.items())
     ]
-    objects = [f'    {one.object} = cast("{one.sync}{one.arguments}", None)\n' for one in SIBLINGS]
+    objects = [f'    {one.object} = cast("{one.sync}{one.arguments}", None)\n' for one in WITH_BASE]
     overloads = [
         f"@overload\ndef to_async(wrapped: {one.sync}{one.arguments}) -> {one.name}: ...\n" for one in SIBLINGS
     ]
     table = "".join(f'    "{one.module}.{one.sync}": {one.name},\n' for one in SIBLINGS)
     classes = []
-    for one in SIBLINGS:
-        base = one.base or f'AsyncProxy["{one.sync}{one.arguments}"]'
+    for one in WITH_BASE:
         body = "\n".join(_lines(one))
-        classes.append(f'\n\nclass {one.name}({base}):\n    """{one.about}"""\n\n{body}\n')
+        classes.append(f'\n\nclass {one.name}({_base_of(one)}):\n    """{one.about}"""\n\n{body}\n')
     return (
         HEAD
         + "".join(imports)
         + "\n"
         + "".join(objects)
+        + '\nC = TypeVar("C", bound="Context[Any]")\n'
         + "".join(classes)
         + TAIL.format(table=table, overloads="".join(overloads))
     )

@@ -7,7 +7,7 @@ is loaded before it is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .proxy import AsyncProxy, AsyncSubscription, StoreProxy, awaited, passed, plain, returning, showing, value
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ...domain.chat.approvals import Approvals
     from ...domain.chat.context import ChatContext
     from ...domain.chat.saved_states import SavedStates
+    from ...domain.context.context import Context
     from ...domain.memory.memory import Memory, MemoryScope
     from ...domain.pool.pool import ContextPool
     from ...domain.pool.queue import ContextQueue
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..queries.what_if import WhatIf
     from ..store import Store
 
+    _context = cast("Context[Any]", None)
     _chat = cast("ChatContext", None)
     _approvals = cast("Approvals", None)
     _saved_states = cast("SavedStates", None)
@@ -40,25 +42,32 @@ if TYPE_CHECKING:
     _worker = cast("WorkingThread", None)
     _store = cast("Store", None)
 
+C = TypeVar("C", bound="Context[Any]")
 
-class AsyncChat(AsyncProxy["ChatContext"]):
+
+class AsyncContext(AsyncProxy[C]):
+    """The part that the siblings of all contexts have."""
+
+    id = plain(lambda: _context.id)
+    stream_id = plain(lambda: _context.stream_id)
+    stream_kind = plain(lambda: _context.stream_kind)
+    root = plain(lambda: _context.root)
+    version = value(lambda: _context.version)
+    is_detached = plain(lambda: _context.is_detached)
+    came_between = plain(lambda: _context.came_between)
+    version_at = awaited(lambda: _context.version_at)
+    name_version = awaited(lambda: _context.name_version)
+    names = awaited(lambda: _context.names)
+    recorded_events = awaited(lambda: _context.recorded_events)
+    refresh = awaited(lambda: _context.refresh)
+    cleanup = awaited(lambda: _context.cleanup)
+    flush = awaited(lambda: _context.flush)
+
+
+class AsyncChat(AsyncContext["ChatContext"]):
     """A chat whose calls are awaited."""
 
-    id = plain(lambda: _chat.id)
-    stream_id = plain(lambda: _chat.stream_id)
-    stream_kind = plain(lambda: _chat.stream_kind)
-    root = plain(lambda: _chat.root)
-    version = value(lambda: _chat.version)
-    is_detached = plain(lambda: _chat.is_detached)
-    came_between = plain(lambda: _chat.came_between)
-    version_at = awaited(lambda: _chat.version_at)
-    name_version = awaited(lambda: _chat.name_version)
-    names = awaited(lambda: _chat.names)
-    recorded_events = awaited(lambda: _chat.recorded_events)
-    refresh = awaited(lambda: _chat.refresh)
     rebase = awaited(lambda: _chat.rebase)
-    cleanup = awaited(lambda: _chat.cleanup)
-    flush = awaited(lambda: _chat.flush)
     items = value(lambda: _chat.items)
     history = awaited(lambda: _chat.history)
     messages = awaited(lambda: _chat.messages)
@@ -134,24 +143,10 @@ class AsyncSavedStates(AsyncProxy["SavedStates"]):
     at = awaited(lambda: _saved_states.at)
 
 
-class AsyncQueue(AsyncProxy["ContextQueue[Any]"]):
+class AsyncQueue(AsyncContext["ContextQueue[Any]"]):
     """A queue whose calls are awaited."""
 
-    id = plain(lambda: _queue.id)
-    stream_id = plain(lambda: _queue.stream_id)
-    stream_kind = plain(lambda: _queue.stream_kind)
-    root = plain(lambda: _queue.root)
-    version = value(lambda: _queue.version)
-    is_detached = plain(lambda: _queue.is_detached)
-    came_between = plain(lambda: _queue.came_between)
-    version_at = awaited(lambda: _queue.version_at)
-    name_version = awaited(lambda: _queue.name_version)
-    names = awaited(lambda: _queue.names)
-    recorded_events = awaited(lambda: _queue.recorded_events)
-    refresh = awaited(lambda: _queue.refresh)
     rebase = passed(lambda: _queue.rebase)
-    cleanup = awaited(lambda: _queue.cleanup)
-    flush = awaited(lambda: _queue.flush)
     tags = value(lambda: _queue.tags)
     evicted = awaited(lambda: _queue.evicted)
     clear = passed(lambda: _queue.clear)
@@ -169,24 +164,10 @@ class AsyncQueue(AsyncProxy["ContextQueue[Any]"]):
     readonly = showing(lambda: _queue.readonly, lambda: AsyncQueue)
 
 
-class AsyncPool(AsyncProxy["ContextPool[Any]"]):
+class AsyncPool(AsyncContext["ContextPool[Any]"]):
     """A pool whose calls are awaited."""
 
-    id = plain(lambda: _pool.id)
-    stream_id = plain(lambda: _pool.stream_id)
-    stream_kind = plain(lambda: _pool.stream_kind)
-    root = plain(lambda: _pool.root)
-    version = value(lambda: _pool.version)
-    is_detached = plain(lambda: _pool.is_detached)
-    came_between = plain(lambda: _pool.came_between)
-    version_at = awaited(lambda: _pool.version_at)
-    name_version = awaited(lambda: _pool.name_version)
-    names = awaited(lambda: _pool.names)
-    recorded_events = awaited(lambda: _pool.recorded_events)
-    refresh = awaited(lambda: _pool.refresh)
     rebase = passed(lambda: _pool.rebase)
-    cleanup = awaited(lambda: _pool.cleanup)
-    flush = awaited(lambda: _pool.flush)
     tags = value(lambda: _pool.tags)
     evicted = awaited(lambda: _pool.evicted)
     clear = passed(lambda: _pool.clear)
@@ -207,24 +188,10 @@ class AsyncPool(AsyncProxy["ContextPool[Any]"]):
     readonly = showing(lambda: _pool.readonly, lambda: AsyncPool)
 
 
-class AsyncBudgetWindow(AsyncProxy["ContextWindow"]):
+class AsyncBudgetWindow(AsyncContext["ContextWindow"]):
     """A window whose calls are awaited."""
 
-    id = plain(lambda: _budget_window.id)
-    stream_id = plain(lambda: _budget_window.stream_id)
-    stream_kind = plain(lambda: _budget_window.stream_kind)
-    root = plain(lambda: _budget_window.root)
-    version = value(lambda: _budget_window.version)
-    is_detached = plain(lambda: _budget_window.is_detached)
-    came_between = plain(lambda: _budget_window.came_between)
-    version_at = awaited(lambda: _budget_window.version_at)
-    name_version = awaited(lambda: _budget_window.name_version)
-    names = awaited(lambda: _budget_window.names)
-    recorded_events = awaited(lambda: _budget_window.recorded_events)
-    refresh = awaited(lambda: _budget_window.refresh)
     rebase = awaited(lambda: _budget_window.rebase)
-    cleanup = awaited(lambda: _budget_window.cleanup)
-    flush = awaited(lambda: _budget_window.flush)
     max_tokens = value(lambda: _budget_window.max_tokens)
     policy = value(lambda: _budget_window.policy)
     items = value(lambda: _budget_window.items)
@@ -270,24 +237,10 @@ class AsyncMemory(AsyncProxy["Memory"]):
     at = returning(lambda: _memory.at, lambda: AsyncMemory)
 
 
-class AsyncMemoryScope(AsyncProxy["MemoryScope"]):
+class AsyncMemoryScope(AsyncContext["MemoryScope"]):
     """A scope of a memory whose calls are awaited."""
 
-    id = plain(lambda: _memory_scope.id)
-    stream_id = plain(lambda: _memory_scope.stream_id)
-    stream_kind = plain(lambda: _memory_scope.stream_kind)
-    root = plain(lambda: _memory_scope.root)
-    version = value(lambda: _memory_scope.version)
-    is_detached = plain(lambda: _memory_scope.is_detached)
-    came_between = plain(lambda: _memory_scope.came_between)
-    version_at = awaited(lambda: _memory_scope.version_at)
-    name_version = awaited(lambda: _memory_scope.name_version)
-    names = awaited(lambda: _memory_scope.names)
-    recorded_events = awaited(lambda: _memory_scope.recorded_events)
-    refresh = awaited(lambda: _memory_scope.refresh)
     rebase = awaited(lambda: _memory_scope.rebase)
-    cleanup = awaited(lambda: _memory_scope.cleanup)
-    flush = awaited(lambda: _memory_scope.flush)
     scope = plain(lambda: _memory_scope.scope)
     get = awaited(lambda: _memory_scope.get)
     search = awaited(lambda: _memory_scope.search)
@@ -299,24 +252,10 @@ class AsyncMemoryScope(AsyncProxy["MemoryScope"]):
     at = awaited(lambda: _memory_scope.at)
 
 
-class AsyncRun(AsyncProxy["Run"]):
+class AsyncRun(AsyncContext["Run"]):
     """A run whose calls are awaited."""
 
-    id = plain(lambda: _run.id)
-    stream_id = plain(lambda: _run.stream_id)
-    stream_kind = plain(lambda: _run.stream_kind)
-    root = plain(lambda: _run.root)
-    version = value(lambda: _run.version)
-    is_detached = plain(lambda: _run.is_detached)
-    came_between = plain(lambda: _run.came_between)
-    version_at = awaited(lambda: _run.version_at)
-    name_version = awaited(lambda: _run.name_version)
-    names = awaited(lambda: _run.names)
-    recorded_events = awaited(lambda: _run.recorded_events)
-    refresh = awaited(lambda: _run.refresh)
     rebase = awaited(lambda: _run.rebase)
-    cleanup = awaited(lambda: _run.cleanup)
-    flush = awaited(lambda: _run.flush)
     user_id = plain(lambda: _run.user_id)
     session_id = plain(lambda: _run.session_id)
     run_id = plain(lambda: _run.run_id)

@@ -8,7 +8,7 @@ of their classes, and these belong to programs that a reader of the store does n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...domain.canonical import parse_json
 from ...domain.chat.context import ChatContext
@@ -41,23 +41,45 @@ if TYPE_CHECKING:
 LOOKED_BACK_FIRST = 64
 
 
-class SeenChat:
-    """A chat at one version."""
+class View:
+    """A context of any kind at one version; `head` is the newest one."""
 
-    def __init__(self, log: Log, chat: ChatContext, version: int) -> None:
-        self.log, self.version, self.head = log, version, chat.version
-        self.stream = f"chat:{chat.id}"
-        self.chat = chat.at(version)
+    def __init__(self, log: Log, stream: str, version: int, head: int) -> None:
+        self.log, self.stream, self.version, self.head = log, stream, version, head
+
+
+class Seen(View):
+    """A context that holds items, at one version."""
 
     @property
     def tokens(self) -> int:
         """The estimated tokens of the items."""
-        return self.chat.estimated_tokens()
+        raise NotImplementedError
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Empty, because a chat has no settings."""
+        """The settings of the context; empty for a kind that has none."""
         return {}
+
+    def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
+        """Return the items, or the last `tail` of them, without the last `skip`."""
+        raise NotImplementedError
+
+    def evicted(self) -> list[tuple[Entry, Departure]]:
+        """Return the items that left and are not back, the first to leave first, each with how it left."""
+        raise NotImplementedError
+
+
+class SeenChat(Seen):
+    """A chat at one version."""
+
+    def __init__(self, log: Log, chat: ChatContext, version: int) -> None:
+        super().__init__(log, f"chat:{chat.id}", version, chat.version)
+        self.chat = chat.at(version)
+
+    @property
+    def tokens(self) -> int:
+        return self.chat.estimated_tokens()
 
     def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
         """Return the items, or the last `tail`; if nothing was edited there, earlier events are not read."""
@@ -72,7 +94,6 @@ class SeenChat:
         return _with_pending(self._entries(items, order[shown]), later)
 
     def evicted(self) -> list[tuple[Entry, Departure]]:
-        """Return the items that left the view and are not back, the first to leave first, each with how it left."""
         items = self.chat.recorded_items()
         gone = items.edits.departed() if items.edits else []
         entries = self._entries(items, [ordinal for ordinal, _ in gone])
@@ -140,35 +161,28 @@ class Gone(NamedTuple):
     left: Departure
 
 
-class SeenFolded:
+class SeenFolded(Seen):
     """A context at one version; events are only read when they are needed."""
 
     def __init__(self, log: Log, stream: str, version: int) -> None:
-        self.log, self.stream, self.version = log, stream, version
-        self.head = log.head(stream)
+        super().__init__(log, stream, version, log.head(stream))
+
+    @cached_property
+    def state(self) -> Any:
+        """The folded state."""
+        raise NotImplementedError
 
     @property
     def names(self) -> dict[str, int]:
         """The versions that had a name by then, by name."""
-        raise NotImplementedError
-
-    @property
-    def tokens(self) -> int:
-        """The estimated tokens of the items."""
-        raise NotImplementedError
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings of the context."""
-        return {}
+        names: dict[str, int] = self.state.names
+        return names
 
     def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
-        """Return the items, or the last `tail` of them."""
         held = self._held()
         return self._entries(held[_part(len(held), tail, skip)])
 
     def evicted(self) -> list[tuple[Entry, Departure]]:
-        """Return the items that left and are not back, the first to leave first, each with how it left."""
         gone = self._gone()
         return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
 
@@ -194,24 +208,16 @@ class SeenContainer(SeenFolded):
 
     @cached_property
     def state(self) -> containers.ContainerState:
-        """The folded state."""
         from ...domain.pool import state as containers
 
         return containers.fold(containers.EMPTY, containers.complete(self.log, self._events()))
 
     @property
-    def names(self) -> dict[str, int]:
-        """The names that versions had by then."""
-        return self.state.names
-
-    @property
     def tokens(self) -> int:
-        """The estimated tokens of the items."""
         return total_of(self.state.items.values()).tokens
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The limit of the number of items, and the tags."""
         return {"limit": self.state.limit, "tags": list(self.state.tags)}
 
     def _held(self) -> list[tuple[Ref, Item]]:
@@ -230,25 +236,17 @@ class SeenWindow(SeenFolded):
 
     @cached_property
     def state(self) -> windows.WindowState:
-        """The folded state."""
         from ...domain.window import state as windows
         from ...domain.window.state import complete as window_events
 
         return windows.fold(windows.EMPTY, window_events(self.log, self._events()))
 
     @property
-    def names(self) -> dict[str, int]:
-        """The names that versions had by then."""
-        return self.state.names
-
-    @property
     def tokens(self) -> int:
-        """The estimated tokens of the items."""
         return self.state.tokens
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The budget of tokens, and the policy of admission."""
         return {"max_tokens": self.state.max_tokens, "policy": self.state.policy}
 
     def _held(self) -> list[tuple[Ref, Item]]:
@@ -270,19 +268,12 @@ class SeenMemory(SeenFolded):
 
     @cached_property
     def state(self) -> memories.MemoryState:
-        """The folded state."""
         from ...domain.memory import state as memories
 
         return memories.fold(memories.EMPTY, memories.complete(self.log, self._events()))
 
     @property
-    def names(self) -> dict[str, int]:
-        """The names that versions had by then."""
-        return self.state.names
-
-    @property
     def tokens(self) -> int:
-        """The estimated tokens of the records."""
         return total_of(self.state.records.values()).tokens
 
     def _held(self) -> list[tuple[Ref, Item]]:
@@ -304,40 +295,12 @@ FOLDED: dict[str, type[SeenFolded]] = {
 }
 
 
-class SeenRun:
+class SeenRun(View):
     """A run at one version."""
 
     def __init__(self, log: Log, run: Run, version: int) -> None:
-        self.log, self.version, self.head = log, version, run.version
-        self.stream = run.stream_id
+        super().__init__(log, run.stream_id, version, run.version)
         self.run = run.at(version)
-
-
-class View(Protocol):
-    """A context of any kind at one version; `head` is the newest one."""
-
-    log: Log
-    stream: str
-    version: int
-    head: int
-
-
-class Seen(View, Protocol):
-    """A context that holds items, at one version."""
-
-    @property
-    def tokens(self) -> int:
-        """The estimated tokens of the items."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings of the context."""
-
-    def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
-        """Return the items, or the last `tail` of them, without the last `skip`."""
-
-    def evicted(self) -> list[tuple[Entry, Departure]]:
-        """Return the items that left and are not back, the first to leave first, each with how it left."""
 
 
 def view_at(store: Store, address: str) -> Seen | SeenRun:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ...domain.chat.events import (
     ApprovalRequested,
@@ -29,6 +30,7 @@ from .damage import MISSING, Lost, events_from, events_of
 from .item_answers import item_ref
 from .parameters import Parameters
 
+T = TypeVar("T")
 # A filtered question looks through this many events at a time, and says how far it came.
 SCANNED_MAX = 20_000
 SCANNED_AT_ONCE = 2_000
@@ -53,15 +55,28 @@ def log_answer(store: Store, given: Parameters) -> Shape:
     if context is not None:
         return _log_of_context(store, stream_named(store.log, context), given, wanted, limit)
     after, row = _from(store, given)
+    lines, moment, scanned = _scanned(partial(_page, store), after, wanted, limit)
+    return {"row": row, "events": lines, "next": str(moment), "total": store.now().events, "scanned": scanned}
+
+
+def _scanned(
+    read: Callable[[T, int], tuple[Sequence[RecordedEvent | Lost], T]], start: T, wanted: Filter, limit: int
+) -> tuple[list[Shape], T, int]:
+    """
+    Return lines from a place on, the place behind them, and the number of events that were looked at.
+
+    `read` returns the events behind a place, at most so many, and the place behind them.
+    """
     lines: list[Shape] = []
-    scanned, moment = 0, after
-    while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
-        events, moment = _page(store, moment, SCANNED_AT_ONCE if any(wanted) else limit)
+    place, scanned = start, 0
+    at_once, most = (SCANNED_AT_ONCE, SCANNED_MAX) if any(wanted) else (limit, 1)
+    while len(lines) < limit and scanned < most:
+        events, place = read(place, at_once)
         if not events:
             break
         scanned += len(events)
         lines += map(_line, filter(wanted.takes, events))
-    return {"row": row, "events": lines, "next": str(moment), "total": store.now().events, "scanned": scanned}
+    return lines, place, scanned
 
 
 def _page(store: Store, after: Moment, limit: int) -> tuple[Sequence[RecordedEvent | Lost], Moment]:
@@ -105,17 +120,13 @@ def _log_of_context(store: Store, stream: str, given: Parameters, wanted: Filter
     position = given.text("pos")
     if position is not None:
         row = store.log.version_at(stream, _before(store, position)[0])
-    lines: list[Shape] = []
-    scanned = 0
-    while len(lines) < limit and scanned < (SCANNED_MAX if any(wanted) else 1):
-        start = row + scanned
-        end = min(head, start + (SCANNED_AT_ONCE if any(wanted) else limit))
-        events = events_of(store.log, stream, start, end)
-        if not events:
-            break
-        scanned += len(events)
-        lines += map(_line, filter(wanted.takes, events))
-    return {"row": row, "events": lines, "next": str(row + scanned), "total": head, "scanned": scanned}  # fmt: skip
+
+    def read(start: int, count: int) -> tuple[Sequence[RecordedEvent | Lost], int]:
+        end = min(head, start + count)
+        return events_of(store.log, stream, start, end), end
+
+    lines, version, scanned = _scanned(read, row, wanted, limit)
+    return {"row": row, "events": lines, "next": str(version), "total": head, "scanned": scanned}
 
 
 def _tag(event: RecordedEvent) -> str:

@@ -43,8 +43,7 @@ from ...domain.redaction import Redact, redacted
 from ..request_guard import HARMLESS, LOCAL_HOSTS, RequestGuard, refused
 from ..store import Store
 from .answers import meta
-from .changes import Change
-from .jobs import Jobs, Task
+from .jobs import Action, Jobs
 from .live import news
 from .parameters import Parameters
 from .questions import ACTIONS, ENDING, QUESTIONS, Question, openapi, question_of
@@ -143,7 +142,7 @@ def inspector(
         yield
         await run_in_threadpool(jobs.end)
 
-    refusals = {405: _other_method}
+    refusals: dict[Any, Any] = {405: _other_method, RefoldError: partial(_fault, settings)}
     app = Starlette(routes=routes, middleware=[guard, small], exception_handlers=refusals, lifespan=lifespan)
     app.state.jobs = jobs
     return app
@@ -168,10 +167,7 @@ async def _page(version: str, request: Request) -> Response:
 
 
 async def _meta(settings: Settings, request: Request) -> Response:
-    try:
-        answer = await run_in_threadpool(meta, settings.store, settings.start)
-    except RefoldError as error:
-        return _fault(settings, error)
+    answer = await run_in_threadpool(meta, settings.store, settings.start)
     # The token is no text of the store: a hook that hides what looks like a key would take it from the page.
     shown = settings.hide({**answer, "store": settings.name})
     return _plain({**shown, "token": settings.token, "cache": answer["cache"]})
@@ -183,24 +179,18 @@ async def _answer(settings: Settings, question: Question, request: Request) -> R
 
 
 async def _answered(settings: Settings, question: Question, given: Parameters, request: Request) -> Response:
-    try:
-        answer = await run_in_threadpool(question.answer, settings.store, given)
-        # An answer that only some may see is kept nowhere, nor one without events that may still come.
-        is_whole = gate_of(settings.store.log) is None and len(answer) >= len(given.refs)
-        # Under an address without this text, it would be the answer about another store that is served here later.
-        is_of_start = request.query_params.get("start", "").startswith(f"{settings.start}.")
-        return _json(settings, answer, cached=question.is_lasting(given) and is_whole and is_of_start)
-    except RefoldError as error:
-        return _fault(settings, error)
+    answer = await run_in_threadpool(question.answer, settings.store, given)
+    # An answer that only some may see is kept nowhere, nor one without events that may still come.
+    is_whole = gate_of(settings.store.log) is None and len(answer) >= len(given.refs)
+    # Under an address without this text, it would be the answer about another store that is served here later.
+    is_of_start = request.query_params.get("start", "").startswith(f"{settings.start}.")
+    return _json(settings, answer, cached=question.is_lasting(given) and is_whole and is_of_start)
 
 
 async def _twin(settings: Settings, page: Endpoint, request: Request) -> Response:
     """Return what the page shows at an address, as data; an address that only looks so gets the page."""
     path, given = request.path_params["address"] + ENDING, dict(request.query_params)
-    try:
-        asked = await run_in_threadpool(question_of, settings.store, path, given)
-    except RefoldError as error:
-        return _fault(settings, error)
+    asked = await run_in_threadpool(question_of, settings.store, path, given)
     if asked is None:
         return await page(request)
     name, parameters = asked
@@ -208,14 +198,11 @@ async def _twin(settings: Settings, page: Endpoint, request: Request) -> Respons
 
 
 async def _jobs(settings: Settings, request: Request) -> Response:
-    try:
-        await run_in_threadpool(settings.jobs.require_admin)
-    except RefoldError as error:
-        return _fault(settings, error)
+    await run_in_threadpool(settings.jobs.require_admin)
     return _json(settings, settings.jobs.since(0)[1])
 
 
-async def _change(settings: Settings, change: Change | Task, request: Request) -> Response:
+async def _change(settings: Settings, change: Action, request: Request) -> Response:
     if change.needs_token and settings.token is None:
         return refused(403, "this page is read-only: start it with --write")
     if change.needs_token and request.headers.get("x-refold-token") != settings.token:
@@ -234,15 +221,7 @@ async def _change(settings: Settings, change: Change | Task, request: Request) -
             raise ValueError
     except (ValueError, RecursionError):
         return refused(400, "the request is no JSON object")
-    try:
-        given = Parameters(parameters, [])
-        if isinstance(change, Task):
-            answer = await run_in_threadpool(change.make, settings.jobs, given)
-        else:
-            answer = await run_in_threadpool(change.make, settings.store, given)
-    except RefoldError as error:
-        return _fault(settings, error)
-    return _json(settings, answer)
+    return _json(settings, await run_in_threadpool(change.make, settings.jobs, Parameters(parameters, [])))
 
 
 async def _described(request: Request) -> Response:
@@ -280,6 +259,7 @@ def _plain(answer: Any, *, cached: bool = False) -> Response:
     return Response(text, media_type="application/json", headers={"Cache-Control": FOR_EVER if cached else NEVER})
 
 
-def _fault(settings: Settings, error: RefoldError) -> Response:
+async def _fault(settings: Settings, request: Request, error: RefoldError) -> Response:
+    """Return the answer to a question that the store refuses, or cannot answer."""
     status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
     return refused(status, settings.hide(str(error)), type(error).__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from secrets import token_urlsafe
 from typing import Any, Literal, NamedTuple
@@ -202,12 +202,16 @@ class Jobs:
         return [job.thread for job in self._jobs.values() if job.thread is not None]
 
 
-class Task(NamedTuple):
-    """Work on jobs that the page asks for; `needs_token` if it changes the store."""
+class Action(NamedTuple):
+    """
+    Something that the page has done: what does it, a line about it, and its fields, each with a line about it.
+
+    It gets the jobs of the store, which have the store; it `needs_token` if it changes the store.
+    """
 
     make: Callable[[Jobs, Parameters], Shape]
     about: str
-    fields: dict[str, str]
+    fields: Mapping[str, str]
     needs_token: bool = True
 
 
@@ -262,21 +266,21 @@ def _verified(report: Report) -> Shape:
 
 
 NAME = {"name": "the projection"}
-TASKS: dict[str, Task] = {
-    "rebuild": Task(
+TASKS: dict[str, Action] = {
+    "rebuild": Action(
         _rebuild, "Begin to make the rows of a projection anew, beside those in use, and to compare both.",
         {**NAME, "restart": "1: begin at the first event, where an earlier rebuild left rows"},
     ),
-    "swap": Task(_swap, "Put the new rows of a projection in the place of those in use.", NAME),
-    "discard": Task(
+    "swap": Action(_swap, "Put the new rows of a projection in the place of those in use.", NAME),
+    "discard": Action(
         lambda jobs, given: jobs.discard(_projection(jobs, given)), "Drop the new rows of a projection.", NAME,
     ),
-    "check": Task(
+    "check": Action(
         _check, "Begin to compare the rows of a projection with those that the events give; nothing is changed.", NAME,
         needs_token=False,
     ),
-    "verify": Task(_verify, "Begin to check the whole store; nothing is changed.", {}, needs_token=False),
-    "cancel": Task(
+    "verify": Action(_verify, "Begin to check the whole store; nothing is changed.", {}, needs_token=False),
+    "cancel": Action(
         lambda jobs, given: jobs.cancel(given.required("name")), "Have a job stop at the end of its page of events.",
         {"name": f"the projection; `{STORE}` for the check of the whole store"}, needs_token=False,
     ),

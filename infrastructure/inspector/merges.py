@@ -41,7 +41,7 @@ class _RolledBackError(Exception):
 
 def merge(store: Store, given: Parameters) -> Shape:
     """Merge a chat into another one; with `version` only if that is still the newest version of the target."""
-    target, expected = _chat(store, given.required("target")), given.whole("version", 0) or None
+    target, expected = chat_named(store, given.required("target")), given.whole("version", 0) or None
     with acting(actor=given.text("actor") or ACTOR):
         asyncio.run(target.merge(_source(store, given).chat, expected_version=expected, **_options(given)))
     return {"context": target.stream_id, "version": target.version}
@@ -49,7 +49,7 @@ def merge(store: Store, given: Parameters) -> Shape:
 
 def preview_answer(store: Store, given: Parameters) -> Shape:
     """Return what a merge would do: the base, what each side did since, what comes in, and the conflicts."""
-    target, theirs = _chat(store, given.required("target")), _source(store, given)
+    target, theirs = chat_named(store, given.required("target")), _source(store, given)
     stream = target.stream_id
     ours = SeenChat(store.log, target, target.version)
     before, there = ours.entries(), theirs.entries()
@@ -88,7 +88,8 @@ def _options(given: Parameters) -> dict[str, Any]:
     return {"on_conflict": given.text("on_conflict") or "ours", "instructions": given.text("instructions") == "1"}
 
 
-def _chat(store: Store, name: str) -> ChatContext:
+def chat_named(store: Store, name: str) -> ChatContext:
+    """Return a chat by its name, with its kind or without."""
     return store.chat(split_stream_id(context_named(store.log, name, ("chat",)))[1], create=False)
 
 
@@ -109,7 +110,7 @@ def _side(store: Store, view: SeenChat, entries: Sequence[Entry], base: Segment 
     about = {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
     if base is None:
         return {**about, "added": None, "removed": None}
-    changes = changes_between(SeenChat(store.log, _chat(store, base.stream), base.version).entries(), entries)
+    changes = changes_between(SeenChat(store.log, chat_named(store, base.stream), base.version).entries(), entries)
     return {
         **about,
         "added": _bodies(store, [_ref(one) for one in changes.added]),

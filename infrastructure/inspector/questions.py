@@ -34,10 +34,10 @@ from .answers import (
     search_answer,
     usage_answer,
 )
-from .changes import CHANGES, Change
+from .changes import CHANGES
 from .comparisons import diff_answer, replay_answer
 from .item_answers import audit_answer, items_answer, left_answer, pieces_answer, pins_answer, view_answer, why_answer
-from .jobs import TASKS, Task
+from .jobs import TASKS, Action
 from .log_answers import event_answer, histogram_answer, log_answer
 from .merges import CONFLICT, INSTRUCTIONS, preview_answer
 from .parameters import Parameters
@@ -169,7 +169,7 @@ QUESTIONS: dict[str, Question] = {
         {"context": CONTEXT, "at": "a version, a time, a name, an item or a call"},
     ),
 }  # fmt: skip
-ACTIONS: dict[str, Change | Task] = {**CHANGES, **TASKS}
+ACTIONS: dict[str, Action] = {**CHANGES, **TASKS}
 # The shapes may get more fields; none changes its meaning or goes.
 API_VERSION = "1"
 REQUIRED = {

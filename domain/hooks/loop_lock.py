@@ -18,7 +18,7 @@ class LoopLock(CrossLoopLock, asyncio.Lock):
 
     def locked(self) -> bool:
         """Return whether the lock is held."""
-        return self._holder is not None
+        return bool(self._taken)
 
     async def acquire(self) -> Literal[True]:
         """Wait until the lock is free, and hold it until `release()`."""
@@ -32,9 +32,10 @@ class LoopLock(CrossLoopLock, asyncio.Lock):
         Raises:
             RuntimeError: it is not held.
         """
-        if self._holder is None:
+        holder = next(iter(self._taken), None)
+        if holder is None:
             raise RuntimeError("Lock is not acquired.")
-        self._hand_on(self._holder)
+        self._leave(holder)
 
     def __repr__(self) -> str:
         """Show whether it is held."""

@@ -1,6 +1,5 @@
 """
-Tasks that ask a model for descriptions, in threads that do not delay the end of a program; and a semaphore that limits
-them.
+Tasks that ask a model for descriptions, in threads that do not delay the end of a program.
 
 Python waits for the threads of a pool when its loop, or the interpreter, ends. A model may take minutes to answer, or
 never answer. So here each event loop and each blocking call has a thread of its own.
@@ -12,15 +11,12 @@ import concurrent.futures
 import logging
 import threading
 import weakref
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..concurrency.locks import keep_for_ever, locked, renew_in_child, synchronized
-from ..concurrency.threads import wake, woken
 from ..errors import InvalidInputError
 from ..spans import Ref
 
@@ -205,55 +201,3 @@ class PortraitTasks:
 
 def _unfinished(jobs: dict[Ref, _Job]) -> list[Ref]:
     return [ref for ref, job in jobs.items() if not job.over.done()]
-
-
-class Semaphore:
-    """Places for `count` tasks at once; other tasks wait, and get a place in the order in which they came."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._after_fork()
-        renew_in_child(self)
-
-    def _after_fork(self) -> None:
-        # Held for a few lines at a time and never during an `await`, so it cannot block a loop.
-        self._lock = threading.Lock()
-        # In a forked child, tasks of the parent's loops do not go on.
-        self._taken: set[asyncio.Future[None]] = set()
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    @asynccontextmanager
-    async def hold(self) -> AsyncIterator[None]:
-        """Wait for a place, and hold it for the block."""
-        import asyncio
-
-        ticket = asyncio.get_running_loop().create_future()
-        locked(self._lock, self._enter, ticket)
-        try:
-            await woken(ticket, self._look)
-            yield
-        finally:
-            self._leave(ticket)
-
-    def _enter(self, ticket: asyncio.Future[None]) -> None:
-        self._waiting.append(ticket)
-        self._let_in()
-
-    @synchronized
-    def _leave(self, ticket: asyncio.Future[None]) -> None:
-        self._taken.discard(ticket)
-        if ticket in self._waiting:
-            self._waiting.remove(ticket)
-        self._let_in()
-
-    @synchronized
-    def _look(self) -> None:
-        self._let_in()
-
-    def _let_in(self) -> None:
-        # A task whose loop was closed will never free its place.
-        self._taken = {ticket for ticket in self._taken if not ticket.get_loop().is_closed()}
-        while self._waiting and len(self._taken) < self.count:
-            ticket = self._waiting.popleft()
-            if wake(ticket):
-                self._taken.add(ticket)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..arguments import require_whole
 from ..canonical import Without, canonical_json, parse_json, require_unicode
+from ..concurrency.semaphore import Semaphore
 from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_events
 from ..context.context import Attachment, Context
@@ -45,7 +46,7 @@ from .commands import (
     TakeStep,
     WritePortrait,
 )
-from .descriptions import PortraitTasks, Semaphore, in_daemon_thread
+from .descriptions import PortraitTasks, in_daemon_thread
 from .events import (
     QUEUES,
     NodeEvent,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from refold.domain.concurrency import threads
+from refold.domain.concurrency.semaphore import Semaphore
 from refold.domain.hooks.hook import TurnHook
 from refold.domain.hooks.locks import CrossLoopLock
 from refold.domain.hooks.registry import hook
-from refold.domain.trajectory.descriptions import Semaphore
 
 
 class Overlap:
@@ -61,11 +61,11 @@ class Watched(CrossLoopLock):
     def _after_fork(self) -> None:
         self._lock = threading.RLock()  # type: ignore[assignment]  # this one knows its owner
         with self._lock:
-            self._holder = None
+            self._taken = set()
             self._waiting = deque()
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("_holder", "_waiting"):
+        if name in ("_taken", "_waiting"):
             assert self._lock._is_owned(), f"{name} without the lock"  # type: ignore[attr-defined]  # not in the stubs
         return super().__getattribute__(name)
 

@@ -34,12 +34,11 @@ from .answers import (
     search_answer,
     usage_answer,
 )
-from .changes import CHANGES
+from .changes import CHANGES, CONFLICT, INSTRUCTIONS, preview_answer
 from .comparisons import diff_answer, replay_answer
 from .item_answers import audit_answer, items_answer, left_answer, pieces_answer, pins_answer, view_answer, why_answer
 from .jobs import TASKS, Action
 from .log_answers import event_answer, histogram_answer, log_answer
-from .merges import CONFLICT, INSTRUCTIONS, preview_answer
 from .parameters import Parameters
 
 # Parameters that are a context, with or without a version.

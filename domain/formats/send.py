@@ -11,7 +11,7 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,6 +31,7 @@ from ..chat.pairing import pair_calls
 from ..chat.state.fold import active_config
 from ..concurrency.known_types import known
 from ..errors import MISSHAPEN
+from .source_json import listed_output
 
 # Sent where a provider requires content that the context does not have.
 DUMMY_FIRST = "(empty)"
@@ -113,25 +114,6 @@ def turns_of(items: Iterable[ChatItemEvent]) -> Iterator[MessageAdded | Batch]:
             yield item  # type: ignore[misc]  # just asked
     if batch:
         yield batch
-
-
-class Listener(Protocol):
-    """A conversation in a provider's form, under construction."""
-
-    def ask(self, batch: Batch, /) -> None:
-        """Add calls that were made together, and their outputs."""
-
-    def say(self, message: MessageAdded, /) -> None:
-        """Add a message."""
-
-
-def tell(listener: Listener, items: Iterable[ChatItemEvent]) -> None:
-    """Add all turns of a context to a conversation, in order."""
-    for turn in turns_of(items):
-        if isinstance(turn, list):
-            listener.ask(turn)
-        else:
-            listener.say(turn)
 
 
 class UniqueIds:
@@ -232,7 +214,7 @@ def parts_of_output(answer: FunctionReturned) -> list[str | Inline] | None:
         with suppress(*MISSHAPEN):
             beside = parse_json(origin.rest)["responses"]
             if beside["parts"]:
-                return [_part_of(part) for part in listed_output(output, beside)]
+                return [_part_of(part) for part in listed_output(output, beside, "input_text")]
     if not output.startswith("[{") or "base64" not in output:
         return None
     try:
@@ -242,18 +224,6 @@ def parts_of_output(answer: FunctionReturned) -> list[str | Inline] | None:
     parts = [one.text if isinstance(one, _Text | _InputText) else _inline_in(one) for one in listed]
     sound = [part for part in parts if part is not None]
     return sound if len(sound) == len(parts) and any(isinstance(part, Inline) for part in sound) else None
-
-
-def listed_output(output: str, beside: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the parts of an output from the Responses API, given what its origin keeps of them."""
-    parts: list[dict[str, Any]] = []
-    start = 0
-    for length in beside["cuts"]:
-        parts.append({"type": "input_text", "text": output[start : start + length]})
-        start += length
-    for index, part in beside.get("parts", ()):
-        parts.insert(index, part)
-    return parts
 
 
 def _part_of(part: dict[str, Any]) -> str | Inline:

@@ -1,8 +1,8 @@
-"""JSON of a source: checks of values, and patches that turn a converted message into the imported one."""
+"""JSON of a source: checks of values, what lies beside an item, and patches from a plain message to one that came."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Check = Callable[[Any], bool]
@@ -36,6 +36,30 @@ def are_parts(value: Any, kinds: dict[str, Check]) -> bool:
 def _is_part(part: Any, kinds: dict[str, Check]) -> bool:
     kind = part.get("type") if isinstance(part, dict) else None
     return isinstance(kind, str) and kind in kinds and kinds[kind](part)
+
+
+def with_parts(parts: list[Any], beside: dict[str, Any]) -> list[Any]:
+    """Return parts with those between them for which items have no field: `parts` in `beside`, each with its index."""
+    for index, part in beside.get("parts", ()):
+        parts.insert(index, part)
+    return parts
+
+
+def listed_output(output: str, beside: dict[str, Any], kind: str) -> list[Any]:
+    """Return the parts of an output that was a list: its texts, of this type, and those that are kept beside."""
+    parts: list[Any] = []
+    start = 0
+    for length in beside["cuts"]:
+        parts.append({"type": kind, "text": output[start : start + length]})
+        start += length
+    return with_parts(parts, beside)
+
+
+def joined_output(parts: Sequence[dict[str, Any]], kinds: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return the texts of an output that is a list, as one, and what is kept beside; `kinds` are the types of texts."""
+    texts = [part["text"] for part in parts if part.get("type") in kinds]
+    foreign = [[number, part] for number, part in enumerate(parts) if part.get("type") not in kinds]
+    return "".join(texts), {"cuts": [len(text) for text in texts], **({"parts": foreign} if foreign else {})}
 
 
 Patch = dict[str, Any]

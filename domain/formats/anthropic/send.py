@@ -29,7 +29,7 @@ from ..send import (
     inline_of,
     left_out,
     parts_of_output,
-    tell,
+    turns_of,
 )
 from .source_shape import messages_as_came
 
@@ -100,7 +100,11 @@ def anthropic_messages(
         return came
     system = active_config(listed).instructions
     thread = _Thread()
-    tell(thread, listed)
+    for turn in turns_of(listed):
+        if isinstance(turn, list):
+            thread.ask(turn)
+        else:
+            thread.say(turn)
     is_closed = thread.close(allow_prefill=allow_prefill)
     if caching:
         mark_messages(thread.messages[:-1] if is_closed else thread.messages)
@@ -227,10 +231,9 @@ def _image_of(image: Image, role: str) -> dict[str, Any]:
     inline = inline_of(url)
     if inline is None:
         return _text(left_out(image, MALFORMED))
-    media_type, data = inline
-    if media_type not in MEDIA_TYPES:
-        return _text(left_out(image, f"{media_type} cannot be sent"))
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+    if inline.media_type not in MEDIA_TYPES:
+        return _text(left_out(image, f"{inline.media_type} cannot be sent"))
+    return _image(inline)
 
 
 def _kept(extra: bytes, role: str) -> list[dict[str, Any]]:

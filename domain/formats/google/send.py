@@ -24,8 +24,8 @@ from ..send import (
     inline_of,
     left_out,
     parts_of_output,
-    tell,
     text_of_output,
+    turns_of,
 )
 
 SIGNATURE = "thought_signature"
@@ -76,7 +76,11 @@ def google_contents(
     listed = list(items)
     system = active_config(listed).instructions
     thread = _Thread()
-    tell(thread, listed)
+    for turn in turns_of(listed):
+        if isinstance(turn, list):
+            thread.ask(turn)
+        else:
+            thread.say(turn)
     for name, signature in (thought_signatures or {}).items():
         thread.sign(name, signature_of(signature))
     return thread.closed(), system

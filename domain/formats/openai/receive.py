@@ -14,7 +14,7 @@ from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Imag
 from ...clock import System
 from ...errors import InvalidInputError
 from ..receive import IdsOfPlaces, as_plain_data, at_field, kind_of, place_of
-from ..source_json import difference, is_same
+from ..source_json import difference, is_same, joined_output
 from .source_shape import OpenAIMessage, message_of, plain_call, plain_message
 
 MESSAGE_ROLES = ("system", "developer", "user", "assistant")
@@ -91,12 +91,8 @@ class Fields:
 
     def calls(self) -> list[Fields]:
         """Return the entries of `tool_calls`."""
-        calls = self.value.get("tool_calls")
-        if calls is None:
-            return []
-        if not isinstance(calls, list):
-            raise self.unexpected("tool_calls", calls, "a list")
-        return [Fields(self.where, call, f"tool_calls[{index}]") for index, call in enumerate(calls)]
+        calls = enumerate(self.several("tool_calls"))
+        return [Fields(self.where, call, f"tool_calls[{index}]") for index, call in calls]
 
     def legacy_call(self) -> list[Fields]:
         """Return the deprecated `function_call` in a list, or an empty list."""
@@ -271,7 +267,8 @@ class _Shaper:
 
     def _returned(self, index: int, role: str, fields: Fields) -> Draft:
         item_id = self._id("output_", index, 0)
-        output, rest = _kept_output(fields.content())
+        content = fields.content()
+        output, rest = joined_output(content, ("text",)) if isinstance(content, list) else (content or "", {})
         if role == "tool":
             call_id = fields.text("tool_call_id")
             asked = self._unanswered.take(("id", call_id), "")
@@ -284,15 +281,6 @@ class _Shaper:
         returned = FunctionReturned(id=item_id, created_at=self._created_at, name=name, output=output, call_id=call_id)
         patch = difference(plain_message(returned, rest), fields.value)
         return returned, {**rest, "message": patch} if patch else rest
-
-
-def _kept_output(content: str | list[Any] | None) -> tuple[str, Rest]:
-    if not isinstance(content, list):
-        return content or "", {}
-    texts = [part["text"] for part in content if part.get("type") == "text"]
-    foreign = [[number, part] for number, part in enumerate(content) if part.get("type") != "text"]
-    rest = {"cuts": [len(text) for text in texts]}
-    return "".join(texts), {**rest, "parts": foreign} if foreign else rest
 
 
 def _with_origins(drafts: Sequence[Draft], where: str) -> list[ChatItemEvent]:

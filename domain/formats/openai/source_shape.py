@@ -29,7 +29,7 @@ from ...chat.events import (
 )
 from ...chat.pairing import is_of_model
 from ...errors import MISSHAPEN
-from ..source_json import patched
+from ..source_json import listed_output, patched, with_parts
 
 OpenAIMessage = dict[str, Any]
 
@@ -101,7 +101,8 @@ def plain_message(item: ChatItemEvent, rest: dict[str, Any]) -> OpenAIMessage:
     if isinstance(item, MessageAdded):
         return {"role": role_sent(item), "content": _content(item.content, rest)}
     if isinstance(item, FunctionReturned):
-        message = {"role": "tool", "tool_call_id": item.call_id, "content": _output(item.output, rest)}
+        output = listed_output(item.output, rest, "text") if "cuts" in rest else item.output
+        message = {"role": "tool", "tool_call_id": item.call_id, "content": output}
         return {**message, "name": item.name} if rest.get("named") else message
     return {"role": "assistant", "content": None}
 
@@ -137,30 +138,13 @@ def _content(content: str | tuple[str | Image, ...], rest: dict[str, Any]) -> An
     if isinstance(content, str):
         return content
     parts = [{"type": "text", "text": part} if isinstance(part, str) else image_part(part) for part in content]
-    return _with_parts(parts, rest)
+    return with_parts(parts, rest)
 
 
 def image_part(image: Image) -> dict[str, Any]:
     """Return the part of an image; the default detail is left out."""
     detail = {} if image.inference_detail == "auto" else {"detail": image.inference_detail}
     return {"type": "image_url", "image_url": {"url": image.image, **detail}}
-
-
-def _with_parts(parts: list[Any], rest: dict[str, Any]) -> list[Any]:
-    for index, part in rest.get("parts", ()):
-        parts.insert(index, part)
-    return parts
-
-
-def _output(output: str, rest: dict[str, Any]) -> Any:
-    if "cuts" not in rest:
-        return output
-    parts: list[Any] = []
-    start = 0
-    for length in rest["cuts"]:
-        parts.append({"type": "text", "text": output[start : start + length]})
-        start += length
-    return _with_parts(parts, rest)
 
 
 def _add_call(message: OpenAIMessage, item: FunctionCalled, rest: dict[str, Any]) -> None:

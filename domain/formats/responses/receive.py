@@ -23,7 +23,7 @@ from ...clock import System
 from ...errors import InvalidInputError
 from ..openai.receive import MESSAGE_ROLES, Fields
 from ..receive import as_plain_data, kind_of, place_of
-from ..source_json import difference, is_same
+from ..source_json import difference, is_same, joined_output
 from .source_shape import Spoken, item_as_came, plain_item
 
 KEPT_KINDS = (
@@ -222,10 +222,10 @@ class _Reader:
         beside: Beside = {}
         if not isinstance(output, str):
             listed = self._list(fields, "output")
-            texts = [part.text("text") for part in listed if part.value.get("type") in TEXT_PARTS]
-            foreign = [[n, part.value] for n, part in enumerate(listed) if part.value.get("type") not in TEXT_PARTS]
-            output, beside = "".join(texts), {"cuts": [len(text) for text in texts]}
-            beside |= {"parts": foreign} if foreign else {}
+            for part in listed:
+                if part.value.get("type") in TEXT_PARTS:
+                    part.text("text")
+            output, beside = joined_output([part.value for part in listed], TEXT_PARTS)
         returned = FunctionReturned(
             id=self._system.new_id("output_"),
             created_at=self._at,

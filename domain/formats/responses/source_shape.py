@@ -18,8 +18,17 @@ from ..openai.send import (
     is_text_part,
     left_out_image,
 )
-from ..send import listed_output
-from ..source_json import Check, are_parts, has, is_maybe_text, is_text, patched, where_given
+from ..source_json import (
+    Check,
+    are_parts,
+    has,
+    is_maybe_text,
+    is_text,
+    listed_output,
+    patched,
+    where_given,
+    with_parts,
+)
 
 DETAILS = ("auto", "low", "high", "original")
 STATUSES = ("in_progress", "completed", "incomplete")
@@ -115,7 +124,7 @@ def plain_item(item: Spoken, beside: dict[str, Any], *, has_id: bool = True) -> 
     if isinstance(item, FunctionCalled):
         return {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments}
     if isinstance(item, FunctionReturned):
-        output = listed_output(item.output, beside) if "cuts" in beside else item.output
+        output = listed_output(item.output, beside, "input_text") if "cuts" in beside else item.output
         return {"type": "function_call_output", "call_id": item.call_id, "output": output}
     content = item.content if isinstance(item.content, str) else _parts(item, beside)
     message = {"type": "message", "role": item.role, "content": content}
@@ -135,11 +144,8 @@ def message_id(item_id: str) -> str:
 
 
 def _parts(message: MessageAdded, beside: dict[str, Any]) -> str | list[dict[str, Any]]:
-    parts = [_part(part, message.role) for part in message.content]
-    for index, part in beside.get("parts", ()):
-        parts.insert(index, part)
     # The API refuses an empty list.
-    return parts or ""
+    return with_parts([_part(part, message.role) for part in message.content], beside) or ""
 
 
 def _part(part: str | Image, role: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from random import Random
+from typing import Any
 
 from ...domain.log.envelope import acting
 from ...domain.trajectory.run import Run
@@ -108,16 +109,7 @@ class Analysis:
         await self.pause(1, 9)
         self.run.pop_todo()
         rows = self.random.randint(900, 60_000)
-        action = self.run.register_node(
-            "Action",
-            "",
-            [before],
-            add_pt=True,
-            action="read_table",
-            params={"table": table},
-            output=f"{rows:,} rows",
-            success=True,
-        )
+        action = call(self.run, before, "read_table", {"table": table}, f"{rows:,} rows", add_pt=True)
         node = self.run.register_node("Table", "", [action], label=table, path=f"/data/{table}.parquet")
         for column in self.random.sample(COLUMNS, 4):
             self.run.register_node(
@@ -136,16 +128,8 @@ class Analysis:
         name, missing = before, f"orders_{2030 - number}"
         for attempt in range(2):
             await self.pause(2, 12)
-            name = self.run.register_node(
-                "Action",
-                "",
-                [before],
-                add_pt=True,
-                action="run_query",
-                success=False,
-                params={"sql": f"select * from {missing}"},
-                output=f"Error: no such table: {missing} (attempt {attempt + 1})",
-            )
+            fault = f"Error: no such table: {missing} (attempt {attempt + 1})"
+            name = call(self.run, before, "run_query", {"sql": f"select * from {missing}"}, fault, add_pt=True)
             self.run.move_pointers(leave=[name])
         return name
 
@@ -156,15 +140,7 @@ class Analysis:
             "State", "", [action for action, _ in found], state="All tables have the order in them."
         )
         script = f"orders.join({', '.join(node for _, node in found)}, on='order_id')"
-        action = self.run.register_node(
-            "Action",
-            "",
-            [between],
-            action="run_script",
-            params={"script": script},
-            output=json.dumps({"rows": 9_180 - number}),
-            success=True,
-        )
+        action = call(self.run, between, "run_script", {"script": script}, json.dumps({"rows": 9_180 - number}))
         self.run.register_node(
             "Knowledge",
             "",
@@ -201,6 +177,13 @@ class Analysis:
             )
 
 
+def call(run: Run, before: str, tool: str, params: dict[str, Any], output: str, *, add_pt: bool = False) -> str:
+    """Register a call of a tool and what it returned, and return the name of the node."""
+    success = not output.startswith("Error")
+    about: dict[str, Any] = {"action": tool, "params": params, "output": output, "success": success}
+    return run.register_node("Action", "", [before], "triggers", add_pt=add_pt, **about)
+
+
 async def crawl(store: Store, simulation: Simulation, nodes: int) -> None:
     """Record a crawl: a graph of so many nodes, with chains, fans of pages, ends that failed and a few joins."""
     run = store.run("ops", "crawl", 0, agent="crawler")
@@ -214,17 +197,8 @@ async def crawl(store: Store, simulation: Simulation, nodes: int) -> None:
             end = ends.pop(random.randrange(len(ends))) if len(ends) > 12 else random.choice(ends)
             success = random.random() > 0.08
             pages = random.choice((0, 1, 2, 3, 6, 9))
-            page = run.register_node(
-                "Action",
-                "",
-                [end],
-                "triggers",
-                add_pt=True,
-                action="fetch",
-                success=success,
-                params={"page": made},
-                output=f"{pages} links" if success else "Error: 404",
-            )
+            output = f"{pages} links" if success else "Error: 404"
+            page = call(run, end, "fetch", {"page": made}, output, add_pt=True)
             made += 1
             for number in range(pages if success else 0):
                 run.register_node(

@@ -73,10 +73,8 @@ def contexts(moment: str | None, location: str, as_json: bool) -> None:
         )
         note_slices(moment)
         return
-    [rows], readable = rows_of(location, [CATALOGUE])
-    _print_contexts(rows, as_json, "no contexts yet: `refold import FILE` brings some in")
-    if readable is not None:
-        readable.require_whole()
+    with rows_of(location, [CATALOGUE]) as [rows]:
+        _print_contexts(rows, as_json, "no contexts yet: `refold import FILE` brings some in")
 
 
 def _print_contexts(rows: Sequence[CatalogueRow], as_json: bool, nothing: str) -> None:
@@ -156,16 +154,14 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, location: s
     counted_out, counted_cached, cost}; a name that is not in --by is null, tokens_in and tokens_out are estimates of
     the items that models read and wrote.
     """  # fmt: skip
-    [rows], readable = rows_of(location, [USAGE])
-    sums = summed_by(rows, by, since=since, until=until)
-    if as_json:
-        print_json_list(map(usage_shape, sums))
-    elif sums:
-        _print_usage(sums, by)
-    else:
-        click.echo("no usage yet: nothing was said", err=True)
-    if readable is not None:
-        readable.require_whole()
+    with rows_of(location, [USAGE]) as [rows]:
+        sums = summed_by(rows, by, since=since, until=until)
+        if as_json:
+            print_json_list(map(usage_shape, sums))
+        elif sums:
+            _print_usage(sums, by)
+        else:
+            click.echo("no usage yet: nothing was said", err=True)
 
 
 def _print_usage(rows: Sequence[UsageRow], by: Sequence[str]) -> None:
@@ -205,19 +201,17 @@ def stats(location: str, as_json: bool) -> None:
     With --json: {database, contexts, items, tokens, events, events_by_type, first_at, last_at, text_bytes, disk_bytes,
     free_bytes, files}; for a server disk_bytes and files are null, and free_bytes is the server's estimate.
     """
-    [rows, contexts], readable = rows_of(location, [ROLLUP, CATALOGUE])
-    stats = {"database": shown(location), **_counted(rows, contexts)}
-    # Measured last, because counting may have brought rows up to date, which changes the size.
-    files = _files(location)
-    with reading(location) as store:
-        free = space_of(store.log).free
-    stats |= {"disk_bytes": sum(files.values()) if files else None, "free_bytes": free, "files": files or None}
-    if as_json:
-        print_json({**stats, **{name: stats[name] and exact(stats[name]) for name in ("first_at", "last_at")}})
-    else:
-        _print_stats(stats)
-    if readable is not None:
-        readable.require_whole()
+    with rows_of(location, [ROLLUP, CATALOGUE]) as [rows, contexts]:
+        stats = {"database": shown(location), **_counted(rows, contexts)}
+        # Measured last, because counting may have brought rows up to date, which changes the size.
+        files = _files(location)
+        with reading(location) as store:
+            free = space_of(store.log).free
+        stats |= {"disk_bytes": sum(files.values()) if files else None, "free_bytes": free, "files": files or None}
+        if as_json:
+            print_json({**stats, **{name: stats[name] and exact(stats[name]) for name in ("first_at", "last_at")}})
+        else:
+            _print_stats(stats)
 
 
 def _files(location: str) -> dict[str, int]:

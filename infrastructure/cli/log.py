@@ -193,15 +193,13 @@ def _check(reference: Reference | None, graph: bool, follow: bool, *, has_choice
 
 
 def _print_graph(location: str, reference: Reference | None, as_json: bool) -> None:
-    [contexts, edges, names], readable = rows_of(location, [CATALOGUE, LINEAGE, VERSION_NAMES])
-    shown = families(contexts, edges, names)
-    if reference is not None:
-        with reading(location) as store:
-            stream = stream_of(store, reference.context)
-        shown = [family for family in shown if stream in family]
-    print_lineage(shown, as_json=as_json)
-    if readable is not None:
-        readable.require_whole()
+    with rows_of(location, [CATALOGUE, LINEAGE, VERSION_NAMES]) as [contexts, edges, names]:
+        shown = families(contexts, edges, names)
+        if reference is not None:
+            with reading(location) as store:
+                stream = stream_of(store, reference.context)
+            shown = [family for family in shown if stream in family]
+        print_lineage(shown, as_json=as_json)
 
 
 def _events(store: Store, readable: Readable, reference: Reference | None, after: Moment) -> Iterator[RecordedEvent]:

@@ -7,7 +7,7 @@ An event that cannot be read does not hide the others. It is left out, and the c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import Any
 
 from ...domain.context.description import counted
@@ -129,14 +129,20 @@ class Readable:
             raise error
 
 
-def rows_of(location: str, projections: Sequence[Projection]) -> tuple[list[list[Any]], Readable | None]:
+@contextmanager
+def rows_of(location: str, projections: Sequence[Projection]) -> Iterator[list[list[Any]]]:
     """
-    Return the rows of projections.
+    Yield the rows of projections; if events cannot be read, the rows that are made from the others.
 
-    If events cannot be read, the rows are made from the others, and the reader with the left-out events is returned.
+    Raises:
+        LeftOutError: events cannot be read; raised behind the block.
     """
-    with suppress(DamagedError):
-        return summed_up(location, lambda store: [store.rows(one.name) for one in projections]), None
-    with reading(location) as store:
-        readable = Readable(store.log)
-        return readable.rows(projections), readable
+    try:
+        rows = summed_up(location, lambda store: [store.rows(one.name) for one in projections])
+    except DamagedError:
+        with reading(location) as store:
+            readable = Readable(store.log)
+            yield readable.rows(projections)
+            readable.require_whole()
+    else:
+        yield rows

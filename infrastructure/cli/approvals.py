@@ -105,28 +105,22 @@ def _decide(
             note("this was decided so before: nothing was changed")
 
 
-@approvals.command("approve", help="Allow a call of CTX to run as the model made it.\n" + SHAPE)
-@context
-@call
-@by
-@reason
-@database
-@as_json
-def approve(context: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
-    """Approve a call."""
-    _decide(context, call, location, by, as_json, lambda made: made.approve(call, by=by, because=reason))
+def _add_decision(name: str, about: str, decide: Callable[[Approvals], Callable[..., Approval]]) -> None:
+    """Add a command that decides on a call as it was made; `about` is the first line of its help."""
+
+    @approvals.command(name, help=f"{about}\n" + SHAPE)
+    @context
+    @call
+    @by
+    @reason
+    @database
+    @as_json
+    def command(context: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
+        _decide(context, call, location, by, as_json, lambda made: decide(made)(call, by=by, because=reason))
 
 
-@approvals.command("reject", help="Forbid a call of CTX to run; the model is sent by whom and why.\n" + SHAPE)
-@context
-@call
-@by
-@reason
-@database
-@as_json
-def reject(context: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
-    """Reject a call."""
-    _decide(context, call, location, by, as_json, lambda made: made.reject(call, by=by, because=reason))
+_add_decision("approve", "Allow a call of CTX to run as the model made it.", lambda made: made.approve)
+_add_decision("reject", "Forbid a call of CTX to run; the model is sent by whom and why.", lambda made: made.reject)
 
 
 @approvals.command("change", help="Allow a call of CTX to run with ARGUMENTS, a JSON object, instead.\n" + SHAPE)

@@ -125,58 +125,41 @@ def restore(
         note(f"{what}: nothing was changed")
 
 
-def pinned_or_not(
-    context: str,
-    items: tuple[str, ...],
-    *,
-    is_pinned: bool,
-    reason: str | None,
-    actor: str,
-    location: str,
-    as_json: bool,
-) -> None:
-    """Pin items of a context, or unpin them, and print the result."""
-    with changing(location, actor) as store:
-        chat = opened(store, context)
-        before = chat.version
-        (chat.pin if is_pinned else chat.unpin)(named_items(chat, items), reason=reason)
-        pinned = chat.pinned_ids()
-        report(chat, f"{counted(len(pinned), 'item')} pinned now", {"pinned_ids": pinned}, as_json=as_json)
-        if chat.version == before:
-            note(f"what was named was {'pinned' if is_pinned else 'not pinned'}: nothing was changed")
-
-
-@click.command("pin")
-@context
-@items(required=True)
-@reason
-@actor
-@database
-@as_json
-def pin(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
-    """
-    Keep items in the view of CTX, whoever evicts, truncates or summarizes, until `refold unpin`.
+def pin_command(name: str, about: str, *, is_pinned: bool) -> click.Command:
+    """Return the command that pins items of a chat, or unpins them; `about` is the first line of its help."""
+    help_text = f"""
+    {about}
 
     ITEM is an id, or the @version that `refold show` prints beside an item.
 
-    With --json: {context, kind, version, pinned_ids}, which has all items that are pinned now.
+    With --json: {{context, kind, version, pinned_ids}}, which has all items that are pinned now.
     """
-    pinned_or_not(context, items, is_pinned=True, reason=reason, actor=actor, location=location, as_json=as_json)
+
+    @click.command(name, help=help_text)
+    @context
+    @items(required=True)
+    @reason
+    @actor
+    @database
+    @as_json
+    def command(
+        context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool
+    ) -> None:
+        with changing(location, actor) as store:
+            chat = opened(store, context)
+            before = chat.version
+            (chat.pin if is_pinned else chat.unpin)(named_items(chat, items), reason=reason)
+            pinned = chat.pinned_ids()
+            report(chat, f"{counted(len(pinned), 'item')} pinned now", {"pinned_ids": pinned}, as_json=as_json)
+            if chat.version == before:
+                note(f"what was named was {'pinned' if is_pinned else 'not pinned'}: nothing was changed")
+
+    return command
 
 
-@click.command("unpin")
-@context
-@items(required=True)
-@reason
-@actor
-@database
-@as_json
-def unpin(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
-    """
-    Let items of CTX leave the view again that were pinned.
-
-    ITEM is an id, or the @version that `refold show` prints beside an item.
-
-    With --json: {context, kind, version, pinned_ids}, which has all items that are pinned now.
-    """
-    pinned_or_not(context, items, is_pinned=False, reason=reason, actor=actor, location=location, as_json=as_json)
+pin = pin_command(
+    "pin",
+    "Keep items in the view of CTX, whoever evicts, truncates or summarizes, until `refold unpin`.",
+    is_pinned=True,
+)
+unpin = pin_command("unpin", "Let items of CTX leave the view again that were pinned.", is_pinned=False)

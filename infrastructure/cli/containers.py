@@ -33,7 +33,7 @@ from ...domain.totals import total_of
 from ..context_streams import streams_named
 from ..queries.origins import first_events
 from ..store import Store
-from ..views.changes import PLACE
+from ..views.changes import places
 from ..views.shapes import named_shape
 from .args import (
     actor,
@@ -128,21 +128,11 @@ def named_items(stream: str, held: Mapping[Ref, Held], names: Iterable[str], way
     by_id = {one.event.id: ref for ref, one in held.items() if one.event.id is not None}
     found: dict[Ref, Held] = {}
     for name in names:
-        ref = by_id.get(name) or next((place for place in _places(stream, name) if place in held), None)
+        ref = by_id.get(name) or next((place for place in places(stream, name) if place in held), None)
         if ref is None:
             raise NotFoundError(f"{stream} has no item {name!r} {way_out}")
         found[ref] = held[ref]
     return list(found.values())
-
-
-def _places(stream: str, name: str) -> list[Ref]:
-    place = PLACE.fullmatch(name)
-    if place is None:
-        return []
-    context, version = place.groups()
-    # An id may look as if it began with a kind, so both readings are tried.
-    streams = [f"{split_stream_id(stream)[0]}:{context}", context] if context else [stream]
-    return [Ref(int(version), one) for one in streams]
 
 
 def items_in(container: Container[Any], spans: Iterable[Span]) -> list[Held]:

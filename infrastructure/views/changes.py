@@ -62,18 +62,22 @@ def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:
 
 
 def _ordinal(chat: ChatContext, held: Items, name: str) -> int | None:
-    place = PLACE.fullmatch(name)
-    by_id = held.named(name)
-    if by_id is not None or place is None:
+    if (by_id := held.named(name)) is not None:
         return by_id
+    refs = places(chat.stream_id, name)
+    own = (Ref(ref.version) if ref.stream == chat.stream_id else ref for ref in refs)
+    return next((found for ref in own if (found := held.of_ref(ref)) is not None), None)
+
+
+def places(stream: str, name: str) -> list[Ref]:
+    """Return where an item of a context was added by a name like `@3` or `other@3`; none if it is no such name."""
+    place = PLACE.fullmatch(name)
+    if place is None:
+        return []
     context, version = place.groups()
     # An id may look as if it began with a kind, so both readings are tried.
-    for stream in (f"chat:{context}", context):
-        is_own = not context or stream == f"chat:{chat.id}"
-        found = held.of_ref(Ref(int(version), "" if is_own else stream))
-        if found is not None:
-            return found
-    return None
+    streams = [f"{split_stream_id(stream)[0]}:{context}", context] if context else [stream]
+    return [Ref(int(version), one) for one in streams]
 
 
 def after(chat: ChatContext, version: int, kind: type[Any]) -> list[Any]:

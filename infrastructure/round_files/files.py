@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -114,26 +114,27 @@ def write_round_files(run: Run, session_root: str | os.PathLike[str]) -> RoundPa
         DecisionRefusedError: a transaction is open on the run.
         OSError: a file could not be written; both are as they were.
     """
+    return _write(run, session_root, graph=_graph_form, meta=_meta_form)
+
+
+def _write(
+    run: Run, session_root: str | os.PathLike[str], **forms: Callable[[RoundRecord], dict[str, Any]]
+) -> RoundPaths:
+    """Write the files of a round that have a form here, by their names in `RoundPaths`."""
     record = export_round(run)
     paths = round_paths(session_root, record.run_id, record.sub_id)
-    replace_files({paths.graph: _encoded(_graph_form(record)), paths.meta: _encoded(_meta_form(record))})
+    replace_files({getattr(paths, name): _encoded(form(record)) for name, form in forms.items()})
     return paths
 
 
 def write_graph_file(run: Run, session_root: str | os.PathLike[str]) -> Path:
     """Write the file of the graph alone; otherwise as `write_round_files`."""
-    record = export_round(run)
-    path = round_paths(session_root, record.run_id, record.sub_id).graph
-    replace_files({path: _encoded(_graph_form(record))})
-    return path
+    return _write(run, session_root, graph=_graph_form).graph
 
 
 def write_meta_file(run: Run, session_root: str | os.PathLike[str]) -> Path:
     """Write the file beside the graph alone; otherwise as `write_round_files`."""
-    record = export_round(run)
-    path = round_paths(session_root, record.run_id, record.sub_id).meta
-    replace_files({path: _encoded(_meta_form(record))})
-    return path
+    return _write(run, session_root, meta=_meta_form).meta
 
 
 def _graph_form(record: RoundRecord) -> dict[str, Any]:

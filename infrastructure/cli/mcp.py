@@ -10,8 +10,8 @@ import click
 
 from ...domain.errors import InvalidInputError
 from ..store import Store
-from .args import database, keeping, optional_text, shown, summed_up, usage_error
-from .ui import LOOPBACK, SERVER_SETTINGS, announce, bound, in_url, url_of
+from .args import database, optional_text, shown, usage_error
+from .ui import LOOPBACK, SERVER_SETTINGS, announce, bound, in_url, serving, url_of
 
 DEFAULT_PORT = 8422
 ACTOR = "mcp"
@@ -55,12 +55,7 @@ def command(http: bool, port: int | None, host: str, write: bool, actor: str, lo
         else:
             asyncio.run(serve_stdio(server))
 
-    if write:
-        with keeping(location) as store:
-            serve(store)
-    else:
-        # The rows of projections that are stored already, so that a large store is searched at once.
-        summed_up(location, serve)
+    serving(location, serve, write=write)
 
 
 def _serve_http(server: Any, location: str, host: str, port: int | None) -> None:

@@ -23,9 +23,8 @@ from ...domain.errors import InvalidInputError, RefoldError
 from ..projecting.status import ProjectionStatus
 from ..store import Store
 from .render import one_line
-from .ui import in_url
+from .ui import LOOPBACK, in_url
 
-LOOPBACK = "127.0.0.1"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 Rows = Sequence[tuple[str, float]]
 

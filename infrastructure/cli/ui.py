@@ -6,6 +6,7 @@ import errno
 import socket
 import threading
 import webbrowser
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -54,12 +55,17 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
                 threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
             uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)).run(sockets=[listening])
 
-        if write:
-            with keeping(location) as store:
-                serve(store)
-        else:
-            # The rows of projections that are stored already, so that a large store is shown at once.
-            summed_up(location, serve)
+        serving(location, serve, write=write)
+
+
+def serving(location: str, serve: Callable[[Store], None], *, write: bool) -> None:
+    """Serve a store, for reading only or for changes, too."""
+    if write:
+        with keeping(location) as store:
+            serve(store)
+    else:
+        # The rows of projections that are stored already, so that a large store is answered from at once.
+        summed_up(location, serve)
 
 
 def in_url(host: str) -> str:

@@ -28,8 +28,10 @@ from ..exchange.transcripts import TRANSCRIPT_FORMS, TranscriptForm, document_fo
 from ..files import parse_foreign, read_bounded
 
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
-Dialect = Literal["openai", "anthropic", "atif", "otel", "sharegpt", "responses", "gemini"]
-Format = Literal["auto", "openai", "anthropic", "tau", "claude-code", "atif", "otel", "sharegpt", "responses", "gemini"]
+Dialect = Literal["openai", "anthropic"] | TranscriptForm
+# The forms of the messages of a run, and the formats of files.
+Form = Dialect | Literal["claude-code"]
+Format = Literal["auto", "tau"] | Form
 FORMATS: tuple[Format, ...] = ("auto", "openai", "anthropic", "tau", "claude-code", *TRANSCRIPT_FORMS)
 MESSAGES_FIELD = {"conversations": "messages", "tau": "traj"}
 # The formats that each kind of entries can have.

@@ -26,6 +26,7 @@ from .formats import (
     REPLACEMENT,
     Conversation,
     Document,
+    Form,
     Format,
     conversations_in,
     entries_of,
@@ -119,9 +120,6 @@ def replace_surrogates(value: Any) -> Any:
     if isinstance(value, dict):
         return {replace_surrogates(key): replace_surrogates(inner) for key, inner in value.items()}
     return value
-
-
-Form = Literal["openai", "anthropic", "claude-code", "atif", "otel", "sharegpt", "responses", "gemini"]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ def _write(payloads: list[bytes], together: int, pack: Pack) -> list[bytes]:
 def _read(stored: list[bytes], together: int, unpack: Pack) -> int:
     if together == 1:
         one = msgspec.msgpack.Decoder(ChatEvent).decode
-        return sum(1 for row in stored if one(unpack(row)))
+        return sum(one(unpack(row)) is not None for row in stored)
     many = msgspec.msgpack.Decoder(list[ChatEvent]).decode
     return sum(len(many(unpack(row))) for row in stored)
 

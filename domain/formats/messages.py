@@ -26,7 +26,7 @@ from ..errors import InvalidInputError
 from ..messages import Message, kind_of, message_of
 from .anthropic.receive import items_from_anthropic
 from .google.receive import items_from_google
-from .openai.receive import items_from_openai_messages
+from .openai.receive import items_from_openai_messages, refusal_in
 from .receive import as_plain_data, as_text, at_field, field_of
 from .receive import kind_of as json_kind_of
 from .responses.receive import items_from_openai_responses
@@ -196,7 +196,8 @@ def _of_langchain(message: Message, where: str) -> dict[str, Any]:
         # Only Anthropic's form says that a tool failed.
         block = {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": True}
         return {"role": "user", "content": [block]}
-    said = {"role": kind, "content": content}
+    refusal = refusal_in(message.additional_kwargs)
+    said = {"role": kind, "content": content} | ({"refusal": refusal} if refusal and not content else {})
     calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
     if not calls or dialect_of(said) == "anthropic":
         # With Anthropic's blocks, the calls are among them.

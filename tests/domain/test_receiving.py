@@ -195,6 +195,32 @@ def test_what_clients_return_is_taken(kind: str) -> None:
     assert messages[-1]["content"][0]["content"] == "shipped"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"role": "assistant", "content": None, "refusal": "I cannot."},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]},
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [
+            {"type": "output_text", "text": "", "annotations": []}, {"type": "refusal", "refusal": "I cannot."}]},
+        AIMessage([{"type": "refusal", "refusal": "I cannot."}]),
+        {"type": "ai", "data": {"content": "", "additional_kwargs": {"refusal": "I cannot."}}},
+    ],
+)  # fmt: skip
+def test_a_refusal_of_a_model_is_what_it_said(answer: Any) -> None:
+    """It comes back as it was, and other providers are sent its text."""
+    chat = ChatContext()
+    chat.add_messages([{"role": "user", "content": "Break in."}, answer, {"role": "user", "content": "Why?"}])
+
+    (_, said, _), _ = chat.to_anthropic_messages()
+    assert said in (
+        {"role": "assistant", "content": "I cannot."},
+        {"role": "assistant", "content": [{"type": "text", "text": "I cannot."}]},
+    )
+    if isinstance(answer, dict) and "role" in answer:
+        back = chat.to_openai_responses()[0] if "type" in answer else chat.to_openai_messages()
+        assert back[1] == answer
+
+
 def test_the_usage_of_an_answer_is_recorded() -> None:
     """With its model, for a text or a call, as it is counted by `store.usage()`."""
     counts = {"usage": {"prompt_tokens": 12, "completion_tokens": 3}, "model": "small-1"}

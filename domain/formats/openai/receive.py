@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -128,6 +128,12 @@ def shape_messages(
     return [shaper.items_of(index, message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
+def refusal_in(given: Mapping[str, Any]) -> str:
+    """Return the text that a model gave instead of an answer, in a message or a part of one; empty if there is none."""
+    refusal = given.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
 def items_from_openai_messages(
     messages: Iterable[Any], system: Any = None, *, system_clock: System, places: Sequence[str] = ()
 ) -> list[ChatItemEvent]:
@@ -215,6 +221,8 @@ class _Shaper:
     def _message(self, index: int, role: str, content: str | list[Any] | None, wanted: OpenAIMessage) -> Draft:
         rest: Rest = {}
         kept: str | tuple[str | Image, ...] = content if isinstance(content, str) else ""
+        if not kept and role == "assistant":
+            kept = refusal_in(wanted)
         if isinstance(content, list):
             inline = [self._inline(index, number, part) for number, part in enumerate(content)]
             foreign = [[n, part] for n, part in enumerate(content) if inline[n] is None]
@@ -228,6 +236,8 @@ class _Shaper:
     def _inline(self, index: int, number: int, part: dict[str, Any]) -> str | Image | None:
         if part.get("type") == "text":
             return str(part["text"])
+        if part.get("type") == "refusal":
+            return refusal_in(part) or None
         image = part.get("image_url")
         if part.get("type") != "image_url" or not isinstance(image, dict) or not isinstance(image.get("url"), str):
             return None

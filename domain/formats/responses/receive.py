@@ -21,7 +21,7 @@ from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Imag
 from ...chat.pairing import is_of_model
 from ...clock import System
 from ...errors import InvalidInputError
-from ..openai.receive import MESSAGE_ROLES, Fields
+from ..openai.receive import MESSAGE_ROLES, Fields, refusal_in
 from ..receive import as_plain_data, kind_of, place_of
 from ..source_json import difference, is_same, joined_output
 from .source_shape import Spoken, item_as_came, plain_item
@@ -194,6 +194,8 @@ class _Reader:
         part = fields.value
         if part.get("type") in TEXT_PARTS:
             return fields.text("text")
+        if part.get("type") == "refusal":
+            return refusal_in(part) or None
         if part.get("type") != "input_image" or not isinstance(part.get("image_url"), str):
             return None
         detail = part.get("detail")

@@ -36,6 +36,7 @@ from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturn
 from ....domain.chat.usage import metrics_of
 from ....domain.concurrency.collector import uncollected
 from ....domain.errors import DamagedError, InvalidInputError
+from ....domain.formats.openai.receive import refusal_in
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
 from .values import SIMPLE, Values, copied, is_json
@@ -90,6 +91,8 @@ class LangChainForm:
         kind = str(message.get("type"))
         base = kind.removesuffix("MessageChunk").lower()
         content, where = message.get("content", ""), f"a message of type {kind!r}"
+        # Beside chat completions of OpenAI, whose refusals are no part of the content.
+        content = content or refusal_in(message.get("additional_kwargs") or {}) or content
         start = len(into.items)
         if base == "tool":
             is_error = message.get("status") == "error"
@@ -135,6 +138,8 @@ def _parts(content: Any, into: Receiver) -> str | list[str | Image]:
             shown.append(part)
         elif isinstance(part, dict) and isinstance(part.get("text"), str):
             shown.append(part["text"])
+        elif isinstance(part, dict) and refusal_in(part):
+            shown.append(refusal_in(part))
         elif url := _url(part):
             shown.append(into.image(url))
     return shown

@@ -71,6 +71,18 @@ def test_messages_are_items_with_calls_outputs_tokens_and_an_actor(store: Store)
     assert store.audit("s1")[-1].actor == "langchain"
 
 
+def test_a_refusal_of_a_model_is_what_it_said() -> None:
+    """As a block of the content, or beside it; another framework reads its text."""
+    blocks: list[Any] = [{"type": "refusal", "refusal": "I cannot."}, {"type": "refusal", "refusal": ""}]
+    refusals = [AIMessage(blocks), AIMessage("", additional_kwargs={"refusal": "No."})]
+    with refold.open(":memory:") as store:
+        RefoldChatMessageHistory(store, "s1").add_messages(refusals)
+
+        history = RefoldChatMessageHistory(store, "s1")
+        assert history.messages == refusals
+        assert [message.content for message in history.chat.messages()] == [["I cannot."], "No."]
+
+
 def test_it_reads_a_thread_of_langgraph_and_what_others_add(store: Store) -> None:
     """One conversation by three writers."""
     graph = chatting(RefoldSaver(store), lambda state: {"messages": [AIMessage(["Hello."], id="m1", name="clerk")]})

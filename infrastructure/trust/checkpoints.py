@@ -191,8 +191,17 @@ class Checkpoints:
 
     def write(self) -> None:
         """Hand over a checkpoint of all that this process has committed; that the witness is out of reach is said."""
-        while (self.known.noted or self._is_behind) and self._step_or_say():
+        # A thread that is at a step took what was noted, and has not handed it over yet.
+        while locked(self._stepping, self._has_more) and self._step_or_say():
             pass
+
+    def _has_more(self) -> bool:
+        return bool(self.known.noted) or self._is_behind
+
+    def newest(self) -> tuple[Checkpoint | None, dict[int, SliceSeen]]:
+        """Return the last checkpoint, and all slices as they were seen until then."""
+        seen = self.known.seen
+        return locked(self._stepping, lambda: (seen.last, dict(seen.slices)))
 
     def _step_or_say(self) -> bool:
         try:
@@ -311,6 +320,25 @@ class Checkpoints:
             self._note_outage(None)
             self._outage = ""
 
+    def look(self) -> None:
+        """Hand over a checkpoint of all slices if the last one is none, as others wrote beside its writer."""
+        if self.known.log.has_slices and not self.known.read_only:
+            locked(self._stepping, self._look)
+
+    def _look(self) -> None:
+        seen = self.known.seen
+        if not self._is_announced or self._is_closed or self.failure:
+            return
+        try:
+            fresh = Seen(self.witness.entries())
+            seen.writers, seen.slices = fresh.writers, _newer_of(seen.slices, fresh.slices)
+            if fresh.last is not None and fresh.last.root != root_over(seen.slices).hex():
+                self._hand_over({})
+        except RefoldError:
+            raise
+        except Exception as error:
+            self._say(error)
+
     def sample(self, rows: Sequence[CatalogueRow]) -> None:
         """
         Compare one of the rows of the catalogue, drawn by chance, with the events of its context; at most one a second.
@@ -364,6 +392,8 @@ class Checkpoints:
             # forged.
             self._is_behind = self._is_behind or bool(others)
             self.write()
+            # Perhaps nobody writes to the store again, and each event is to be proved.
+            self.look()
             if self.failure:
                 return
             for writer in (*others, self._writer):

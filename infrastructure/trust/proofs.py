@@ -75,6 +75,9 @@ class _Roots:
         return tree.root()
 
 
+_NEXT = "; the next program that opens the store for writing hands one over, at the latest when it closes it"
+
+
 def prove(checkpoints: Checkpoints, reference: str) -> Proof:
     """
     Return the proof that an event, `stream@version`, is among those of the last checkpoint.
@@ -94,8 +97,12 @@ def prove(checkpoints: Checkpoints, reference: str) -> Proof:
     lane, number = recorded.position.slice, recorded.position.number
     last, slices = _newest_whole(checkpoints)
     seen = slices.get(lane)
+    if seen is None or number > seen.events:
+        checkpoints.look()
+        last, slices = _newest_whole(checkpoints)
+        seen = slices.get(lane)
     if checkpoints.failure or last is None or seen is None or number > seen.events:
-        why = checkpoints.failure or "it has no checkpoint with this event"
+        why = checkpoints.failure or f"it has no checkpoint with this event{_NEXT if known.read_only else ''}"
         raise InvalidInputError(f"nothing proves {reference} yet, as its witness did not see it: {why}")
     path = inclusion_path(_Roots(known, lane, seen.events), number - 1, seen.events)
     steps = [[LEAF, ""], *_steps(path, number - 1, seen.events)]
@@ -126,9 +133,9 @@ def _newest_whole(checkpoints: Checkpoints) -> _SeenAt:
     The root in a checkpoint is that of the slices as its writer knew them. Others may have written to some of them
     meanwhile, whose checkpoints came before: by such a root nothing can be proved.
     """
-    seen = checkpoints.known.seen
-    if _is_whole(seen.last, seen.slices):
-        return seen.last, seen.slices
+    newest = checkpoints.newest()
+    if _is_whole(*newest):
+        return newest
     found: _SeenAt = (None, {})
     for last, slices in _checkpoints_in(checkpoints.witness):
         if last is None or _is_whole(last, slices):

@@ -158,8 +158,11 @@ def test_an_event_beside_other_writers(place: Place, monkeypatch: pytest.MonkeyP
             if place.is_file:
                 assert auditor.prove("chat:a@4")["checkpoint"]["events"] == 9
             else:
-                with pytest.raises(InvalidInputError, match="nothing proves chat:a@4 yet"):
+                with pytest.raises(InvalidInputError, match=r"nothing proves chat:a@4 yet.*when it closes it$"):
                     auditor.prove("chat:a@4")
+        # Whoever may write hands over a checkpoint that proves it.
+        with place.open() as fourth:
+            assert fourth.prove("chat:a@4")["checkpoint"]["events"] == 9
         # Now and then a writer looks what others wrote.
         monkeypatch.setattr("refold.infrastructure.trust.checkpoints.LOOK_SECONDS", 0.0)
         other.chat("b").add_message("user", "last")
@@ -167,6 +170,49 @@ def test_an_event_beside_other_writers(place: Place, monkeypatch: pytest.MonkeyP
         with place.open(read_only=True) as auditor:
             for event in ("chat:a@4", "chat:b@4"):
                 assert auditor.prove(event)["checkpoint"]["events"] == 10
+        monkeypatch.undo()
+        for store, name in ((one, "a"), (other, "b")):
+            store.chat(name).add_message("user", "the very last")
+            store.flush()
+    # The last one that closes the store looks, too.
+    with place.open(read_only=True) as auditor:
+        for event in ("chat:a@5", "chat:b@5"):
+            assert auditor.prove(event)["checkpoint"]["events"] == 12
+
+
+class Slow:
+    """A witness that takes a checkpoint when it is let."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.is_asked, self.is_let = threading.Event(), threading.Event()
+        self.is_let.set()
+
+    def add(self, entry: str) -> None:
+        if '"kind":"checkpoint"' in entry:
+            self.is_asked.set()
+            self.is_let.wait(10)
+        self.kept.append(entry)
+
+    def entries(self) -> list[str]:
+        return self.kept
+
+
+def test_a_flush_waits_for_a_checkpoint_on_its_way(tmp_path: Path) -> None:
+    """The background took what was committed; a flush returns when the witness has it, and so does a proof."""
+    slow = Slow()
+    with refold.open(tmp_path / "a.db", witness=slow) as store:
+        chat = store.chat("a")
+        store.flush()
+        slow.is_asked.clear()
+        slow.is_let.clear()
+        chat.add_message("user", "hello")
+        assert slow.is_asked.wait(10)
+        threading.Timer(0.05, slow.is_let.set).start()
+
+        store.flush()
+
+        assert '"events":2' in slow.kept[-1]
 
 
 def test_checkpoints_that_do_not_go_on(place: Place) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,6 +55,8 @@ OWN_FORMAT = "refold"
 STDOUT = Path("-")
 HEADER = b'{"refold":'
 NAMED_MAX = 5
+# The numbers in what a document lacks, as `id of 2 items` and `2 handoffs`.
+COUNTS = re.compile(r" of [0-9,]+ items?$|^[0-9,]+ |(?<=[a-z])s$")
 
 
 def exports_among(files: Sequence[Path], form: str) -> list[Path]:
@@ -329,10 +333,19 @@ def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path, location:
     left_out = 0 if contexts else len(chats) - len(lost)
     if left_out:
         note(f"{counted(left_out, 'chat')} left out: {form} has no place for anything in them")
-    for context, names in lost.items():
-        if names:
-            note(f"{one_line(context)}: {form} has no place for {joined(names)}")
+    _note_lost(form, {context: names for context, names in lost.items() if names})
     click.echo(f"{one_line(str(path))}: {counted(len(lost), 'chat')}", err=path == STDOUT)
+
+
+def _note_lost(form: str, lost: dict[str, tuple[str, ...]]) -> None:
+    """Name what a form has no place for: chat by chat, or together where there are many."""
+    if len(lost) <= NAMED_MAX:
+        for context, names in lost.items():
+            note(f"{one_line(context)}: {form} has no place for {joined(names)}")
+        return
+    chats = Counter(COUNTS.sub("", name) for names in lost.values() for name in names)
+    told = joined([f"{name} in {counted(count, 'chat')}" for name, count in sorted(chats.items())])
+    note(f"{form} has no place for {told}; the export of a chat by itself says of how many items")
 
 
 def _chat_at(store: Store, reference: Reference) -> ChatView[Any]:

@@ -176,6 +176,15 @@ def test_documents_of_other_programs(edited: Path, tmp_path: Path) -> None:
     assert "1 added; 2 messages as 2 items" in back.out
 
 
+def test_losses_of_many_chats_are_one_note(edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts the chats with each of them."""
+    monkeypatch.setattr("refold.infrastructure.cli.import_export.NAMED_MAX", 1)
+    every = refold("export", "--as", "sharegpt", "-o", tmp_path / "all.jsonl", db=edited)
+
+    lost = "sharegpt has no place for call_id in 1 chat, config update in 1 chat, created_at in 2 chats, id in 2 chats"
+    assert every.err == f"note: {lost}; the export of a chat by itself says of how many items\n"
+
+
 def test_a_chat_without_a_message_stops_no_export_of_all(edited: Path, tmp_path: Path) -> None:
     """It is left out, and a note says so; named by itself it is refused. Two versions of one chat are two documents."""
     with package.open(edited) as store:

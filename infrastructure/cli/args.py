@@ -33,7 +33,6 @@ from ...domain.errors import (
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import acting
-from ...domain.positions import Moment
 from ..context_streams import streams_named
 from ..open import open_store
 from ..store import Store
@@ -54,6 +53,7 @@ DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB,
 COMMANDED = ("queue", "pool", "memory")
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
+BARE_POSITION = re.compile(r"[0-9.]+")
 IN_SLICE = re.compile(r"pos:[0-9]+\.[0-9]+")
 FOLDING_EVERY_SECONDS = 3.0
 
@@ -287,12 +287,10 @@ def note_slices(*moments: str | None) -> None:
             click.echo(f"note: {moment} is a position in one slice of the log: {left_out}", err=True)
 
 
-def position(ctx: click.Context, param: click.Parameter, value: str | None) -> Moment | None:
-    """Return the moment up to and including a position, which is given as `refold log` prints it."""
-    try:
-        return None if value is None else Moment.parse(checked_text(value).removeprefix("pos:"))
-    except InvalidInputError as error:
-        raise click.BadParameter(str(error)) from error
+def position(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check a moment of the store: a position as `refold log` prints it, a time or a name; return it as an address."""
+    bare = value is not None and BARE_POSITION.fullmatch(value)
+    return address(ctx, param, f"pos:{value}" if bare else value)
 
 
 def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> Reference | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from heapq import nlargest
 from itertools import groupby, islice
 from typing import Any, get_args
 
@@ -11,6 +13,7 @@ import click
 
 from ...domain.chat.events import FunctionCalled, FunctionReturned
 from ...domain.context.address import Reference
+from ...domain.ids import microseconds
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CATALOGUE
@@ -20,7 +23,7 @@ from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.fork_graph import Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
-from .args import argument, as_json, checked_text, database, position, reading, stream_of, usage_error
+from .args import argument, as_json, checked_text, database, optional_text, position, reading, stream_of, usage_error
 from .args import reference as parse_reference
 from .changes import note
 from .completion import named_contexts
@@ -113,8 +116,15 @@ def _is_called(event: Any, wanted: str) -> bool:
     multiple=True,
     help="Only events of this type, such as message_added.",
 )
-@click.option("--after", metavar="P", callback=position, help="Only events after this position.")
+@click.option("--who", metavar="A", callback=optional_text, help="Only events by this actor.")
+@click.option(
+    "--after",
+    metavar="X",
+    callback=position,
+    help="Only events after this moment of the store: a position, a time, or a name that `refold moments` lists.",
+)
 @click.option("--limit", "-n", metavar="N", type=click.IntRange(min=1), help="At most N events.")
+@click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N of these events.")
 @click.option(
     "--graph",
     is_flag=True,
@@ -128,8 +138,10 @@ def _is_called(event: Any, wanted: str) -> bool:
 def command(
     reference: Reference | None,
     types: tuple[str, ...],
-    after: Moment | None,
+    who: str | None,
+    after: str | None,
     limit: int | None,
+    tail: int | None,
     graph: bool,
     follow: bool,
     location: str,
@@ -145,19 +157,24 @@ def command(
     causation, idempotency_key, type, event, digest}; event has the fields of the type, those left out that have their
     default. With --graph of {stream, version, kind, is_head, how, recorded_at, actor, sources: [{stream, version}]}.
     """
-    _check(reference, graph, follow, has_choice=bool(types or after or limit))
+    _check(reference, graph, follow, has_choice=bool(types or who or after or limit or tail))
+    if limit and tail:
+        raise usage_error("--limit takes the first events, --tail the last: name one of them")
     if graph:
         _print_graph(location, reference, as_json)
         return
     with reading(location) as store:
         readable = Readable(store.log)
+        wanted = _Wanted(store, types, who, after)
         stream = None if reference is None else stream_of(store, reference.context)
-        events = _events(store, readable, reference, after or BEGINNING)
+        events: Iterator[RecordedEvent] = filter(wanted, _events(store, readable, reference, wanted, tail))
+        if tail:
+            # Not all events of a log with slices come in the order of time.
+            events = reversed(nlargest(tail, events, key=lambda event: (event.recorded_at, event.position)))
         if follow:
-            events = _followed(store, readable, events, stream, after or BEGINNING)
-        wanted = (event for event in events if not types or any(_is_called(event.event, name) for name in types))
+            events = filter(wanted, _followed(store, readable, events, stream, wanted.after))
         # No log has so many events that a larger number would mean more.
-        shown = islice(wanted, limit and min(limit, sys.maxsize))
+        shown = islice(events, limit and min(limit, sys.maxsize))
         if not as_json:
             print_events(_tied(shown), 1 if follow else PAGE_EVENTS)
         elif follow:
@@ -202,14 +219,40 @@ def _print_graph(location: str, reference: Reference | None, as_json: bool) -> N
         print_lineage(shown, as_json=as_json)
 
 
-def _events(store: Store, readable: Readable, reference: Reference | None, after: Moment) -> Iterator[RecordedEvent]:
-    """Yield the events of the log or of a context; the end is looked up when the first event is needed."""
+class _Wanted:
+    """Whether an event is to be listed. Those up to a position, `after`, need not be read; a time is looked for."""
+
+    def __init__(self, store: Store, types: tuple[str, ...], who: str | None, after: str | None) -> None:
+        moment = BEGINNING if after is None else store.at(after).moment
+        self.after = moment if isinstance(moment, Moment) else BEGINNING
+        self._time = microseconds(moment) if isinstance(moment, datetime) else -1
+        self._types, self._who = types, who
+        self.is_all = not types and who is None and self._time < 0
+
+    def __call__(self, event: RecordedEvent) -> bool:
+        if event.recorded_at <= self._time or (self._who is not None and event.meta.actor != self._who):
+            return False
+        return not self._types or any(_is_called(event.event, name) for name in self._types)
+
+
+def _events(
+    store: Store, readable: Readable, reference: Reference | None, wanted: _Wanted, tail: int | None
+) -> Iterator[RecordedEvent]:
+    """Yield the events of the log or of a context; if all are wanted, not those before the last `tail`."""
+    few = tail if wanted.is_all else None
     if reference is None:
+        after = wanted.after
+        if few:
+            heads = {lane: max(head - few, 0) for lane, head in store.now().heads}
+            after = Moment.of(
+                {lane: max(number, heads.get(lane, 0)) for lane, number in [*heads.items(), *after.heads]}
+            )
         for page in readable.pages(after):
             yield from page.events
         return
     view = seen(store, reference)
-    yield from readable.of_stream(view.stream, after=store.log.version_at(view.stream, after), until=view.version)
+    first = max(store.log.version_at(view.stream, wanted.after), view.version - few if few else 0)
+    yield from readable.of_stream(view.stream, after=first, until=view.version)
 
 
 def _followed(

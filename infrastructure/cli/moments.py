@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,10 +21,10 @@ from .args import (
     argument,
     as_json,
     changing,
-    checked_text,
     database,
     note_slices,
     optional_text,
+    position,
     reading,
     summed_up,
 )
@@ -33,14 +32,7 @@ from .changes import note
 from .render import date_and_age, one_line, paged, print_json, print_json_list, print_table
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
-BARE_POSITION = re.compile(r"[0-9.]+")
 CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
-
-
-def _position(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the address of a position as `refold log` prints it, with pos: or without, or of another moment."""
-    text = None if value is None else checked_text(value)
-    return f"pos:{text}" if text is not None and BARE_POSITION.fullmatch(text) else text
 
 
 @click.command("moments")
@@ -56,7 +48,7 @@ def _position(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     help="The position, as `refold log` prints it, or an existing name.",
     metavar="[POSITION]]",
     required=False,
-    callback=_position,
+    callback=position,
 )
 @actor
 @database

@@ -62,6 +62,8 @@ def test_the_whole_log(database: Path) -> None:
         *(f"air-0.1@{version}" for version in range(1, 7)),
         *(f"air-1@{version}" for version in range(1, 3)),
     ]
+    time = refold("log", "air-0.1", "--tail", 1, "--json", db=database).json[0]["recorded_at"]
+    assert [line[0] for line in rows(refold("log", "--after", time, db=database).out)] == ["13", "14"]
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,16 @@ def test_the_whole_log(database: Path) -> None:
         (["air-0.1", "--after", 10], [11, 12]),
         (["air-0.1", "--after", 2, "--limit", 1], [7]),
         (["chat:air-1", "--type", "message_added"], [14]),
+        (["--tail", 2], [13, 14]),
+        (["--tail", 2, "--type", "opened"], [7, 13]),
+        (["--tail", 9, "--after", 12], [13, 14]),
+        (["air-0.1", "--tail", 2], [11, 12]),
+        (["air-0.1", "--tail", 9, "--after", 11], [12]),
+        (["--who", "import", "--tail", 1], [14]),
+        (["--who", "mia"], []),
+        (["--after", "2020-01-01", "--tail", 1], [14]),
+        (["air-0.1", "--after", "2020-01-01", "--limit", 1], [7]),
+        (["--after", "2999-01-01"], []),
     ],
 )
 def test_what_is_listed_can_be_narrowed(database: Path, arguments: list[Any], positions: list[int]) -> None:
@@ -97,7 +109,9 @@ def test_what_is_listed_can_be_narrowed(database: Path, arguments: list[Any], po
     ("arguments", "code", "fault"),
     [
         (["--type", "nonsense"], 2, "Invalid value for '--type': there are no events of type 'nonsense'; there are "),
-        (["--after", "x"], 2, "Invalid value for '--after': 'x' is not a position"),
+        (["--after", "x"], 1, "no moment of this store is named 'x'"),
+        (["--after", "12:00"], 2, "Invalid value for '--after': '12:00' names no moment"),
+        (["--limit", "1", "--tail", "1"], 2, "--limit takes the first events, --tail the last: name one of them"),
         (["--limit", "0"], 2, "Invalid value for '--limit' / '-n': 0 is not in the range"),
         (["nobody"], 1, "there is no context 'nobody'"),
         (["air-1@9"], 1, "chat:air-1 has no version 9"),

@@ -26,6 +26,8 @@ def test_every_command_works_on_a_server(pg_url: str, transcript: Path) -> None:
     events = refold("log", "air-0.1", "--json", "--db", pg_url).json
     after = refold("log", "air-0.1", "--after", events[2]["position"], "--json", "--db", pg_url).json
     assert after == events[3:]
+    (newest,) = refold("log", "--tail", 1, "--json", "--db", pg_url).json
+    assert (newest["stream"], newest["version"]) == ("chat:air-1", 2)
     stats = refold("stats", "--json", "--db", pg_url).json
     assert (stats["events"], stats["text_bytes"], stats["disk_bytes"]) == (14, 68, None)
 

@@ -287,6 +287,13 @@ def note_slices(*moments: str | None) -> None:
             click.echo(f"note: {moment} is a position in one slice of the log: {left_out}", err=True)
 
 
+def kind_of(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check an option that is a kind of context."""
+    if value not in (None, *KINDS):
+        raise click.BadParameter(f"{value!r} is none of {', '.join(KINDS)}")
+    return value
+
+
 def position(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Check a moment of the store: a position as `refold log` prints it, a time or a name; return it as an address."""
     bare = value is not None and BARE_POSITION.fullmatch(value)

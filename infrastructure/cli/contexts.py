@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ..space import space_of
 from ..times import day_named, exact
 from ..views.answer_shapes import usage_shape
 from ..views.shapes import context_shape
-from .args import address, as_json, database, note_slices, reading, shown, summed_up
+from .args import address, as_json, database, kind_of, note_slices, optional_text, reading, shown, summed_up
 from .readable import rows_of
 from .render import (
     aligned,
@@ -52,11 +52,17 @@ DAY_WIDTH = len("2026-11-21")
 
 
 @click.command("contexts")
+@click.option(
+    "--kind", metavar="K", callback=kind_of, help="Only of this kind: chat, queue, pool, window, memory or run."
+)
+@click.option("--user", metavar="U", callback=optional_text, help="Only of this user.")
+@click.option("--session", metavar="S", callback=optional_text, help="Only of this session.")
+@click.option("--agent", metavar="A", callback=optional_text, help="Only of this agent.")
 @click.option("--at", "moment", metavar="X", callback=address, help="As they were at this moment of the store.")
 @database
 @as_json
 @paged
-def contexts(moment: str | None, location: str, as_json: bool) -> None:
+def contexts(moment: str | None, location: str, as_json: bool, **wanted: str | None) -> None:
     """
     List the contexts, ordered by kind and id.
 
@@ -68,22 +74,24 @@ def contexts(moment: str | None, location: str, as_json: bool) -> None:
     opened_at, changed_at, changed_by}; parent is the stream and version that it was forked from.
     """
     if moment is not None:
-        _print_contexts(
-            summed_up(location, lambda store: store.at(moment).contexts()), as_json, "there were no contexts yet"
-        )
+        rows = summed_up(location, lambda store: store.at(moment).contexts())
+        _print_contexts(rows, wanted, as_json, "there were no contexts yet")
         note_slices(moment)
         return
     with rows_of(location, [CATALOGUE]) as [rows]:
-        _print_contexts(rows, as_json, "no contexts yet: `refold import FILE` brings some in")
+        _print_contexts(rows, wanted, as_json, "no contexts yet: `refold import FILE` brings some in")
 
 
-def _print_contexts(rows: Sequence[CatalogueRow], as_json: bool, nothing: str) -> None:
+def _print_contexts(
+    rows: Sequence[CatalogueRow], wanted: Mapping[str, str | None], as_json: bool, nothing: str
+) -> None:
+    found = [row for row in rows if all(value in (None, getattr(row, name)) for name, value in wanted.items())]
     if as_json:
-        print_json_list(context_shape(row) for row in rows)
-    elif rows:
-        _print_table(rows)
+        print_json_list(context_shape(row) for row in found)
+    elif found:
+        _print_table(found)
     else:
-        click.echo(nothing, err=True)
+        click.echo("no context is like that" if rows else nothing, err=True)
 
 
 def _print_table(rows: Sequence[CatalogueRow]) -> None:

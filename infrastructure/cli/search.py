@@ -8,9 +8,9 @@ import click
 
 from ...domain.errors import RefusedError
 from ...domain.words import parse_query
-from ...projections.search import SEARCHED_KINDS, SearchHit
+from ...projections.search import SearchHit
 from ..views.answer_shapes import hit_shape
-from .args import argument, as_json, checked_text, database, optional_text, summed_up
+from .args import argument, as_json, checked_text, database, kind_of, optional_text, summed_up
 from .render import cut, display_width, is_cut_short, one_line, paged, paint, print_json_list, terminal_width
 
 HITS = 20
@@ -28,18 +28,12 @@ def query_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
-def _kind(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value not in (None, *SEARCHED_KINDS):
-        raise click.BadParameter(f"{value!r} is none of {', '.join(SEARCHED_KINDS)}")
-    return value
-
-
 @click.command("search")
 @argument("query", help="The words to find.", callback=query_text)
 @click.option(
     "--kind",
     metavar="K",
-    callback=_kind,
+    callback=kind_of,
     help="Only in contexts of this kind: chat, queue, pool, window, memory or run.",
 )
 @click.option(

@@ -37,6 +37,12 @@ def test_the_shape_of_the_json(database: Path) -> None:
         "session": "s", "agent": "triage", "source": None, "parent": None, "changed_by": "mia",
     }  # fmt: skip
     assert times["opened_at"] <= times["changed_at"]
+    for name, value in (("user", "mia"), ("session", "s"), ("agent", "triage")):
+        for moment in ([], ["--at", "2999-01-01"]):
+            found = refold("contexts", f"--{name}", value, *moment, "--json", db=database).json
+            assert [one["id"] for one in found] == ["z"]
+    assert refold("contexts", "--kind", "pool", db=database) == (0, "", "no context is like that\n")
+    assert refold("contexts", "--kind", "chats", db=database).code == 2
     assert (imported["source"], imported["changed_by"], imported["user"]) == ("air.json", "import", None)
 
 

@@ -328,7 +328,8 @@ def _modify_node(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
     for name, value in command.changes.items():
         if name not in before:
             raise UnknownAttributeError(
-                f"{command.name} has no attribute {name!r} that can be changed: it has {', '.join(before)}"
+                f"{command.name} has no attribute {name!r} that can be changed: it has {', '.join(before)}; others are "
+                "given when a node is registered"
             )
         if name == DESCRIPTION:
             require_unicode(value, "the description")

@@ -30,7 +30,8 @@ def test_an_attribute_that_cannot_be_changed(name: str) -> None:
     """D8.3, D8.6, repaired: it is an AttributeError, and nothing was changed, the other attributes neither."""
     run, query = asked_run()
     node = table(run, query)
-    message = f"Table(orders) has no attribute {name!r} that can be changed: it has description, path"
+    known = "it has description, path; others are given when a node is registered"
+    message = f"Table(orders) has no attribute {name!r} that can be changed: {known}"
 
     unchanged(run, lambda: run.modify_node(node, {"description": "d1", name: "x"}), UnknownAttributeError, message)
     assert issubclass(UnknownAttributeError, AttributeError)

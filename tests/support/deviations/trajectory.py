@@ -103,7 +103,8 @@ class ModelRound:
         if unknown and "D8.3" in self.on:
             known = ", ".join(["description", *sorted(vertex.attributes.keys() - {"description"})])
             raise AttributeError(
-                f"{graph_node_label} has no attribute {unknown[0]!r} that can be changed: it has {known}"
+                f"{graph_node_label} has no attribute {unknown[0]!r} that can be changed: it has {known}; others are "
+                "given when a node is registered"
             )
         if changes or "D8.5" not in self.on:
             vertex.history.append({})

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ..projections.saved_states import SavedStateRow
     from ..projections.search import SearchHit
     from ..projections.trajectory_tables import EdgeRow, NodeRow
-    from ..projections.usage import UsageRow
+    from ..projections.usage import UsageSum
     from .exchange.archiving import Archived, Archivist
     from .exchange.backup import BackupReport
     from .projecting.rebuild import RebuildReport
@@ -627,10 +627,10 @@ class Store:
         by: Sequence[str] = ("day", "agent", "model"),
         since: date | str | None = None,
         until: date | str | None = None,
-    ) -> list[UsageRow]:
+    ) -> list[UsageSum]:
         """
         Return how many tokens agents used, and the cost: a row for each combination of the names `by`, which are some
-        of day (UTC), agent, model and context. `since` and `until` limit the days, both included.
+        of day (UTC), agent, model, context and user. `since` and `until` limit the days, both included.
 
         Raises:
             InvalidInputError: `since` or `until` is not a day, or `by` has another name.
@@ -639,7 +639,7 @@ class Store:
         from .times import day_named
 
         first, last = (None if day is None else day_named(day) for day in (since, until))
-        return summed_by(self._runner.rows(USAGE), by, since=first, until=last)
+        return summed_by(self._runner.rows(USAGE), by, self.contexts() if "user" in by else (), since=first, until=last)
 
     def pending_approvals(self) -> list[PendingApproval]:
         """

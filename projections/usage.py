@@ -37,6 +37,7 @@ from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.messages import calls_of, kind_of
 from ..domain.trajectory.events import MessageRecorded, PortraitWritten
+from .catalogue import CatalogueRow
 from .json_texts import texts_of_run_event
 from .rows import digest_of
 
@@ -76,6 +77,12 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     def cost(self) -> Decimal:
         """The cost in US dollars, exact."""
         return Decimal(self.cost_nanos) / NANOS
+
+
+class UsageSum(UsageRow, frozen=True, kw_only=True):
+    """The sum of some rows; `user` is that of their contexts."""
+
+    user: str = ""
 
 
 class UsageByContext:
@@ -206,12 +213,17 @@ def _named(day: int) -> str:
 
 
 def summed_by(
-    rows: Iterable[UsageRow], by: Sequence[str], *, since: str | None = None, until: str | None = None
-) -> list[UsageRow]:
+    rows: Iterable[UsageRow],
+    by: Sequence[str],
+    contexts: Iterable[CatalogueRow] = (),
+    *,
+    since: str | None = None,
+    until: str | None = None,
+) -> list[UsageSum]:
     """
-    Return the sums of rows that agree in the columns `by`, in the order of these; the other names are empty in a sum.
+    Return the sums of rows that agree in the names `by`, in the order of these; the other names are empty in a sum.
 
-    Rows of days before `since` and after `until` are left out.
+    Rows of days before `since` and after `until` are left out. Users are those of `contexts`.
 
     Raises:
         InvalidInputError: `by` has another name than those of NAMES.
@@ -219,19 +231,22 @@ def summed_by(
     unknown = [name for name in by if name not in NAMES]
     if isinstance(by, str) or unknown:
         raise InvalidInputError(f"usage by {by!r}: take some of {', '.join(NAMES)}, in a list")
+    users = {one.key: one.user for one in contexts}
     groups: dict[tuple[str, ...], list[UsageRow]] = {}
     for row in rows:
         if (since and row.day < since) or (until and row.day > until):
             continue
-        groups.setdefault(tuple(getattr(row, name) for name in by), []).append(row)
-    sums: list[UsageRow] = []
+        group = tuple(users.get(row.context, "") if name == USER else getattr(row, name) for name in by)
+        groups.setdefault(group, []).append(row)
+    sums: list[UsageSum] = []
     for group, some in sorted(groups.items()):
         named: dict[str, Any] = dict.fromkeys(NAMES, "") | dict(zip(by, group, strict=True))
         counts = {name: sum(getattr(row, name) for row in some) for name in COUNTS}
-        sums.append(UsageRow(key="/".join(group), **named, **counts))
+        sums.append(UsageSum(key="/".join(group), **named, **counts))
     return sums
 
 
-NAMES = ("day", "agent", "model", "context")
+USER = "user"
+NAMES = ("day", "agent", "model", "context", USER)
 COUNTS = tuple(name for name in UsageRow.__struct_fields__ if name not in ("key", *NAMES))
 USAGE = UsageByContext()

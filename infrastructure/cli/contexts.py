@@ -18,7 +18,7 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import InvalidInputError
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
-from ...projections.usage import NAMES, USAGE, UsageRow, summed_by
+from ...projections.usage import NAMES, USAGE, USER, UsageSum, summed_by
 from ..space import space_of
 from ..times import day_named, exact
 from ..views.answer_shapes import usage_shape
@@ -144,7 +144,7 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
     callback=_names,
     default="day,agent,model",
     show_default=True,
-    help="A line for each of these, with commas between them: day, agent, model, context.",
+    help="A line for each of these, with commas between them: day, agent, model, context, user.",
 )
 @click.option("--since", metavar="DAY", callback=_day, help="From this day on (UTC), such as 2026-11-21.")
 @click.option("--until", metavar="DAY", callback=_day, help="Up to this day, included.")
@@ -156,14 +156,14 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, location: s
 
     IN, OUT and CACHED are tokens that providers counted; CACHED is a part of IN. COST is in US dollars, and `-`
     where none was stated. ABOUT is the estimate of the tokens of all items, each counted once, which needs no provider.
-    An item counts for the day on which it happened.
+    An item counts for the day on which it happened, and for the user of its context.
 
-    With --json: an array of {day, agent, model, context, messages, calls, tokens_in, tokens_out, counted_in,
+    With --json: an array of {day, agent, model, context, user, messages, calls, tokens_in, tokens_out, counted_in,
     counted_out, counted_cached, cost}; a name that is not in --by is null, tokens_in and tokens_out are estimates of
     the items that models read and wrote.
     """  # fmt: skip
-    with rows_of(location, [USAGE]) as [rows]:
-        sums = summed_by(rows, by, since=since, until=until)
+    with rows_of(location, [USAGE, CATALOGUE] if USER in by else [USAGE]) as [rows, *catalogues]:
+        sums = summed_by(rows, by, *catalogues, since=since, until=until)
         if as_json:
             print_json_list(map(usage_shape, sums))
         elif sums:
@@ -172,7 +172,7 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, location: s
             click.echo("no usage yet: nothing was said", err=True)
 
 
-def _print_usage(rows: Sequence[UsageRow], by: Sequence[str]) -> None:
+def _print_usage(rows: Sequence[UsageSum], by: Sequence[str]) -> None:
     totals = summed_by(rows, ()) if len(rows) > 1 else []
     counts = [USAGE_HEADINGS, *map(_counts, (*rows, *totals))]
     # Names share the width that the numbers and the day leave.
@@ -186,7 +186,7 @@ def _print_usage(rows: Sequence[UsageRow], by: Sequence[str]) -> None:
     print_table([(*some, *them) for some, them in zip(names, counts, strict=True)], right=right, is_cut=False)
 
 
-def _counts(row: UsageRow) -> tuple[str, ...]:
+def _counts(row: UsageSum) -> tuple[str, ...]:
     counts = (row.tokens_in + row.tokens_out, row.counted_in, row.counted_out, row.counted_cached)
     cost = f"{row.cost:,.4f}" if row.cost >= COST_SHOWN_MIN else f"<{COST_SHOWN_MIN}" if row.cost else "-"
     return (*(f"{count:,}" for count in counts), cost)

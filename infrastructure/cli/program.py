@@ -74,7 +74,7 @@ COMMANDS = {
     "copy": ("import_export:copy", "Copy the whole store into another database, or move it there."),
     "backup": ("backup:backup", "Back up the store into a file that grows with each run."),
     "vacuum": ("init:vacuum", "Give back the room of deleted rows."),
-    "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context."),
+    "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context, user."),
     "stats": ("contexts:stats", "Count contexts, events and bytes."),
     "demo": ("demo", "Fill an empty store with made-up histories, to look at."),
     "ui": ("ui", "Serve a page on which people look at the store."),

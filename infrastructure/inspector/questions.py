@@ -160,7 +160,9 @@ QUESTIONS: dict[str, Question] = {
         search_answer, "Items with all words.",
         {"q": "the words", "kind": "only this kind", "context": "only this context", "limit": "how many at most"},
     ),
-    "usage": Question(usage_answer, "Tokens and costs.", {"by": "some of day, agent, model, context, with commas"}),
+    "usage": Question(
+        usage_answer, "Tokens and costs.", {"by": "some of day, agent, model, context, user, with commas"}
+    ),
     "approvals": Question(approvals_answer, "The calls that wait for a person.", {}),
     "moments": Question(moments_answer, "The named moments of the store.", {}),
     "resolve": Question(

@@ -15,7 +15,7 @@ from ...domain.trajectory.history import TrajectoryDiff
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.search import SearchHit
 from ...projections.trajectory_tables import NodeRow
-from ...projections.usage import NAMES, UsageRow
+from ...projections.usage import NAMES, UsageSum
 from ..log.codec import tag_of
 from ..projecting.rebuild import RebuildReport
 from ..projecting.status import ProjectionStatus
@@ -73,7 +73,7 @@ def hit_shape(hit: SearchHit) -> Shape:
     }
 
 
-def usage_shape(row: UsageRow) -> Shape:
+def usage_shape(row: UsageSum) -> Shape:
     """Return tokens and costs for JSON."""
     names = {name: getattr(row, name) or None for name in NAMES}
     counts = ("messages", "calls", "tokens_in", "tokens_out", "counted_in", "counted_out", "counted_cached")

@@ -12,7 +12,7 @@ from tests.cli.running import refold
 def spent(tmp_path: Path) -> Path:
     """A store with answers of two models."""
     with package.open(tmp_path / "x.db") as store:
-        chat = store.chat("a", agent="triage")
+        chat = store.chat("a", user="mia", agent="triage")
         chat.add_message("assistant", "It is.", model="m1", input_tokens=1_200, cached_tokens=1_000, cost=0.25)
         chat.add_function_call("look", "{}", usage={"model": "a-model-with-a-very-long-name", "output_tokens": 7})
     return tmp_path / "x.db"
@@ -47,10 +47,12 @@ def test_json(spent: Path) -> None:
     """Numbers as numbers, and null for names that were not asked for."""
     assert refold("usage", "--by", "context", "--json", db=spent).json == [
         {
-            "day": None, "agent": None, "model": None, "context": "chat:a", "messages": 1, "calls": 1, "tokens_in": 0,
-            "tokens_out": 15, "counted_in": 1200, "counted_out": 7, "counted_cached": 1000, "cost": 0.25,
+            "day": None, "agent": None, "model": None, "context": "chat:a", "user": None, "messages": 1, "calls": 1,
+            "tokens_in": 0, "tokens_out": 15, "counted_in": 1200, "counted_out": 7, "counted_cached": 1000,
+            "cost": 0.25,
         }
     ]  # fmt: skip
+    assert [row["user"] for row in refold("usage", "--by", "user", "--json", db=spent).json] == ["mia"]
     assert refold("usage", "--until", "2020-01-01", "--json", db=spent).json == []
 
 

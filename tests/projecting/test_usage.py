@@ -189,10 +189,14 @@ def test_usage_in_imports(store: refold.Store) -> None:
     message = {"role": "assistant", "id": "x", "model": "m2", "usage": usage}
     pieces = [{**message, "content": [{"type": "text", "text": text}]} for text in ("one", "two")]
     items = shaper.items_of(0, pieces[0], "0", created_at=1.0)
-    store.chat("b").record_items([*items, *shaper.items_of(1, pieces[1], "1", created_at=1.0, continues=True)])
+    store.chat("b", user="mia").record_items(
+        [*items, *shaper.items_of(1, pieces[1], "1", created_at=1.0, continues=True)]
+    )
 
     sums = [(row.model, row.counted_in, row.counted_out, row.cost) for row in store.usage(by=["model"])]
     assert sums == [("m1", 12, 0, Decimal("0.5")), ("m2", 7, 2, 0)]
+    users = [(row.user, row.model, row.counted_in) for row in store.usage(by=["user", "model"])]
+    assert users == [("", "m1", 12), ("mia", "m2", 7)]
 
 
 def test_usage_in_pieces_of_a_message(store: refold.Store, tmp_path: Path) -> None:

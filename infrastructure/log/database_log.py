@@ -184,6 +184,11 @@ class Acknowledged:
             yield Lost(f"{stream}@{version}", recent[version].event if version in recent else None)
 
 
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Return batches as one; an append of one thread has one, which is given back."""
+    return batches[0] if len(batches) == 1 else [new for batch in batches for new in batch]
+
+
 class DatabaseLog(ABC):
     """A log in a database; see `refold.domain.log.ports.LiveLog` for what its methods promise."""
 
@@ -207,8 +212,16 @@ class DatabaseLog(ABC):
         return self._committer.submit(batch, wait=wait)
 
     @abstractmethod
-    def _commit(self, batches: Sequence[Batch]) -> Iterable[Answer]:
-        """Append batches in one transaction; yield the receipts of each, or the error by which it is refused."""
+    def _commit(self, batches: Sequence[Batch]) -> Sequence[Answer]:
+        """Append batches in one transaction; return the receipts of each, or the error by which it is refused."""
+
+    def _shared_out(self, batches: Sequence[Batch], receipts: list[Receipt]) -> Sequence[Answer]:
+        """Note the receipts of a cached append, and return those of each batch."""
+        self._note(receipts, are_small=True)
+        if len(batches) == 1:
+            return (receipts,)
+        left = iter(receipts)
+        return [[next(left) for _ in batch] for batch in batches]
 
     @abstractmethod
     def _part(self, new: NewEvents) -> Part:

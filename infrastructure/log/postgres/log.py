@@ -33,7 +33,7 @@ from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..background import LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, erased_form
-from ..database_log import AcknowledgedEnd, Answer, Batch, DatabaseLog
+from ..database_log import AcknowledgedEnd, Answer, Batch, DatabaseLog, joined
 from ..erasure_watch import ERASURE_WATCH
 from ..evidence import Evidence, require_ends, require_version
 from ..records import ANY, Part, Request, part_of
@@ -116,14 +116,9 @@ class PostgresLog(DatabaseLog):
 
     # Writing
 
-    def _commit(self, batches: Sequence[Batch]) -> list[Answer]:
-        cached = self._appender.append_cached([new for batch in batches for new in batch])
-        if isinstance(cached, list):
-            self._note(cached, are_small=True)
-            receipts = iter(cached)
-            answers: list[Answer] = [[next(receipts) for _ in batch] for batch in batches]
-        else:
-            answers = self._append(batches, cached)
+    def _commit(self, batches: Sequence[Batch]) -> Sequence[Answer]:
+        cached = self._appender.append_cached(joined(batches))
+        answers = self._shared_out(batches, cached) if isinstance(cached, list) else self._append(batches, cached)
         self._wake(answers)
         return answers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from operator import attrgetter
@@ -35,7 +35,7 @@ from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..background import BackgroundWork, LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
-from ..database_log import Answer, Batch, DatabaseLog, Nothing
+from ..database_log import Answer, Batch, DatabaseLog, Nothing, joined
 from ..erasure_watch import ERASURE_WATCH
 from ..evidence import Evidence, require_ends, require_version
 from ..records import Appended, Part, Request, part_of
@@ -130,17 +130,16 @@ class SqliteLog(DatabaseLog):
             return Settled(None, error)
         return super().append(batch, wait=wait)
 
-    def _commit(self, batches: Sequence[Batch]) -> Iterator[Answer]:
-        receipts = self._appender.append_cached([new for batch in batches for new in batch])
+    def _commit(self, batches: Sequence[Batch]) -> Sequence[Answer]:
+        receipts = self._appender.append_cached(joined(batches))
         if receipts is not None:
-            self._note(receipts, are_small=True)
-            left = iter(receipts)
-            yield from ([next(left) for _ in batch] for batch in batches)
+            answers = self._shared_out(batches, receipts)
         else:
             drafted = [self._drafted(batch) for batch in batches]
             requests = [one for one in drafted if isinstance(one, Request)]
-            yield from self._answered(batches, drafted, self._append_locked(requests) if requests else ())
+            answers = [*self._answered(batches, drafted, self._append_locked(requests) if requests else ())]
         self._announce()
+        return answers
 
     def _append_locked(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
         return self._appender.append_locked(requests, self._require_acknowledged)

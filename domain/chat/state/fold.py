@@ -8,7 +8,7 @@ that they touch. Totals are added up at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,36 +22,33 @@ from ...totals import Totals
 from ..describe import left_by
 from ..events import (
     ITEM_EVENTS,
-    PIECES,
     ApprovalRequested,
     CallApproved,
     CallChanged,
     CallRejected,
     ChatEvent,
     ChatItemEvent,
-    Cleared,
     ConfigUpdated,
     Forked,
     InstructionsReplaced,
     ItemInserted,
-    ItemsEvicted,
     ItemsPinned,
     ItemsRestored,
     ItemsUnpinned,
     Merged,
     MessageAdded,
+    MessageExtended,
+    MessageFinished,
     Named,
     Opened,
     Piece,
-    Placement,
-    StateSaved,
     Summarized,
     SummaryUndone,
     is_instructions,
 )
 from ..pairing import Approval, approval_by
 from ..pieces import written
-from .arena import Birthplace, totals_of
+from .arena import totals_of
 from .edits import Edits, Gone
 from .sequence import Items
 
@@ -63,161 +60,6 @@ class TakenItem(msgspec.Struct, frozen=True):
 
     ref: Ref
     item: ChatItemEvent
-
-
-class ItemsBuilder:
-    """Applies events to `items` and builds the result."""
-
-    def __init__(self, items: Items) -> None:
-        self._from = items
-        self._items = items
-        # An arena that was created here has no other owner, even after several forks.
-        self._is_own = not items.reach
-        self._edits: Edits | None = None
-        self._change = Totals()
-        # Pieces of messages, each with its version, by ordinal: a text is put together once, not at every piece.
-        self._pieces: dict[int, list[tuple[int, Piece]]] = {}
-
-    def built(self) -> Items:
-        """Return the items in their present state."""
-        self._put_pieces()
-        if self._edits is None:
-            return self._items
-        count = self._items.reach
-        known = self._from.known_totals() if self._are_counted else None
-        basis = None
-        if known is not None:
-            basis = (count, known + self._items.total_of(range(self._from.reach, count)) + self._change)
-        return self._items.edited(self._edits, basis)
-
-    def append(self, items: Sequence[ChatItemEvent], version: int) -> None:
-        """Put items of the own stream at the end."""
-        self._items = self._items.plus(items, version)
-
-    def write(self, piece: Piece, version: int) -> None:
-        """Add a piece to a message of the own stream."""
-        ordinal = self.ordinal(piece.item)
-        if ordinal is not None and isinstance(self._items.item(ordinal), MessageAdded):
-            self._pieces.setdefault(ordinal, []).append((version, piece))
-
-    def _put_pieces(self) -> None:
-        if not self._pieces:
-            return
-        changed: dict[int, MessageAdded] = {}
-        for ordinal, pieces in self._pieces.items():
-            message = self._items.item(ordinal)
-            assert isinstance(message, MessageAdded), "only a message is written piece by piece"
-            changed[ordinal] = written(message, pieces)
-        self._pieces = {}
-        if self._is_own:
-            for ordinal, item in changed.items():
-                self._items.arena.items[ordinal] = item
-                self._items.arena.until[ordinal] = 0
-            return
-        if self._are_counted:
-            # `built` counts the items that came in this fold as they are then, whether they left or not.
-            for ordinal, item in changed.items():
-                is_new = ordinal >= self._from.reach
-                if is_new != self._items.shows(ordinal):
-                    change = totals_of(item) + -totals_of(self._items.item(ordinal))
-                    self._change += -change if is_new else change
-        self._items = self._items.rewritten(changed)
-
-    def insert(self, item: ChatItemEvent, version: int, before: Ref) -> None:
-        """Insert an item of the own stream directly before another one."""
-        self.append((item,), version)
-        self._place(self._items.reach - 1, before)
-
-    def take(self, taken: Iterable[TakenItem], version: int) -> None:
-        """Put items of other streams at the end; `version` of the own stream takes them."""
-        arena = self._items.own_arena()
-        arena.take(len(self._items.lineage), version)
-        for one in taken:
-            place: Birthplace = one.ref.stream
-            if isinstance(one.item, MessageAdded) and one.item.until:
-                arena.until[len(arena.items)] = 0
-            arena.extend((one.item,), place, one.ref.version)
-        self._items = self._items.extended(arena)
-
-    def place(self, placements: Iterable[Placement], first: int) -> None:
-        """Move the items of a merge, from ordinal `first` on, to the places that the merge gave them."""
-        ordinal = first
-        for placement in placements:
-            for _ in refs_of(placement.items):
-                if placement.before is not None:
-                    self._place(ordinal, placement.before)
-                ordinal += 1
-
-    def hide(self, ordinals: Iterable[int], gone: Gone) -> None:
-        """Take items out of the view."""
-        self._put_pieces()
-        self._count(self._own_edits().hide(ordinals, gone), -1)
-
-    def show(self, ordinals: Iterable[int]) -> None:
-        """Put items back into the view."""
-        self._put_pieces()
-        self._count(self._own_edits().show(ordinals), 1)
-
-    def pin(self, ordinals: Iterable[int], *, is_pinned: bool) -> None:
-        """Pin items, or unpin them."""
-        pinned = self._own_edits().pinned
-        for ordinal in ordinals:
-            if is_pinned:
-                pinned[ordinal] = True
-            else:
-                pinned.pop(ordinal)
-
-    def approve(self, ordinal: int | None, approval: Approval) -> None:
-        """Set the state of a call's approval."""
-        if ordinal is not None:
-            self._own_edits().approvals[ordinal] = approval
-
-    def fork(self, parent: str) -> None:
-        """Continue as a child of `parent`, the stream to which these items belonged."""
-        self._items = self._from = self.built().forked(parent, is_borrowed=not self._is_own)
-        self._edits, self._change = None, Totals()
-
-    def start_again(self, taken: Iterable[TakenItem]) -> None:
-        """Continue as a context that holds only these items of other streams."""
-        self._pieces = {}
-        self._items = self._from = Items()
-        self._edits, self._change = None, Totals()
-        self.take(taken, 1)
-
-    def ordinals(self, spans: Iterable[Span]) -> list[int]:
-        """Return the ordinals of the items that an event of the own stream names; unknown names are left out."""
-        return self._items.of_spans(spans)
-
-    def ordinal(self, ref: Ref) -> int | None:
-        """Return the ordinal of one item, or None if it is unknown."""
-        return self._items.of_ref(ref)
-
-    @property
-    def count(self) -> int:
-        """The number of items, evicted ones too."""
-        return self._items.reach
-
-    @property
-    def _are_counted(self) -> bool:
-        """Whether totals are kept up to date. While loading they were not requested yet, so nothing is added up."""
-        return bool(self._from.reach) and self._from.are_counted
-
-    def _count(self, ordinals: list[int], sign: int) -> None:
-        if self._are_counted:
-            change = self._items.total_of(ordinals)
-            self._change += change if sign > 0 else -change
-
-    def _place(self, ordinal: int, before: Ref) -> None:
-        anchor = self._items.of_ref(before)
-        if anchor is not None:
-            self._own_edits().place(ordinal, anchor)
-
-    def _own_edits(self) -> Edits:
-        if self._edits is None:
-            self._edits = self._items.edits.copied() if self._items.edits else Edits()
-            # From here on the old order is invalid, so `Items` starts without it.
-            self._items = self._items.edited(self._edits)
-        return self._edits
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,91 +123,193 @@ def _forked(state: ChatState, event: Forked) -> ChatState:
 
 
 class _Fold:
-    """A fold in progress; all events except plain appends are applied here."""
+    """A fold in progress: a state, and what events after it changed of its items. Plain appends wait in `row`."""
 
     def __init__(self, state: ChatState) -> None:
         # All of it but the version and the items is up to date.
         self._state = state
-        self._items = ItemsBuilder(state.items)
-        # Items that were appended one after the other and are not in the builder yet.
+        self._from = self._items = state.items
+        # An arena that was created here has no other owner, even after several forks.
+        self._is_own = not state.items.reach
+        self._edits: Edits | None = None
+        self._change = Totals()
+        # Pieces of messages, each with its version, by ordinal: a text is put together once, not at every piece.
+        self._pieces: dict[int, list[tuple[int, Piece]]] = {}
         self.row: list[ChatItemEvent] = []
 
     def put_row(self, version: int) -> None:
-        """Give the row, which ended directly before `version`, to the builder."""
+        """Put the items of the row, which ended directly before `version`, at the end."""
         if self.row:
-            self._items.append(self.row, version - len(self.row))
+            self._items = self._items.plus(self.row, version - len(self.row))
             self.row.clear()
 
     def state(self, version: int) -> ChatState:
         """Return the state at the end."""
-        return replace(self._state, version=version, items=self._items.built())
+        return replace(self._state, version=version, items=self._built())
+
+    def _built(self) -> Items:
+        self._put_pieces()
+        if self._edits is None:
+            return self._items
+        count = self._items.reach
+        known = self._from.known_totals() if self._are_counted else None
+        basis = None
+        if known is not None:
+            basis = (count, known + self._items.total_of(range(self._from.reach, count)) + self._change)
+        return self._items.edited(self._edits, basis)
 
     def apply(self, event: Completed, version: int) -> int:
         """Apply an event other than a plain append; return its version in its own stream."""
         taken = event.taken if isinstance(event, Resolved) else ()
         recorded: ChatEvent = recorded_event(event)
-        if isinstance(recorded, Opened):
-            self._state = replace(self._state, opened=recorded)
-        elif isinstance(recorded, Named):
-            self._state = replace(self._state, names={**self._state.names, recorded.name: recorded.version})
-        elif isinstance(recorded, StateSaved):
-            # It is beside the view: `SavedStates` reads it from the log.
-            return version
-        elif isinstance(recorded, PIECES):
-            self._items.write(recorded, version)
-        elif isinstance(recorded, Forked):
-            self._fork(recorded, taken)
-            return 1
-        elif isinstance(recorded, Merged):
-            self._merge(recorded, taken, version)
-        else:
-            self._edit(recorded, version)
-        return version
-
-    def _edit(self, event: ChatEvent, version: int) -> None:
-        items = self._items
-        match event:
-            case ItemsEvicted() | Cleared():
-                pass  # Nothing comes with them.
+        match recorded:
+            case Opened():
+                self._state = replace(self._state, opened=recorded)
+            case Named():
+                self._state = replace(self._state, names={**self._state.names, recorded.name: recorded.version})
+            case MessageExtended() | MessageFinished():
+                self._write(recorded, version)
+            case Forked():
+                self._fork(recorded, taken)
+                return 1
+            case Merged():
+                self._merge(recorded, taken, version)
             case ItemInserted() | InstructionsReplaced() | Summarized():
-                items.insert(event.item, version, event.before)
+                self._insert(recorded.item, version, recorded.before)
             case ApprovalRequested() | CallApproved() | CallRejected():
-                items.approve(items.ordinal(event.call), approval_by(event, version))
+                self._approve([self._items.of_ref(recorded.call)], approval_by(recorded, version))
             case CallChanged():
-                items.insert(event.item, version, event.before)
-                for ordinal in (*items.ordinals(event.replaced), items.count - 1):
-                    items.approve(ordinal, approval_by(event, version))
+                self._insert(recorded.item, version, recorded.before)
+                both = [*self._items.of_spans(recorded.replaced), self._items.reach - 1]
+                self._approve(both, approval_by(recorded, version))
             case ItemsRestored() | SummaryUndone():
-                items.show(items.ordinals(event.items))
+                self._show(recorded.items)
             case ItemsPinned() | ItemsUnpinned():
-                items.pin(items.ordinals(event.items), is_pinned=isinstance(event, ItemsPinned))
-            # A resolved conflict explains the events around it, and changes nothing itself.
-        left = left_by(event)
+                self._pin(recorded.items, is_pinned=isinstance(recorded, ItemsPinned))
+        # Of the others, some only take items out of the view. Saved data is beside it, and a resolved conflict explains
+        # the events around it.
+        left = left_by(recorded)
         if left is not None:
-            ordinals = range(items.count) if left.items is None else items.ordinals(left.items)
-            summary = items.count - 1 if isinstance(event, Summarized) else None
-            items.hide(ordinals, Gone(left.how, left.reason, version, summary))
+            summary = self._items.reach - 1 if isinstance(recorded, Summarized) else None
+            self._hide(left.items, Gone(left.how, left.reason, version, summary))
+        return version
 
     def _fork(self, event: Forked, taken: tuple[TakenItem, ...]) -> None:
         self._state = ChatState(opened=event, ancestry=event.lineage)
         if event.carried is None:
-            self._items.fork(event.parent)
+            self._items = self._from = self._built().forked(event.parent, is_borrowed=not self._is_own)
+            self._edits, self._change = None, Totals()
         else:
-            self._items.start_again(taken)
-            self._items.pin(self._items.ordinals(event.pinned), is_pinned=True)
+            self._items = self._from = Items()
+            self._edits, self._change, self._pieces = None, Totals(), {}
+            self._take(taken, 1)
+            self._pin(event.pinned, is_pinned=True)
         if event.config is not None:
-            self._items.append((event.config,), 1)
+            self._items = self._items.plus((event.config,), 1)
 
     def _merge(self, event: Merged, taken: tuple[TakenItem, ...], version: int) -> None:
-        first = self._items.count
+        ordinal = self._items.reach
         if event.agent_id is None:
-            self._items.take(taken, version)
+            self._take(taken, version)
         else:
             # With another agent's id the item is a new one, which this event created.
-            self._items.append([one.item for one in taken], version)
-        self._items.place(event.placed, first)
+            self._items = self._items.plus([one.item for one in taken], version)
+        for placement in event.placed:
+            for _ in refs_of(placement.items):
+                if placement.before is not None:
+                    self._place(ordinal, placement.before)
+                ordinal += 1
         merged = {**self._state.merged, (event.source, event.how): event.version}
         self._state = replace(self._state, merged=merged)
+
+    def _take(self, taken: Iterable[TakenItem], version: int) -> None:
+        """Put items of other streams at the end; `version` of the own stream takes them."""
+        arena = self._items.own_arena()
+        arena.take(len(self._items.lineage), version)
+        for one in taken:
+            if isinstance(one.item, MessageAdded) and one.item.until:
+                arena.until[len(arena.items)] = 0
+            arena.extend((one.item,), one.ref.stream, one.ref.version)
+        self._items = self._items.extended(arena)
+
+    def _insert(self, item: ChatItemEvent, version: int, before: Ref) -> None:
+        self._items = self._items.plus((item,), version)
+        self._place(self._items.reach - 1, before)
+
+    def _place(self, ordinal: int, before: Ref) -> None:
+        anchor = self._items.of_ref(before)
+        if anchor is not None:
+            self._own_edits().place(ordinal, anchor)
+
+    def _hide(self, spans: Iterable[Span] | None, gone: Gone) -> None:
+        ordinals = range(self._items.reach) if spans is None else self._items.of_spans(spans)
+        self._put_pieces()
+        self._count(self._own_edits().hide(ordinals, gone), -1)
+
+    def _show(self, spans: Iterable[Span]) -> None:
+        ordinals = self._items.of_spans(spans)
+        self._put_pieces()
+        self._count(self._own_edits().show(ordinals), 1)
+
+    def _pin(self, spans: Iterable[Span], *, is_pinned: bool) -> None:
+        ordinals, pinned = self._items.of_spans(spans), self._own_edits().pinned
+        for ordinal in ordinals:
+            if is_pinned:
+                pinned[ordinal] = True
+            else:
+                pinned.pop(ordinal)
+
+    def _approve(self, calls: Iterable[int | None], approval: Approval) -> None:
+        for ordinal in calls:
+            if ordinal is not None:
+                self._own_edits().approvals[ordinal] = approval
+
+    def _own_edits(self) -> Edits:
+        if self._edits is None:
+            self._edits = self._items.edits.copied() if self._items.edits else Edits()
+            # From here on the old order is invalid, so `Items` starts without it.
+            self._items = self._items.edited(self._edits)
+        return self._edits
+
+    # Messages that are written piece by piece, and totals
+
+    def _write(self, piece: Piece, version: int) -> None:
+        ordinal = self._items.of_ref(piece.item)
+        if ordinal is not None and isinstance(self._items.item(ordinal), MessageAdded):
+            self._pieces.setdefault(ordinal, []).append((version, piece))
+
+    def _put_pieces(self) -> None:
+        if not self._pieces:
+            return
+        changed: dict[int, MessageAdded] = {}
+        for ordinal, pieces in self._pieces.items():
+            message = self._items.item(ordinal)
+            assert isinstance(message, MessageAdded), "only a message is written piece by piece"
+            changed[ordinal] = written(message, pieces)
+        self._pieces = {}
+        if self._is_own:
+            for ordinal, item in changed.items():
+                self._items.arena.items[ordinal] = item
+                self._items.arena.until[ordinal] = 0
+            return
+        if self._are_counted:
+            # `_built` counts the items that came in this fold as they are then, whether they left or not.
+            for ordinal, item in changed.items():
+                is_new = ordinal >= self._from.reach
+                if is_new != self._items.shows(ordinal):
+                    change = totals_of(item) + -totals_of(self._items.item(ordinal))
+                    self._change += -change if is_new else change
+        self._items = self._items.rewritten(changed)
+
+    @property
+    def _are_counted(self) -> bool:
+        """Whether totals are kept up to date. While loading they were not requested yet, so nothing is added up."""
+        return bool(self._from.reach) and self._from.are_counted
+
+    def _count(self, ordinals: list[int], sign: int) -> None:
+        if self._are_counted:
+            change = self._items.total_of(ordinals)
+            self._change += change if sign > 0 else -change
 
 
 def evolve(state: ChatState, event: Completed) -> ChatState:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -68,6 +68,7 @@ class Mask(NamedTuple):
 
 
 TEXTS = Mask()
+S = TypeVar("S", bound=msgspec.Struct)
 Rule = Callable[[Any, Mask], Any]
 
 
@@ -77,13 +78,7 @@ def skeleton_of(event: Event, mask: Mask = TEXTS) -> Event:
     if whole is not None:
         left: Event = whole(event, mask)
         return left
-    changed: dict[str, Any] = {}
-    for name, rule in _rules_of(type(event)).items():
-        value = getattr(event, name)
-        left = rule(value, mask)
-        if left != value:
-            changed[name] = left
-    return msgspec.structs.replace(event, **changed) if changed else event
+    return _changed(event, **{name: rule(getattr(event, name), mask) for name, rule in _rules_of(type(event)).items()})
 
 
 def persons_skeleton(event: Event, mask: Mask) -> Event:
@@ -91,7 +86,7 @@ def persons_skeleton(event: Event, mask: Mask) -> Event:
     if mask.user is None:
         return event
     rules = ((name, rule) for name, rule in _rules_of(type(event)).items() if rule in (_person, _owner))
-    return _changed(event, **{name: rule(getattr(event, name), mask) for name, rule in rules})  # type: ignore[no-any-return]
+    return _changed(event, **{name: rule(getattr(event, name), mask) for name, rule in rules})
 
 
 def meta_skeleton(meta: Meta, mask: Mask, *, is_erased: bool) -> Meta:
@@ -107,7 +102,7 @@ def meta_skeleton(meta: Meta, mask: Mask, *, is_erased: bool) -> Meta:
     return msgspec.structs.replace(meta, actor=mask.person(meta.actor), fingerprint=fingerprint)
 
 
-def _changed(event: Any, **fields: Any) -> Any:
+def _changed(event: S, **fields: Any) -> S:
     """Return an event with changed fields, the event itself if they are as before."""
     different = {name: value for name, value in fields.items() if getattr(event, name) != value}
     return msgspec.structs.replace(event, **different) if different else event
@@ -170,21 +165,18 @@ def _item(item: chat.ChatItemEvent | None, mask: Mask) -> chat.ChatItemEvent | N
 
 def _item_texts(item: chat.ChatItemEvent, mask: Mask) -> chat.ChatItemEvent:
     origin = item.origin and _changed(item.origin, rest=b"")
-    left: chat.ChatItemEvent
     match item:
         case chat.MessageAdded():
-            left = _message(item, origin, mask)
+            return _message(item, origin, mask)
         case chat.FunctionCalled():
-            left = _changed(item, arguments=NO_ARGUMENTS, metadata=_usage(usage_of(item)), origin=origin)
+            return _changed(item, arguments=NO_ARGUMENTS, metadata=_usage(usage_of(item)), origin=origin)
         case chat.FunctionReturned():
-            left = _changed(item, output=mask.said(item.output) if item.output else "", origin=origin)
+            return _changed(item, output=mask.said(item.output) if item.output else "", origin=origin)
         case chat.HandedOff():
-            left = _changed(item, reason=None, origin=origin)
+            return _changed(item, reason=None, origin=origin)
         case chat.ConfigUpdated():
-            left = _changed(
-                item, instructions=_text(item.instructions, mask), tool_schemas=b"", settings=b"", origin=origin
-            )
-    return left
+            instructions = _text(item.instructions, mask)
+            return _changed(item, instructions=instructions, tool_schemas=b"", settings=b"", origin=origin)
 
 
 def _message(item: chat.MessageAdded, origin: chat.Origin | None, mask: Mask) -> chat.MessageAdded:
@@ -193,12 +185,10 @@ def _message(item: chat.MessageAdded, origin: chat.Origin | None, mask: Mask) ->
     is_parts = isinstance(item.content, tuple) and item.content
     said = ERASED if item.content in (ERASED, (ERASED,)) else mask.text
     content: Any = (said,) if is_parts else said if is_text else item.content
-    left: chat.MessageAdded
     if erased_tokens(item) is not None:
         # What is archived may be erased behind that.
-        left = _changed(item, content=content)
-        return left
-    left = _changed(
+        return _changed(item, content=content)
+    return _changed(
         item,
         content=content,
         origin=origin,
@@ -208,7 +198,6 @@ def _message(item: chat.MessageAdded, origin: chat.Origin | None, mask: Mask) ->
         text_instructions=None,
         incomplete=_incomplete(item.incomplete, mask),
     )
-    return left
 
 
 # Items of other kinds
@@ -220,19 +209,15 @@ def _content(content: Content, beside: str, mask: Mask) -> Content:
 
 
 def _held(event: pool.AddedEvent, mask: Mask) -> pool.AddedEvent:
-    left: pool.AddedEvent = _changed(
+    return _changed(
         event,
         content=_content(event.content, event.description or "", mask),
         description=_text(event.description, mask),
     )
-    return left
 
 
 def _remembered(event: memory.MemoryRemembered, mask: Mask) -> memory.MemoryRemembered:
-    left: memory.MemoryRemembered = _changed(
-        event, key=mask.name(event.key), value=_content(event.value, event.key, mask), tags=()
-    )
-    return left
+    return _changed(event, key=mask.name(event.key), value=_content(event.value, event.key, mask), tags=())
 
 
 # Runs
@@ -246,13 +231,12 @@ def _bare(value: Any, mask: Mask) -> Any:
 def _node(event: run.NodeEvent, mask: Mask) -> run.NodeEvent:
     given = parse_json(event.fields) or {}
     fields = {name: _bare(given[name], mask) for name in own_fields(run.type_of(event)) if name in given}
-    left: run.NodeEvent = _changed(
+    return _changed(
         event,
         label=mask.name(event.label),
         description=_text(event.description, mask),
         fields=canonical_json(fields, what="the fields of a node"),
     )
-    return left
 
 
 def _changes(changes: tuple[run.AttributeChange, ...], mask: Mask) -> tuple[run.AttributeChange, ...]:

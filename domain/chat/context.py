@@ -60,7 +60,7 @@ from .state.packed import new_at
 from .state.sequence import Items
 from .stream import MessageStream
 from .tokens import DEFAULT, TokenCounter
-from .usage import NOT_GIVEN, Usage, metrics_given, metrics_of
+from .usage import Usage, metrics_of
 from .view import ChatView
 
 if TYPE_CHECKING:
@@ -220,9 +220,10 @@ class ChatContext(ChatView["ChatContext"]):
         """
         parts = (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
         about: dict[str, Any] = {}
-        given = (model, cost, input_tokens, output_tokens, cached_tokens)
-        if usage is not None or given != NOT_GIVEN:
-            about["metrics"] = metrics_given(usage, given)
+        counts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cached_tokens": cached_tokens}
+        given = {"model": model, "cost": cost, **counts}
+        if usage is not None or any(value is not None for value in given.values()):
+            about["metrics"] = metrics_of(None, usage, **given)
         event = make_event(
             MessageAdded,
             id=message_id or self._system.new_id("msg_"),

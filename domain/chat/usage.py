@@ -52,8 +52,6 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_USAGE = Usage()
-ARGUMENTS = ("model", "cost", "input_tokens", "output_tokens", "cached_tokens")
-NOT_GIVEN = (None,) * len(ARGUMENTS)
 
 
 def usage_in(about: Mapping[str, Any]) -> Usage:
@@ -101,11 +99,6 @@ def _imported(rest: Mapping[str, Any]) -> Mapping[str, Any]:
 def is_usage(about: Mapping[str, Any]) -> bool:
     """Return whether a mapping has a field of a usage, under the name of any provider."""
     return not KNOWN.isdisjoint(about)
-
-
-def metrics_given(usage: object, given: tuple[Any, ...]) -> dict[str, Any] | None:
-    """Return `metrics_of` a usage and the arguments of a call, in the order of ARGUMENTS."""
-    return metrics_of(None, usage, **dict(zip(ARGUMENTS, given, strict=True)))
 
 
 def metrics_of(given: Mapping[str, Any] | None = None, usage: object = None, **named: Any) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from refold.domain.canonical import canonical_json
 from refold.domain.chat import usage as named
 from refold.domain.chat.events import Origin
-from refold.domain.chat.usage import COUNT_MAX, NO_USAGE, Usage, is_usage, metrics_given, metrics_of, usage_in, usage_of
+from refold.domain.chat.usage import COUNT_MAX, NO_USAGE, Usage, is_usage, metrics_of, usage_in, usage_of
 from refold.domain.errors import InvalidInputError
 
 from .chat_events import called, handed, said
@@ -107,9 +107,10 @@ def test_what_is_stored(given: dict[str, Any], stored: dict[str, Any] | None) ->
     assert metrics_of(**given) == stored
 
 
-def test_arguments_in_their_order() -> None:
-    """As a call has them."""
-    assert metrics_given({"input_tokens": 1}, ("m", 2, None, 3, 4)) == {
+def test_arguments_that_are_none() -> None:
+    """They are not given."""
+    named = {"model": "m", "cost": 2, "input_tokens": None, "output_tokens": 3, "cached_tokens": 4}
+    assert metrics_of(None, {"input_tokens": 1}, **named) == {
         "model": "m", "cost": 2.0, "usage": {"input_tokens": 1, "output_tokens": 3, "cached_tokens": 4},
     }  # fmt: skip
 

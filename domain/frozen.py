@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
 from .errors import DecisionRefusedError, InvalidInputError, RefoldError
@@ -55,45 +55,28 @@ class FrozenDict(dict[K, V], Generic[K, V]):
         return self
 
 
-class PartlyRead(Protocol):
-    """A list of which some elements are in a log until they are used."""
-
-    @property
-    def log(self) -> object:
-        """The log."""
-
-    def read_all(self) -> object:
-        """Read all elements."""
-
-    def is_cached(self) -> bool:
-        """Return whether the context that gave the list keeps it for its next call."""
-
-
-# By id, since a list has no hash.
-PARTLY_READ: WeakValueDictionary[int, PartlyRead] = WeakValueDictionary()
+# Lists that have elements in a `log` until `read_all()`, or their use. A context may keep one for its next call,
+# as `is_cached()` says. By id: a list has no hash.
+PARTLY_READ: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def read_before_closing(log: object) -> None:
     """Read all elements of the lists from a log that is about to be closed, if somebody besides a context has them."""
     for held in PARTLY_READ.valuerefs():
-        if _is_in_use(held, log):
-            # An element that cannot be read raises an error when it is used.
-            with suppress(RefoldError):
-                _it(held).read_all()
+        _read_if_used(held, log)
 
 
-def _it(held: Callable[[], PartlyRead | None]) -> Any:
-    return held()
-
-
-def _is_in_use(held: Callable[[], PartlyRead | None], log: object) -> bool:
-    """Return whether a list is of a log, and somebody besides its context has it; True where Python cannot say."""
+def _read_if_used(held: Callable[[], Any], log: object) -> None:
     if getattr(held(), "log", None) is not log or not hasattr(held(), "read_all"):
-        return False
-    if not hasattr(sys, "getrefcount"):
-        return True
-    # Counted in the same way, so that the references of the calls are in both counts.
-    return _references([held()]) - _references([FrozenList()]) > int(_it(held).is_cached())
+        return
+    # Counted in the same way, so that the references of the calls are in both counts. Some Pythons do not count them.
+    if hasattr(sys, "getrefcount"):
+        others = _references([held()]) - _references([FrozenList()]) - int(held().is_cached())
+        if others <= 0:
+            return
+    # An element that cannot be read raises an error when it is used.
+    with suppress(RefoldError):
+        held().read_all()
 
 
 def _references(of: list[Any]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -39,14 +39,6 @@ Write short, plain sentences in the language of the conversation, and invent not
 Output ONLY the summary, nothing else."""
 
 
-class HasItems(Protocol):
-    """A context, of the present or of the past."""
-
-    @property
-    def items(self) -> Iterable[ChatItem]:
-        """The items in order."""
-
-
 def render_items(items: Iterable[ChatItem | ChatItemEvent]) -> str:
     """
     Return one line for each message, call and output, for a prompt that asks for a summary.
@@ -56,7 +48,7 @@ def render_items(items: Iterable[ChatItem | ChatItemEvent]) -> str:
     return "\n".join(line for line in map(_summary_line, items) if line is not None)
 
 
-def render_context_as_text(ctx: HasItems) -> str:
+def render_context_as_text(ctx: ChatView[Any]) -> str:
     """Return the conversation as text, without instructions and blank messages, with full outputs."""
     return "\n".join(line for line in map(_transcript_line, ctx.items) if line is not None)
 

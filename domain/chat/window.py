@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from ..arguments import require_callable, require_limits
 from ..errors import DecisionRefusedError, RefoldError
@@ -13,35 +13,9 @@ from .tokens import DEFAULT, TokenCounter
 if TYPE_CHECKING:
     # Only for type checkers: at run time this import would be a circle, since a model's answers use the roles of chats.
     from ..llm.base import LLM
+    from .context import ChatContext
 
 logger = logging.getLogger(__name__)
-
-
-class Compressible(Protocol):
-    """The part of a chat context that a window needs."""
-
-    @property
-    def items(self) -> Any:
-        """The items in order."""
-
-    def estimated_tokens(self, counter: TokenCounter | None = None) -> int:
-        """Return the estimated tokens of all items."""
-
-    def turn_count(self) -> int:
-        """Return the number of user messages."""
-
-    async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3) -> Any:
-        """Replace all but the last turns by a summary."""
-
-    def truncate(
-        self,
-        max_items: int | None = None,
-        max_tokens: int | None = None,
-        *,
-        counter: TokenCounter = DEFAULT,
-        whole_turns: bool = True,
-    ) -> Any:
-        """Evict the oldest turns, or else items, until the rest is within both limits."""
 
 
 class ContextWindow:
@@ -75,7 +49,7 @@ class ContextWindow:
         self.counter = require_callable(counter, "the counter")
         self.whole_turns = whole_turns
 
-    async def manage(self, ctx: Compressible, llm: LLM | None) -> None:
+    async def manage(self, ctx: ChatContext, llm: LLM | None) -> None:
         """
         Bring a context within the limits: summarise if there are old turns, then truncate.
 
@@ -94,14 +68,14 @@ class ContextWindow:
                 counter=self.counter,
             )
 
-    def _needs_summary(self, ctx: Compressible) -> bool:
+    def _needs_summary(self, ctx: ChatContext) -> bool:
         has_old_turns = ctx.turn_count() > self.keep_recent_turns + 1
         return has_old_turns and (
             _is_over(self.max_tokens, ctx.estimated_tokens(self.counter))
             or _is_over(self.max_context_items, len(ctx.items))
         )
 
-    async def _summarize(self, ctx: Compressible, llm: LLM | None) -> None:
+    async def _summarize(self, ctx: ChatContext, llm: LLM | None) -> None:
         if llm is None:
             logger.warning("the context is over its limits, and there is no model to summarise it")
             return

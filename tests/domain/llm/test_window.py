@@ -54,10 +54,11 @@ class Context:
 MODEL, OTHER = ScriptedLLM(["a"]), ScriptedLLM(["b"])
 
 
-def managed(ctx: Context, /, model: LLM | None = MODEL, **settings: Any) -> list[Any]:
+def managed(ctx: Any, /, model: LLM | None = MODEL, **settings: Any) -> list[Any]:
     """Return what a window asked of a context."""
     asyncio.run(ContextWindow(**settings).manage(ctx, model))
-    return ctx.calls
+    calls: list[Any] = ctx.calls
+    return calls
 
 
 def test_settings() -> None:

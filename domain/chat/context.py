@@ -7,8 +7,7 @@ a log in memory; the calls are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
@@ -887,7 +886,7 @@ class ChatContext(ChatView["ChatContext"]):
         self._record(command, call=call, idempotency_key=key, catch_up=True)
 
     def _tell(self, other: ChatView[Any], summary: MessageAdded, call: object, key: str | None) -> None:
-        with self._seen_from_here(other, key) as (side, left_key):
+        with seen_from(self._attachment, self._writer.place, other, key) as (side, left_key):
             self._record(TellOther(side, summary), call=call, idempotency_key=left_key, catch_up=True)
 
     def _merge(
@@ -917,14 +916,9 @@ class ChatContext(ChatView["ChatContext"]):
         def brings_something(side: OtherSide) -> bool:
             return bool(CHAT.decide(command(side), self._writer.state))
 
-        with self._seen_from_here(other, idempotency_key, brings_something) as (side, left_key):
-            self._record(command(side), call=call, expected_version=expected_version, idempotency_key=left_key)
-
-    def _seen_from_here(
-        self, other: ChatView[Any], key: str | None, is_wanted: Callable[[OtherSide], bool] = lambda _: True
-    ) -> AbstractContextManager[tuple[OtherSide, str | None]]:
         place = self._writer.place
-        return seen_from(self._attachment, place.stream, place.root, other, key, is_wanted)
+        with seen_from(self._attachment, place, other, idempotency_key, brings_something) as (side, left_key):
+            self._record(command(side), call=call, expected_version=expected_version, idempotency_key=left_key)
 
     # The past
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from ..arguments import require_instance
 from ..context.adopt import adopted_copy
 from ..context.context import Attachment
+from ..context.folded_stream import Place
 from ..context.journal import Journal
 from ..context.transaction import current_or_new_transaction
 from ..errors import InvalidInputError
@@ -26,14 +27,13 @@ from .view import ChatView
 @contextmanager
 def seen_from(
     attachment: Attachment,
-    stream: str,
-    root: str,
+    place: Place,
     other: ChatView[Any],
     key: str | None,
-    is_wanted: Callable[[OtherSide], bool],
+    is_wanted: Callable[[OtherSide], bool] = lambda _: True,
 ) -> Iterator[tuple[OtherSide, str | None]]:
     """
-    Yield the other side of a merge into `stream`, and the idempotency key that is left for the merge itself.
+    Yield the other side of a merge into the chat at a place, and the idempotency key that is left for the merge itself.
 
     If the other context is in another log and `is_wanted`, it is adopted: its events and the merge are one transaction,
     which has the key.
@@ -42,7 +42,8 @@ def seen_from(
     if other._attachment.log is attachment.log:
         yield _side(other.stream_id, state), key
         return
-    copy = adopted_copy(other._attachment.log, other.stream_id, beside=stream, root=root, system=attachment.system)
+    system = attachment.system
+    copy = adopted_copy(other._attachment.log, other.stream_id, beside=place.stream, root=place.root, system=system)
     events = copy.log.read_events(copy.stream, until=other.version)
     side = _side(copy.stream, CHAT.fold(CHAT.initial_state, complete(copy.log, events)))
     if not is_wanted(side):
@@ -94,16 +95,12 @@ def _side(stream: str, state: ChatState) -> OtherSide:
     return OtherSide(stream, state.version, state.items, state.ancestry)
 
 
-def fork_point_with(side: OtherSide, journal: Journal[ChatState]) -> Segment | None:
-    """Return the last version that this context and the other side share, or None."""
-    own = Segment(journal.place.stream, journal.version)
-    ours = (*journal.state.ancestry, own)
-    return fork_point(ours, (*side.ancestry, Segment(side.stream, side.version)))
-
-
 def merge_with(side: OtherSide, writer: Journal[ChatState], *, has_base: bool, **about: Any) -> Merge:
     """Return the command that merges the other side; with `has_base` from the last version that both share."""
-    base = fork_point_with(side, writer) if has_base else None
+    base = None
+    if has_base:
+        ours = (*writer.state.ancestry, Segment(writer.place.stream, writer.version))
+        base = fork_point(ours, (*side.ancestry, Segment(side.stream, side.version)))
     base_items = None if base is None else items_at(base, writer)
     return Merge(stream=writer.place.stream, other=side, base=base, base_items=base_items, **about)
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from dataclasses import field as field_of
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from .errors import InvalidInputError
@@ -318,12 +319,8 @@ def _block(message: Any) -> str:
     return str(message)
 
 
-def _system(message: Any) -> str:
-    return f"[System]\n{_text_of(field(message, 'content'))}"
-
-
-def _user(message: Any) -> str:
-    return f"[User]\n{_text_of(field(message, 'content'))}"
+def _said(speaker: str, message: Any) -> str:
+    return f"[{speaker}]\n{_text_of(field(message, 'content'))}"
 
 
 def _tool(message: Any) -> str:
@@ -342,8 +339,8 @@ def _assistant(message: Any) -> str:
 
 
 _BLOCKS: dict[Kind, Callable[[Any], str]] = {
-    "system": _system,
-    "user": _user,
+    "system": partial(_said, "System"),
+    "user": partial(_said, "User"),
     "tool": _tool,
     "assistant": _assistant,
 }

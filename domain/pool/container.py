@@ -341,19 +341,16 @@ class Container(Context[ContainerState], Generic[T]):
         """
         self._require_writer()
         require_callable(change, "the change")
-        for _ in range(CATCH_UPS_MAX - 1):
+        for attempt in range(CATCH_UPS_MAX):
             try:
-                return await self._refreshed_and_changed(change)
+                await in_thread(self.refresh)
+                result = await change(self)
+                await self.aflush()
+                return result
             except ConcurrencyError as error:
-                if error.is_ahead:
+                if error.is_ahead or attempt == CATCH_UPS_MAX - 1:
                     raise
-        return await self._refreshed_and_changed(change)
-
-    async def _refreshed_and_changed(self, change: Callable[[Self], Awaitable[R]]) -> R:
-        await in_thread(self.refresh)
-        result = await change(self)
-        await self.aflush()
-        return result
+        raise AssertionError("the loop returns or raises")
 
     def put_in(self, command: Command) -> None:
         """

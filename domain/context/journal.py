@@ -31,7 +31,7 @@ from ..errors import (
 from ..log.envelope import Event, RecordedEvent, current_meta
 from ..log.gate import gate_of
 from ..log.ports import ANY_VERSION, Log, NewEvents, Receipt, StreamEnd, require_same_call
-from ..named_events import recorded_event
+from ..named_events import Resolved
 from .decider import trusted
 from .folded_stream import Durability, FoldedStream, Place
 from .outbox import Outbox, let_go_of_settled, require_sizes
@@ -303,7 +303,7 @@ class Journal(FoldedStream[S]):
         decided = tuple(self.decider.decide(command, known))
         if not decided:
             return Outcome(())
-        events = tuple(map(recorded_event, decided))
+        events = tuple([event.event if isinstance(event, Resolved) else event for event in decided])
         key, call = keyed or (None, None)
         meta = current_meta(default_actor=self.place.actor, idempotency_key=key, fingerprint=call)
         new = NewEvents(

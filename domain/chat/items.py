@@ -445,8 +445,8 @@ def _item_of(entry: Any, where: str) -> ChatItem | None:
     if not isinstance(entry, Mapping):
         raise InvalidInputError(f"{where} is {entry!r}: expected an object with id and type")
     try:
-        make = _MAKERS.get(str(entry["type"]))
-        return None if make is None else make(entry)
+        kind = str(entry["type"])
+        return _made(kind, entry) if kind in _MODELS else None
     except KeyError as error:
         raise MissingFieldError(f"{where}, field {error.args[0]}: missing") from error
     except ValidationError as error:
@@ -462,33 +462,22 @@ def _common(entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _message(entry: Mapping[str, Any]) -> ChatMessage:
-    content = entry["content"]
-    if isinstance(content, list):
-        content = [ImageContent.model_validate(part) if isinstance(part, dict) else part for part in content]
-    kept = {name: entry[name] for name in (*FIELDS["message"][4:], *OPTIONAL["message"]) if name in entry}
-    return ChatMessage(
-        **_common(entry),
-        **kept,
-        role=entry["role"],
-        content=content,
-        interrupted=entry.get("interrupted", False),
-        extra=entry.get("extra") or {},
-    )
+def _made(kind: str, entry: Mapping[str, Any]) -> ChatItem:
+    names = (*FIELDS[kind], *OPTIONAL.get(kind, ()))
+    given = {name: entry[name] for name in names if name in entry}
+    if kind == "message":
+        # The two fields that it must have.
+        content, given["role"] = entry["content"], entry["role"]
+        if isinstance(content, list):
+            content = [ImageContent.model_validate(part) if isinstance(part, dict) else part for part in content]
+        given |= {"content": content, "extra": entry.get("extra") or {}}
+    return _MODELS[kind](**_common(entry), **given)
 
 
-def _other(model: Callable[..., ChatItem], kind: str) -> Callable[[Mapping[str, Any]], ChatItem]:
-    def make(entry: Mapping[str, Any]) -> ChatItem:
-        names = (*FIELDS[kind], *OPTIONAL.get(kind, ()))
-        return model(**_common(entry), **{name: entry[name] for name in names if name in entry})
-
-    return make
-
-
-_MAKERS: dict[str, Callable[[Mapping[str, Any]], ChatItem]] = {
-    "message": _message,
-    "function_call": _other(FunctionCall, "function_call"),
-    "function_call_output": _other(FunctionCallOutput, "function_call_output"),
-    "agent_handoff": _other(AgentHandoff, "agent_handoff"),
-    "agent_config_update": _other(AgentConfigUpdate, "agent_config_update"),
+_MODELS: dict[str, Callable[..., ChatItem]] = {
+    "message": ChatMessage,
+    "function_call": FunctionCall,
+    "function_call_output": FunctionCallOutput,
+    "agent_handoff": AgentHandoff,
+    "agent_config_update": AgentConfigUpdate,
 }

@@ -11,7 +11,8 @@ from ..domain.context.journal import Journal
 from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.pool.container import Container, require_limit
-from ..domain.pool.rules import QUEUE, Begin
+from ..domain.pool.events import QUEUE
+from ..domain.pool.rules import Begin
 from ..domain.window.events import WindowOpened
 from ..domain.window.rules import WINDOWS
 from ..domain.window.rules import Begin as BeginWindow

@@ -18,9 +18,9 @@ from ..errors import NotFoundError
 from ..log.ports import Log
 from ..named_events import Resolved
 from ..spans import Ref, spans_of
-from .events import AddedEvent
+from .events import AddedEvent, Kind
 from .items import ContextItem, Held
-from .rules import Add, ChangeSettings, Clear, Command, Evict, Kind, Remove, Restore, overflow
+from .rules import Add, ChangeSettings, Clear, Command, Evict, Remove, Restore, overflow
 from .state import Completed, ContainerState, Departures, fold, named_items, ref_of
 
 # The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.

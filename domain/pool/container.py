@@ -31,9 +31,9 @@ from ..hooks.registry import HookRegistry, rebuild_hooks_from_serialization, ser
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
-from .events import AddedEvent
+from .events import AddedEvent, Kind
 from .items import ContextItem, EvictedItem
-from .rules import Add, Begin, Command, Kind
+from .rules import Add, Begin, Command
 from .state import Completed, ContainerState, departed
 
 if TYPE_CHECKING:

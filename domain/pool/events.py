@@ -8,7 +8,7 @@ added by one event, its origin, and all later events name the item by it (`refol
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -265,4 +265,45 @@ ContainerEvent = (
     | PoolConflictResolved
     | SettingsEvent
     | NamedEvent
+)
+
+
+class Kind(NamedTuple):
+    """A queue or a pool: its name, and the events of its streams."""
+
+    name: str
+    opened: type[OpenedEvent]
+    branched: type[BranchedEvent]
+    added: type[AddedEvent]
+    evicted: type[EvictedEvent]
+    restored: type[RestoredEvent]
+    cleared: type[ClearedEvent]
+    merged: type[MergedEvent]
+    settings: type[SettingsEvent]
+    named: type[NamedEvent]
+
+
+QUEUE = Kind(
+    "queue",
+    QueueOpened,
+    QueueBranched,
+    QueueAppended,
+    QueueEvicted,
+    QueueRestored,
+    QueueCleared,
+    QueueMerged,
+    QueueSettingsChanged,
+    QueueNamed,
+)
+POOL = Kind(
+    "pool",
+    PoolOpened,
+    PoolBranched,
+    PoolAdded,
+    PoolEvicted,
+    PoolRestored,
+    PoolCleared,
+    PoolMerged,
+    PoolSettingsChanged,
+    PoolNamed,
 )

@@ -19,9 +19,10 @@ from ..positions import Moment
 from ..words import words_of
 from .changes import Adding, Removing
 from .container import Container, require_limit
+from .events import POOL
 from .items import ContextItem, Held
 from .merge import ConflictRule, branch_of, merge_into, of_branch
-from .rules import POOL, POOLS
+from .rules import POOLS
 
 if TYPE_CHECKING:
     from ..llm.base import LLM

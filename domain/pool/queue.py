@@ -13,9 +13,10 @@ from ..hooks.registry import HookDecorator
 from ..positions import Moment
 from .changes import Adding
 from .container import Container, require_limit
+from .events import QUEUE
 from .items import ContextItem
 from .merge import branch_of, merge_into, of_branch
-from .rules import QUEUE, QUEUES, Refill
+from .rules import QUEUES, Refill
 
 T = TypeVar("T")
 

@@ -1,11 +1,10 @@
-"""The rules of queues and pools: the two kinds, their commands, and the decider."""
+"""The rules of queues and pools: their commands, and the decider."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
@@ -15,80 +14,18 @@ from ..named_events import Resolved
 from ..spans import Ref, Segment, spans_of
 from ..totals import total_of
 from .events import (
+    POOL,
+    QUEUE,
     AddedEvent,
     BranchedEvent,
-    ClearedEvent,
-    EvictedEvent,
-    MergedEvent,
-    NamedEvent,
+    Kind,
     OpenedEvent,
-    PoolAdded,
-    PoolBranched,
-    PoolCleared,
     PoolConflictResolved,
-    PoolEvicted,
-    PoolMerged,
-    PoolNamed,
-    PoolOpened,
     PoolRemoved,
     PoolReplaced,
-    PoolRestored,
-    PoolSettingsChanged,
-    QueueAppended,
-    QueueBranched,
-    QueueCleared,
-    QueueEvicted,
-    QueueMerged,
-    QueueNamed,
-    QueueOpened,
-    QueueRestored,
-    QueueSettingsChanged,
-    RestoredEvent,
-    SettingsEvent,
 )
 from .items import Held
 from .state import EMPTY, PACKING, Completed, ContainerState, complete, fold
-
-
-class Kind(NamedTuple):
-    """A queue or a pool: its name, and the events of its streams."""
-
-    name: str
-    opened: type[OpenedEvent]
-    branched: type[BranchedEvent]
-    added: type[AddedEvent]
-    evicted: type[EvictedEvent]
-    restored: type[RestoredEvent]
-    cleared: type[ClearedEvent]
-    merged: type[MergedEvent]
-    settings: type[SettingsEvent]
-    named: type[NamedEvent]
-
-
-QUEUE = Kind(
-    "queue",
-    QueueOpened,
-    QueueBranched,
-    QueueAppended,
-    QueueEvicted,
-    QueueRestored,
-    QueueCleared,
-    QueueMerged,
-    QueueSettingsChanged,
-    QueueNamed,
-)
-POOL = Kind(
-    "pool",
-    PoolOpened,
-    PoolBranched,
-    PoolAdded,
-    PoolEvicted,
-    PoolRestored,
-    PoolCleared,
-    PoolMerged,
-    PoolSettingsChanged,
-    PoolNamed,
-)
 
 
 class Begin(msgspec.Struct, frozen=True):

@@ -33,25 +33,8 @@ from .events import (
 )
 from .item_events import MADE_UP, as_given, conversion, items_as_given, make_event
 from .merge_source import merge_with, other_as_given, require_chat, require_merge, seen_from
+from .rules import commands
 from .rules.calls import find_call, version_before
-from .rules.commands import (
-    AddItems,
-    AnswerCall,
-    Clear,
-    EvictItems,
-    InsertItems,
-    Merge,
-    MergeRule,
-    Open,
-    OtherSide,
-    PinItems,
-    ReplaceInstructions,
-    RestoreItems,
-    Summarize,
-    TellOther,
-    Truncate,
-    UndoSummary,
-)
 from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
 from .state.fold import ChatState, tool_definitions
@@ -109,7 +92,7 @@ class ChatContext(ChatView["ChatContext"]):
         if journal is None:
             attachment = detached_attachment(system)
             self._stand_on(detached_journal(attachment, "chat", CHAT), attachment)
-            self._writer.execute(Open(Opened()))
+            self._writer.execute(commands.Open(Opened()))
         else:
             self._stand_on(journal, attachment or attachment_of(journal, system))
         if items:
@@ -331,7 +314,7 @@ class ChatContext(ChatView["ChatContext"]):
 
         event = self._output("", output, call, is_error, agent_id)
         outcome = self._record(
-            AnswerCall(self._writer.place.stream, call, event),
+            commands.AnswerCall(self._writer.place.stream, call, event),
             call=("answer_call", call, output, is_error, agent_id),
             expected_version=expected_version,
             idempotency_key=idempotency_key,
@@ -482,7 +465,7 @@ class ChatContext(ChatView["ChatContext"]):
     ) -> Outcome:
         for item in items:
             require_time(item.created_at, f"created_at of item {item.id!r}")
-        command = AddItems(self._writer.place.stream, tuple(items), new_at=new_at(self._writer, items))
+        command = commands.AddItems(self._writer.place.stream, tuple(items), new_at=new_at(self._writer, items))
         return self._writer.execute(command, call=call, expected_version=expected_version, idempotency_key=key)
 
     def _add(
@@ -494,7 +477,7 @@ class ChatContext(ChatView["ChatContext"]):
     ) -> Any:
         is_fresh = "id" in made_up
         unused_at = -1 if is_fresh else new_at(self._writer, [event])
-        command = AddItems(self._writer.place.stream, (event,), fresh=is_fresh, new_at=unused_at)
+        command = commands.AddItems(self._writer.place.stream, (event,), fresh=is_fresh, new_at=unused_at)
         outcome = self._writer.execute(
             command,
             call=lambda: ("add", as_given(event, *made_up)),
@@ -508,7 +491,7 @@ class ChatContext(ChatView["ChatContext"]):
     ) -> ChatMessage:
         _ = self._writer.state
         outcome = self._writer.execute(
-            ReplaceInstructions(self._writer.place.stream, event),
+            commands.ReplaceInstructions(self._writer.place.stream, event),
             call=lambda: ("replace", as_given(event, *made_up)),
             expected_version=expected_version,
             idempotency_key=key,
@@ -561,7 +544,7 @@ class ChatContext(ChatView["ChatContext"]):
     def _insert(self, given: Sequence[ChatItem], expected_version: int | None, key: str | None) -> Outcome:
         from .item_conversion import recorded_form
 
-        command = InsertItems(self._writer.place.stream, tuple(recorded_form(item) for item in given))
+        command = commands.InsertItems(self._writer.place.stream, tuple(recorded_form(item) for item in given))
         return self._record(
             command,
             call=lambda: ("insert", items_as_given(given, command.items)),
@@ -590,7 +573,7 @@ class ChatContext(ChatView["ChatContext"]):
         from .eviction import Eviction
 
         before = self._writer.state.items
-        command = EvictItems(self._writer.place.stream, require_texts(ids, "the ids"), reason)
+        command = commands.EvictItems(self._writer.place.stream, require_texts(ids, "the ids"), reason)
         outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
         if outcome.replayed:
             return Eviction(*self._around(outcome), outcome.version)
@@ -616,7 +599,7 @@ class ChatContext(ChatView["ChatContext"]):
         """
         before = self._writer.state.items
         named = None if ids is None else require_texts(ids, "the ids")
-        command = RestoreItems(self._writer.place.stream, named, reason)
+        command = commands.RestoreItems(self._writer.place.stream, named, reason)
         outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
         after = self._writer.state.items
         if outcome.replayed:
@@ -672,7 +655,7 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             ConcurrencyError: another writer came first.
         """
-        self._record(Clear(reason), expected_version=expected_version, idempotency_key=idempotency_key)
+        self._record(commands.Clear(reason), expected_version=expected_version, idempotency_key=idempotency_key)
 
     def truncate(
         self,
@@ -696,7 +679,8 @@ class ChatContext(ChatView["ChatContext"]):
             InvalidInputError: a limit is negative or no whole number. ConcurrencyError: another writer came first.
         """
         require_limits(max_items=max_items, max_tokens=max_tokens)
-        command = Truncate(max_items, max_tokens, reason, require_callable(counter, "the counter"), whole_turns)
+        require_callable(counter, "the counter")
+        command = commands.Truncate(max_items, max_tokens, reason, counter, whole_turns)
         call = Without(command, "counter")
         self._record(command, call=call, expected_version=expected_version, idempotency_key=idempotency_key)
         return self
@@ -714,7 +698,7 @@ class ChatContext(ChatView["ChatContext"]):
         expected_version: int | None,
         idempotency_key: str | None,
     ) -> None:
-        command = PinItems(self._writer.place.stream, require_texts(ids, "the ids"), is_pinned, reason)
+        command = commands.PinItems(self._writer.place.stream, require_texts(ids, "the ids"), is_pinned, reason)
         self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
     # Merges and summaries
@@ -730,7 +714,7 @@ class ChatContext(ChatView["ChatContext"]):
         *,
         base: Literal["auto"] | None = "auto",
         instructions: bool = False,
-        on_conflict: MergeRule = "ours",
+        on_conflict: commands.MergeRule = "ours",
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Self:
@@ -863,7 +847,7 @@ class ChatContext(ChatView["ChatContext"]):
             NotFoundError: there is no such summary.
             ConcurrencyError: another writer came first.
         """
-        command = UndoSummary(self._writer.place.stream, summary_id)
+        command = commands.UndoSummary(self._writer.place.stream, summary_id)
         self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
     async def _is_repeated(self, call: object, key: str | None) -> bool:
@@ -875,7 +859,7 @@ class ChatContext(ChatView["ChatContext"]):
     ) -> None:
         from .summarising import SUMMARY, summary_message
 
-        command = Summarize(
+        command = commands.Summarize(
             stream=self._writer.place.stream,
             folded=tuple(item.id for item in (*plan.prior, *plan.told)),
             before=plan.before,
@@ -887,7 +871,7 @@ class ChatContext(ChatView["ChatContext"]):
 
     def _tell(self, other: ChatView[Any], summary: MessageAdded, call: object, key: str | None) -> None:
         with seen_from(self._attachment, self._writer.place, other, key) as (side, left_key):
-            self._record(TellOther(side, summary), call=call, idempotency_key=left_key, catch_up=True)
+            self._record(commands.TellOther(side, summary), call=call, idempotency_key=left_key, catch_up=True)
 
     def _merge(
         self,
@@ -896,7 +880,7 @@ class ChatContext(ChatView["ChatContext"]):
         *,
         base: Literal["auto"] | None = None,
         instructions: bool = False,
-        rule: MergeRule = "ours",
+        rule: commands.MergeRule = "ours",
         agent_id: str | None = None,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
@@ -909,11 +893,11 @@ class ChatContext(ChatView["ChatContext"]):
         if self._writer.repeated(call, idempotency_key):
             return
 
-        def command(side: OtherSide) -> Merge:
+        def command(side: commands.OtherSide) -> commands.Merge:
             about = {"how": how, "instructions": instructions, "rule": rule, "agent_id": agent_id}
             return merge_with(side, self._writer, has_base=base == "auto", **about)
 
-        def brings_something(side: OtherSide) -> bool:
+        def brings_something(side: commands.OtherSide) -> bool:
             return bool(CHAT.decide(command(side), self._writer.state))
 
         place = self._writer.place

@@ -9,28 +9,8 @@ from ..events import Named
 from ..state.fold import EMPTY, ChatState, Completed, fold
 from ..state.loading import complete, pages, with_tail
 from ..state.packed import PACKING
+from . import commands
 from .calls import answer_call, decide_call
-from .commands import (
-    AddItems,
-    AnswerCall,
-    Begin,
-    ChatCommand,
-    Clear,
-    DecideCall,
-    EvictItems,
-    InsertItems,
-    Merge,
-    Open,
-    PinItems,
-    ReplaceInstructions,
-    RestoreItems,
-    SaveStates,
-    Summarize,
-    TellOther,
-    Truncate,
-    UndoSummary,
-    WritePiece,
-)
 from .edits import (
     clear,
     evict_items,
@@ -48,7 +28,7 @@ from .summaries import decide_summary, undo_summary
 from .truncation import truncate
 
 
-def decide(command: ChatCommand, state: ChatState) -> Sequence[Completed]:
+def decide(command: commands.ChatCommand, state: ChatState) -> Sequence[Completed]:
     """
     Return the events that carry out `command`, or none if nothing needs to change.
 
@@ -63,50 +43,50 @@ def decide(command: ChatCommand, state: ChatState) -> Sequence[Completed]:
     """
     decided = _decided(command, state)
     # Items that are appended need no names of the end: they are it.
-    return decided if isinstance(command, AddItems) else with_tail(decided, state)
+    return decided if isinstance(command, commands.AddItems) else with_tail(decided, state)
 
 
-def _decided(command: ChatCommand, state: ChatState) -> Sequence[Completed]:
+def _decided(command: commands.ChatCommand, state: ChatState) -> Sequence[Completed]:
     match command:
-        case AddItems(stream=stream, items=items, fresh=is_fresh):
+        case commands.AddItems(stream=stream, items=items, fresh=is_fresh):
             return require_ids(items) if is_fresh else new_items(stream, items, state)
-        case Open(opened=opened):
+        case commands.Open(opened=opened):
             return [] if state.opened else [opened]
-        case Begin(forked=forked, messages=messages):
+        case commands.Begin(forked=forked, messages=messages):
             return [] if state.opened else [forked, *messages]
-        case AnswerCall():
+        case commands.AnswerCall():
             return answer_call(command, state.items)
-        case DecideCall():
+        case commands.DecideCall():
             return decide_call(command, state.items)
-        case WritePiece():
+        case commands.WritePiece():
             return write_piece(command, state)
         case NameVersion():
             return decide_name(command, state.names, Named)
-        case SaveStates(saved=saved):
+        case commands.SaveStates(saved=saved):
             return saved
-        case InsertItems(stream=stream, items=items, before=before):
+        case commands.InsertItems(stream=stream, items=items, before=before):
             if before is not None:
                 return insert_before(stream, items, before, state)
             return insert_items(stream, items, state)
-        case ReplaceInstructions(stream=stream, item=item):
+        case commands.ReplaceInstructions(stream=stream, item=item):
             return replace_instructions(stream, item, state)
-        case Merge():
+        case commands.Merge():
             return merge(command, state)
-        case TellOther():
+        case commands.TellOther():
             return tell_other(command, state)
-        case Summarize():
+        case commands.Summarize():
             return decide_summary(command, state)
-        case UndoSummary():
+        case commands.UndoSummary():
             return undo_summary(command, state)
-        case EvictItems():
+        case commands.EvictItems():
             return evict_items(command, state)
-        case RestoreItems(stream=stream, ids=some, reason=reason):
+        case commands.RestoreItems(stream=stream, ids=some, reason=reason):
             return restore_items(stream, some, reason, state)
-        case PinItems(stream=stream, ids=ids, reason=reason, is_pinned=is_pinned):
+        case commands.PinItems(stream=stream, ids=ids, reason=reason, is_pinned=is_pinned):
             return pin_items(stream, ids, reason, state, is_pinned=is_pinned)
-        case Clear(reason=reason):
+        case commands.Clear(reason=reason):
             return clear(reason, state)
-        case Truncate():
+        case commands.Truncate():
             return truncate(command, state)
 
 

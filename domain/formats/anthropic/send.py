@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...canonical import parse_json
 from ...chat.events import ChatItemEvent, FunctionReturned, Image, MessageAdded
 from ...chat.state.fold import active_config
 from ..send import (
@@ -31,7 +30,7 @@ from ..send import (
     parts_of_output,
     turns_of,
 )
-from .source_shape import messages_as_came
+from .source_shape import kept_blocks, messages_as_came, text_block
 
 BLOCKS_A_ROW = 20
 # Blocks for which items have no field: an import keeps them beside the item, and they are sent again before it. For
@@ -50,7 +49,7 @@ def marked_system(system: str | None) -> str | list[dict[str, Any]] | None:
     """Return the system text as a block with a breakpoint; a blank text cannot have one."""
     if system is None or not system.strip():
         return system
-    return [_marked({"type": "text", "text": system})]
+    return [_marked(text_block(system))]
 
 
 def mark_messages(messages: Sequence[dict[str, Any]]) -> None:
@@ -130,7 +129,7 @@ class _Thread:
             return
         # The first message must be a user's.
         if not messages and role == "assistant":
-            messages.append({"role": "user", "content": [_text(DUMMY_FIRST)]})
+            messages.append({"role": "user", "content": [text_block(DUMMY_FIRST)]})
         messages.append({"role": role, "content": blocks})
 
     def say(self, message: MessageAdded) -> None:
@@ -161,7 +160,7 @@ class _Thread:
         """End in the form that the provider requires; return whether a placeholder message was added."""
         messages = self.messages
         if not messages:
-            messages.append({"role": "user", "content": [_text(DUMMY_FIRST)]})
+            messages.append({"role": "user", "content": [text_block(DUMMY_FIRST)]})
             return True
         if messages[-1]["role"] == "user":
             return False
@@ -170,7 +169,7 @@ class _Thread:
             last = messages[-1]["content"][-1]
             last["text"] = last["text"].rstrip()
             return False
-        messages.append({"role": "user", "content": [_text(DUMMY_LAST)]})
+        messages.append({"role": "user", "content": [text_block(DUMMY_LAST)]})
         return True
 
 
@@ -184,10 +183,6 @@ def _sendable(name: str) -> str:
     return name if _SENDABLE(name) else _FOREIGN.sub("_", name) or "_"
 
 
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
 def _output_of(answer: FunctionReturned) -> str | list[dict[str, Any]]:
     """Return an output as it is sent: one with images as blocks. That of an error can only be text."""
     parts = None if answer.is_error else parts_of_output(answer)
@@ -195,7 +190,7 @@ def _output_of(answer: FunctionReturned) -> str | list[dict[str, Any]]:
         return answer.output
     # The provider refuses blank texts.
     kept = (part for part in parts if isinstance(part, Inline) or part.strip())
-    return [_image(part) if isinstance(part, Inline) else _text(part) for part in kept]
+    return [_image(part) if isinstance(part, Inline) else text_block(part) for part in kept]
 
 
 def _image(inline: Inline) -> dict[str, Any]:
@@ -209,11 +204,11 @@ def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:
         # One text is by far the most frequent form, so it gets a path without a loop.
         content = content[0] if isinstance(content[0], str) else content
     if isinstance(content, str):
-        blocks = [] if not content or content.isspace() else [{"type": "text", "text": content}]
+        blocks = [] if not content or content.isspace() else [text_block(content)]
     else:
         images = [_image_of(part, message.role) for part in content if isinstance(part, Image)]
         texts = [part for part in content if isinstance(part, str) and part and not part.isspace()]
-        blocks = images + [_text(part) for part in texts]
+        blocks = images + [text_block(part) for part in texts]
     if message.extra and b'"anthropic"' in message.extra and (blocks or message.role == "user"):
         return _kept(message.extra, message.role) + blocks
     return blocks
@@ -223,28 +218,25 @@ def _image_of(image: Image, role: str) -> dict[str, Any]:
     url = image.image
     is_inline = url[:5].lower() == "data:"
     if role == "assistant":
-        return _text(left_out(image, "an assistant's message cannot hold one" + ("" if is_inline else f": {url}")))
+        return text_block(left_out(image, "an assistant's message cannot hold one" + ("" if is_inline else f": {url}")))
     if not is_inline:
         if url[:8].lower() == "https://":
             return {"type": "image", "source": {"type": "url", "url": url}}
-        return _text(left_out(image, f"only https addresses can be sent: {url}"))
+        return text_block(left_out(image, f"only https addresses can be sent: {url}"))
     inline = inline_of(url)
     if inline is None:
-        return _text(left_out(image, MALFORMED))
+        return text_block(left_out(image, MALFORMED))
     if inline.media_type not in MEDIA_TYPES:
-        return _text(left_out(image, f"{inline.media_type} cannot be sent"))
+        return text_block(left_out(image, f"{inline.media_type} cannot be sent"))
     return _image(inline)
 
 
 def _kept(extra: bytes, role: str) -> list[dict[str, Any]]:
-    kept = parse_json(extra).get("anthropic")
-    blocks = kept.get("blocks") if isinstance(kept, dict) else None
-    if not isinstance(blocks, list):
-        return []
+    """Return the blocks that are kept beside an item of a role and can be sent, without marks for a cache."""
     return [
         {key: value for key, value in block.items() if key != "cache_control"}
-        for block in blocks
-        if isinstance(block, dict) and _is_whole(block, KEPT_BLOCKS[role].get(str(block.get("type"))))
+        for block in kept_blocks(extra)
+        if _is_whole(block, KEPT_BLOCKS[role].get(str(block.get("type"))))
     ]
 
 

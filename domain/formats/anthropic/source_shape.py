@@ -97,10 +97,11 @@ def _message_of(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> An
 def plain_blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
     """Return the blocks of an item, before their patches."""
     if isinstance(item, MessageAdded):
-        return _kept(item.extra) + [_text(part) if isinstance(part, str) else _image(part) for part in item.parts]
+        said = [text_block(part) if isinstance(part, str) else _image(part) for part in item.parts]
+        return kept_blocks(item.extra) + said
     if isinstance(item, FunctionCalled):
         use = {"type": "tool_use", "id": item.call_id, "name": item.name, "input": arguments_of(item.arguments)}
-        return [*_kept(item.metadata), use]
+        return [*kept_blocks(item.metadata), use]
     if isinstance(item, FunctionReturned):
         result = {"type": "tool_result", "tool_use_id": item.call_id, "content": _output(item.output, beside)}
         return [{**result, "is_error": True} if item.is_error else result]
@@ -204,16 +205,18 @@ def _blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
 
 
 def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [_text(content)] if isinstance(content, str) else content
+    return [text_block(content)] if isinstance(content, str) else content
 
 
-def _kept(beside: bytes) -> list[dict[str, Any]]:
+def kept_blocks(beside: bytes) -> list[dict[str, Any]]:
+    """Return the blocks that are kept beside an item, in its `extra` or `metadata`."""
     kept = parse_json(beside).get("anthropic") if b'"anthropic"' in beside else None
     blocks = kept.get("blocks") if isinstance(kept, dict) else None
     return [dict(block) for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
 
 
-def _text(text: str) -> dict[str, Any]:
+def text_block(text: str) -> dict[str, Any]:
+    """Return a text as a block."""
     return {"type": "text", "text": text}
 
 
@@ -232,7 +235,7 @@ def _output(output: str, beside: Beside) -> Any:
         return output
     parts, start = [], 0
     for length in beside["texts"]:
-        parts.append(_text(output[start : start + length]))
+        parts.append(text_block(output[start : start + length]))
         # The texts are joined by a newline.
         start += length + 1
     return parts

@@ -11,6 +11,7 @@ from ...canonical import parse_json
 from ...chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
 from ...erasure.forgetting import clears_with_erasures
 from ..openai.send import (
+    DETAILS,
     RESPONSES_ID_MAX,
     is_function_name,
     is_image_address,
@@ -30,7 +31,6 @@ from ..source_json import (
     with_parts,
 )
 
-DETAILS = ("auto", "low", "high", "original")
 STATUSES = ("in_progress", "completed", "incomplete")
 MESSAGE_ID = "msg_"
 # How the origin of an entry begins that lacks some fields: of most messages that programs write, it says nothing else.

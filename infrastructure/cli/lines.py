@@ -13,12 +13,11 @@ from ...domain.chat.events import ChatItemEvent
 from ...domain.content import Content
 from ...domain.log.envelope import RecordedEvent
 from ...domain.memory.events import MemoryRemembered
-from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
 from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
 from ..queries.origins import Item, id_of
-from ..views.shapes import Entry, describe
+from ..views.shapes import Entry, describe, item_text
 from .render import (
     TEXT_WIDTH_MIN,
     absolute,
@@ -98,13 +97,7 @@ def about(item: Item) -> str:
 
 def body_of(item: Item) -> str:
     """Return the text of an item, in full."""
-    match item:
-        case AddedEvent(content=content) | MemoryRemembered(value=content):
-            return text_of(content, json_text)
-        case WindowItemEvent(value=value):
-            return value
-        case _:
-            return chats.body_of(item)
+    return item_text(item, json_text)
 
 
 def said_by(item: Item) -> str:

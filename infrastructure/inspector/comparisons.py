@@ -12,8 +12,9 @@ from ..store import Store
 from ..views.answer_shapes import difference_shape
 from ..views.contexts import Seen, SeenChat, SeenRun, view_at
 from ..views.differences import changes_between, graph_difference, side_by_side
-from ..views.shapes import Entry, Shape, replay_shape
-from .item_answers import BODY_MAX, body_shape, item_text
+from ..views.shapes import Entry, Shape, item_text, replay_shape
+from .answers import as_json
+from .item_answers import BODY_MAX, body_shape
 from .parameters import Parameters
 
 
@@ -52,7 +53,7 @@ def _graph_diff(before: SeenRun, after: SeenRun) -> Shape:
 
 def _whole(entry: Entry) -> Shape:
     """Return an item with its text as it is at that version: a message may have been written piece by piece."""
-    text = item_text(entry.item)
+    text = item_text(entry.item, as_json)
     return {**body_shape(entry.recorded, BODY_MAX), "body": text[:BODY_MAX], "cut": max(0, len(text) - BODY_MAX)}
 
 

@@ -18,12 +18,10 @@ from ...domain.chat.events import (
 )
 from ...domain.chat.pieces import written
 from ...domain.chat.usage import NO_USAGE, usage_of
-from ...domain.content import Content
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.memory.events import MemoryRemembered
-from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref, refs_of
 from ...domain.window.events import WindowItemEvent
@@ -34,7 +32,7 @@ from ..store import Store
 from ..times import exact
 from ..views.answer_shapes import gone_shape, transition_shape
 from ..views.contexts import entry_shapes
-from ..views.shapes import Shape, describe, item_shape
+from ..views.shapes import Shape, describe, item_shape, item_text
 from .answers import PAGE_MAX, as_json, seen
 from .damage import Lost, events_of
 from .parameters import Parameters
@@ -93,7 +91,7 @@ def body_shape(recorded: RecordedEvent, most: int | None) -> Shape:
     if item is None:
         text = describe(recorded.event).words(as_json)
         return {**about, "speaker": "event", "body": text, "cut": 0}
-    text = item_text(item)
+    text = item_text(item, as_json)
     speaker = getattr(item, "description", None) or id_of(item) or ""
     happened, thoughts, apart = None, "", None
     if isinstance(item, ChatItemEvent):
@@ -127,14 +125,6 @@ def _item_of(event: object) -> Item | None:
     if isinstance(event, AddedEvent | WindowItemEvent | MemoryRemembered):
         return event
     return added_item(event)
-
-
-def item_text(item: Item) -> str:
-    """Return the text of an item, in full."""
-    if isinstance(item, ChatItemEvent):
-        return chats.body_of(item)
-    value = item.content if isinstance(item, AddedEvent) else item.value
-    return text_of(value, as_json) if isinstance(value, Content) else str(value)
 
 
 def view_answer(store: Store, given: Parameters) -> Shape:

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import msgspec
 
 from ...domain.canonical import parse_json
+from ...domain.chat import describe as chats
 from ...domain.chat.events import ChatItemEvent, FunctionCalled
 from ...domain.chat.pairing import Approval
 from ...domain.content import Content, plain_content
-from ...domain.context.description import Change, place_of
+from ...domain.context.description import Change, WriteJson, place_of
 from ...domain.kinds import EVERY_KIND
 from ...domain.log.envelope import Event, RecordedEvent
 from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref, Span
 from ...domain.window.events import WindowItemEvent
@@ -211,6 +213,17 @@ def _plain(value: Any, stream: str) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(inner, stream) for inner in value]
     return value
+
+
+def item_text(item: Item, write: WriteJson) -> str:
+    """Return the text of an item, in full; `write` writes what is no text as JSON."""
+    match item:
+        case AddedEvent(content=content) | MemoryRemembered(value=content):
+            return text_of(content, write)
+        case WindowItemEvent(value=value):
+            return value
+        case _:
+            return chats.body_of(item)
 
 
 def plain_item(item: Item) -> dict[str, Any]:

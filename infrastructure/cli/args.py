@@ -262,11 +262,9 @@ def summed_up(location: str, read: Callable[[Store], T]) -> T:
             return read(store)
 
 
-@contextmanager
-def writing(location: str) -> Iterator[Store]:
-    """Open a database; make it if it is missing."""
-    with open_store(location, **opening_options()) as store:
-        yield store
+def writing(location: str) -> Store:
+    """Open a database, for `with`; make it if it is missing."""
+    return open_store(location, **opening_options())
 
 
 def address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -151,12 +151,19 @@ def hold(context: str | None, why: str | None, is_release: bool, actor: str, loc
         if context is not None and why is not None:
             (store.release if is_release else store.hold)(context, why=why)
         held = store.holds()
+    _print_by_context(held, "why", "nothing is held", as_json)
+
+
+def _print_by_context(found: Mapping[str, str], what: str, nothing: str, as_json: bool) -> None:
+    """Print what is known of each context."""
     if as_json:
-        print_json_list({"context": stream, "why": reason} for stream, reason in held.items())
-    elif held:
-        print_table([("CONTEXT", "WHY"), *((one_line(stream), one_line(reason)) for stream, reason in held.items())])
+        print_json_list({"context": context, what: known} for context, known in found.items())
+    elif found:
+        rows = [("CONTEXT", what.upper()), *((one_line(one), one_line(known)) for one, known in found.items())]
+        # Paths are shown whole: one that is cut does not lead to the file.
+        print_table(rows, is_cut=what != "file")
     else:
-        note("nothing is held")
+        note(nothing)
 
 
 @click.command("archive")
@@ -191,15 +198,7 @@ def archive(
     _check_archive(file, contexts, idle, why, dry_run)
     if file is None:
         with reading(location) as store:
-            found = store.archives()
-        if as_json:
-            print_json_list({"context": context, "file": where} for context, where in found.items())
-        elif found:
-            rows = [("CONTEXT", "FILE"), *((one_line(one), one_line(where)) for one, where in found.items())]
-            # Paths are shown whole: one that is cut does not lead to the file.
-            print_table(rows, is_cut=False)
-        else:
-            note("nothing is archived")
+            _print_by_context(store.archives(), "file", "nothing is archived", as_json)
         return
     with changing(location, actor) as store:
         done = store.archive(file, *contexts, why=why or "", idle=idle, dry_run=dry_run)

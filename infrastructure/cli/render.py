@@ -25,8 +25,8 @@ UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3
 LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
 JUST_NOW_SECONDS = 5
 FEW_SECONDS = 10
-# Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text. Joiners are
-# allowed, because the spelling of some words and emoji needs them.
+# Controls but tabs and line breaks, line and paragraph separators, surrogates, and format characters that reorder or
+# hide text. Joiners are allowed, because the spelling of some words and emoji needs them.
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -50,8 +50,6 @@ INDENT = 2
 LESS = "FRX"
 # A pager that would only pass the text on.
 NONE = ("", "cat")
-# Line breaks are allowed, because the layout of JSON has some.
-UNSAFE_IN_JSON = re.compile(UNSAFE.pattern)
 # Where the option --jsonl of a command is kept.
 JSON_LINES = "refold.json_lines"
 NOT_ASCII = re.compile("[^\x00-\x7e]")
@@ -207,7 +205,7 @@ def json_text(value: Any, *, indent: int = 0) -> str:
     """Return `value` as JSON that is safe for a terminal: characters that control it are written as escapes."""
     text = json.dumps(redacted(value), ensure_ascii=False, indent=indent or None)
     is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    return (UNSAFE_IN_JSON if is_unicode else NOT_ASCII).sub(_numbered, text)
+    return (UNSAFE if is_unicode else NOT_ASCII).sub(_numbered, text)
 
 
 def _numbered(found: re.Match[str]) -> str:

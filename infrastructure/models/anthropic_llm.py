@@ -11,7 +11,7 @@ from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
 from ...domain.formats.anthropic.send import function_name
 from ...domain.llm.base import LLMResponse
-from ...domain.llm.tools import tool_schemas
+from ...domain.llm.tools import ToolSchema
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
 
 
@@ -50,17 +50,16 @@ class AnthropicLLM(ClientLLM):
         )
         self.caching = caching
 
-    async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+    async def request(self, messages: ChatView[Any], tools: Sequence[ToolSchema], options: dict[str, Any]) -> Request:
         """Return the parameters of a message."""
         turns, system = await in_thread(messages.to_anthropic_messages, caching=self.caching, pending=self.pending)
         request: Request = {"model": self.model, "messages": turns, "stream": True}
         if system:
             request["system"] = system
-        schemas = tool_schemas(tools)
-        if schemas:
+        if tools:
             request["tools"] = [
                 {"name": schema.name, "description": schema.description, "input_schema": schema.parameters}
-                for schema in schemas
+                for schema in tools
             ]
         return request | options
 

@@ -30,7 +30,7 @@ from ...domain.llm.base import (
     LLMUnavailableError,
     TokenBudget,
 )
-from ...domain.llm.tools import names_sent, tool_schemas
+from ...domain.llm.tools import ToolSchema, names_sent, tool_schemas
 
 # Top-level packages of errors from the provider or the network, by name because not all of them are installed.
 FOREIGN = {"aiohttp", "anthropic", "google", "httpcore", "httpcore2", "httpx", "httpx2", "openai"}
@@ -111,7 +111,7 @@ class ClientLLM(LLM):
         self._running: set[asyncio.Task[None]] = set()
 
     @abstractmethod
-    async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+    async def request(self, messages: ChatView[Any], tools: Sequence[ToolSchema], options: dict[str, Any]) -> Request:
         """Return the request for a context, tools and the options of the call."""
 
     @abstractmethod
@@ -142,7 +142,7 @@ class ClientLLM(LLM):
         """
         schemas = tool_schemas(tools)
         names = names_sent(schemas, self.function_name)
-        sent = [{**msgspec.structs.asdict(schema), "name": self.function_name(schema.name)} for schema in schemas]
+        sent = [msgspec.structs.replace(schema, name=self.function_name(schema.name)) for schema in schemas]
         request = await self.request(messages, sent, self.options | kwargs)
         pieces: asyncio.Queue[LLMResponse | None] = asyncio.Queue()
         task = asyncio.create_task(self._fetch(request, pieces))

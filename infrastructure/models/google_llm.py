@@ -13,7 +13,7 @@ from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
 from ...domain.formats.google.send import function_name
 from ...domain.llm.base import LLMResponse, TokenBudget
-from ...domain.llm.tools import tool_schemas
+from ...domain.llm.tools import ToolSchema
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
 
 # Models that refuse images in outputs.
@@ -49,7 +49,7 @@ class GoogleLLM(ClientLLM):
         made = client or _client(api_key, base_url)
         super().__init__(model, made, owns_client=client is None, pending=pending, options=options)
 
-    async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+    async def request(self, messages: ChatView[Any], tools: Sequence[ToolSchema], options: dict[str, Any]) -> Request:
         """Return the parameters of a generation."""
         contents, system = await messages.to_google_contents(pending=self.pending)
         if BEFORE_3.search(self.model):
@@ -58,15 +58,14 @@ class GoogleLLM(ClientLLM):
         config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
         if system:
             config["system_instruction"] = system
-        schemas = tool_schemas(tools)
-        if schemas:
+        if tools:
             declarations = [
                 {
                     "name": schema.name,
                     "description": schema.description,
                     "parameters_json_schema": schema.parameters,
                 }
-                for schema in schemas
+                for schema in tools
             ]
             config["tools"] = [{"function_declarations": declarations}]
         return {"model": self.model, "contents": contents, "config": config | options}

@@ -10,7 +10,7 @@ from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
 from ...domain.formats.openai.send import function_name
 from ...domain.llm.base import LLMResponse, TokenBudget
-from ...domain.llm.tools import tool_schemas
+from ...domain.llm.tools import ToolSchema
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
 
 
@@ -45,7 +45,7 @@ class OpenAILLM(ClientLLM):
         super().__init__(model, made, owns_client=client is None, pending=pending, options=options)
         self.reasoning_model = reasoning_model
 
-    async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+    async def request(self, messages: ChatView[Any], tools: Sequence[ToolSchema], options: dict[str, Any]) -> Request:
         """Return the parameters of a chat completion."""
         turns = await in_thread(messages.to_openai_messages, reasoning_model=self.reasoning_model, pending=self.pending)
         request: Request = {
@@ -54,13 +54,12 @@ class OpenAILLM(ClientLLM):
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        schemas = tool_schemas(tools)
-        if schemas:
+        if tools:
             request["tools"] = [
                 {"type": "function", "function": {
                     "name": schema.name, "description": schema.description, "parameters": schema.parameters,
                 }}
-                for schema in schemas
+                for schema in tools
             ]  # fmt: skip
         return request | options
 

@@ -34,7 +34,7 @@ from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import seconds_in, time_of
 from ...domain.formats.receive import Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
-from ..importing.claude_sessions import LOST, MESSAGE_TYPES, ordered, read_lines
+from ..importing.claude_sessions import LOST, MESSAGE_TYPES, Order, read_lines
 from .conversation import Conversation, Message
 from .open_chats import OpenChat, OpenChats, acting_as, require_store, take_all_out
 
@@ -247,7 +247,7 @@ def _with_parents(lines: list[dict[str, Any]], session_id: str) -> list[dict[str
     if all(line.get("parentUuid") in known for line in lines):
         return lines
     try:
-        parents = ordered(read_lines(enumerate(lines, 1))).parents
+        parents = Order(read_lines(enumerate(lines, 1))).parents
     except InvalidInputError:
         # A line that nobody could import is the SDK's own affair.
         return lines

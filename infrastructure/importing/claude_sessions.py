@@ -195,21 +195,6 @@ def _time(fields: Fields, before: float) -> float:
     return moment.timestamp()
 
 
-class Order(msgspec.Struct, frozen=True):
-    """The parent of each line, None for a first line; and how many lines name a parent that cannot be found."""
-
-    parents: dict[str, str | None]
-    lost: int
-
-
-def ordered(file: SessionFile) -> Order:
-    """Return the parents of the lines of a file."""
-    weaver = _Weaver(file)
-    for line in file.lines.values():
-        weaver.add(line)
-    return Order(weaver.parents, weaver.lost + _cut_rings(weaver.parents))
-
-
 class _Exchange:
     """A message of the assistant, and the results of its calls; `after` is the parent of its first line."""
 
@@ -231,8 +216,8 @@ class _Exchange:
         self.last = line.uuid
 
 
-class _Weaver:
-    """Finds the parents of lines, which are added in the order of the file."""
+class Order:
+    """The parent of each line of a file, None for a first line; and how many lines name one that cannot be found."""
 
     def __init__(self, file: SessionFile) -> None:
         self._file = file
@@ -242,7 +227,11 @@ class _Weaver:
         self._exchange_of: dict[str, _Exchange] = {}
         self._by_message: dict[tuple[str | None, str], _Exchange] = {}
 
-    def add(self, line: Line) -> None:
+        for line in file.lines.values():
+            self._add(line)
+        self.lost += _cut_rings(self.parents)
+
+    def _add(self, line: Line) -> None:
         """Find the parent of the next line."""
         parent = self._parent(line)
         of_parent = self._exchange_of.get(parent) if parent is not None else None
@@ -329,7 +318,7 @@ def sessions_in(entries: Sequence[tuple[int, Any]], *, name: str) -> tuple[list[
         InvalidInputError: a line cannot be imported; the error says which and why.
     """
     file = read_lines(entries)
-    order = ordered(file)
+    order = Order(file)
     trees: dict[str, list[Line]] = defaultdict(list)
     roots = _roots(order.parents)
     for line in file.lines.values():

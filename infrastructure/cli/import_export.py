@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +20,9 @@ from ...domain.context.address import Reference
 from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
 from ...domain.log.memory_log import MemoryLog
-from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ..databases import location_of
-from ..exchange import TakenIn, copy_store, export_events, take_in_events
+from ..exchange import ExportReport, TakenIn, copy_store, export_events, take_in_events
 from ..exchange.copying import LAG_SECONDS
 from ..exchange.import_events import checked_file, take_in_checked
 from ..exchange.parquet import export_parquet
@@ -254,10 +253,6 @@ def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str
     return f"{shown(location)}: {counted(len(report.contexts), whole)}{_outcomes(report)}{written if ids else ''}"
 
 
-Progress = Callable[[int, int], None]
-Export = Callable[[LiveLog, Path, list[str] | None, Progress | None], str]
-
-
 @click.command("export")
 @argument(
     "contexts",
@@ -309,9 +304,11 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
         raise usage_error("the whole past is written: leave out @V")
     with reading(location) as store:
         streams = [stream_of(store, reference.context) for reference in contexts] or None
-        write: Export = _export_parquet if parquet else _export_events
         with _file_for(path) as file, progress_bar("exporting") as progress:
-            written = write(store.log, file, streams, progress)
+            if parquet:
+                written = counted(export_parquet(store.log, file, streams, progress=progress), "event")
+            else:
+                written = _summary_of_export(export_events(store.log, file, streams, progress=progress))
     click.echo(f"{one_line(str(path))}: {written}", err=path == STDOUT)
 
 
@@ -368,12 +365,7 @@ def _file_for(path: Path) -> Iterator[Path]:
             shutil.copyfileobj(written, sys.stdout.buffer)
 
 
-def _export_parquet(log: LiveLog, path: Path, streams: list[str] | None, progress: Progress | None) -> str:
-    return counted(export_parquet(log, path, streams, progress=progress), "event")
-
-
-def _export_events(log: LiveLog, path: Path, streams: list[str] | None, progress: Progress | None) -> str:
-    report = export_events(log, path, streams, progress=progress)
+def _summary_of_export(report: ExportReport) -> str:
     if report.along:
         note(f"{_listed(report.along)} came along: the others name them")
     return f"{counted(report.streams, 'context')}, {counted(report.events, 'event')}"

@@ -32,7 +32,7 @@ from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
 from ...domain.log.gate import leaving
 from ...domain.log.ports import LiveLog
-from ..frameworks.conversation import Conversation, Message
+from ..frameworks.conversation import Conversation, Kept, Message
 from .event_files import writing_file
 
 TranscriptForm = Literal["atif", "otel", "sharegpt", "responses", "gemini"]
@@ -50,13 +50,6 @@ _SPOKEN = (MessageAdded, FunctionCalled, FunctionReturned)
 # What a document says of an item under other names, or in another place.
 _NOT_COMPARED = ("origin", "until")
 _DECODED = ("extra", "metrics", "metadata")
-
-
-class Written(NamedTuple):
-    """A message of a document, and the ids of the items that it consists of."""
-
-    message: Message
-    item_ids: tuple[str, ...]
 
 
 class ResponsesForm(Documents):
@@ -138,13 +131,13 @@ def groups_of(name: str, messages: Sequence[Any], context_id: str = "") -> list[
     return renamed
 
 
-def messages_of(name: str, items: Sequence[ChatItemEvent]) -> list[Written]:
+def messages_of(name: str, items: Sequence[ChatItemEvent]) -> list[Kept]:
     """Return the messages of items in a form, each with the ids of its items."""
     if name != "responses":
         form = NEW_FORM[name]()
-        return [Written(one.message, one.item_ids) for one in Conversation(form, form.grouped).kept(items)]
-    spoken = [item for item in items if isinstance(item, _SPOKEN)]
-    return [Written(entry, (item.id,)) for item in spoken for entry in entries_of(item)]
+        return Conversation(form, form.grouped).kept(items)
+    spoken = [(end, item) for end, item in enumerate(items, 1) if isinstance(item, _SPOKEN)]
+    return [Kept(entry, (item.id,), end, is_own=True) for end, item in spoken for entry in entries_of(item)]
 
 
 class Transcript(NamedTuple):
@@ -221,9 +214,7 @@ def _is_as_imported(chat: ChatView[Any], items: Sequence[ChatItemEvent]) -> bool
     return len(items) == chat._state.items.reach and all(item.origin is not None for item in items)
 
 
-def _lost(
-    items: Sequence[ChatItemEvent], kept: Sequence[Written], again: Sequence[Sequence[ChatItemEvent]]
-) -> list[str]:
+def _lost(items: Sequence[ChatItemEvent], kept: Sequence[Kept], again: Sequence[Sequence[ChatItemEvent]]) -> list[str]:
     """Return what is not the same in the items of the messages that were read `again`."""
     known = {item.id: item for item in items}
     counts: Counter[str] = Counter()

@@ -13,6 +13,7 @@ from ...domain.chat.events import ConflictResolved, Merged
 from ...domain.chat.rules.commands import MergeRule
 from ...domain.chat.view import ChatView
 from ...domain.context.address import Reference
+from ...domain.context.context import Context
 from ...domain.context.description import count_of, counted, places_of
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
@@ -20,7 +21,7 @@ from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
 from ...domain.pool.merge import Merging, Side
 from ...domain.totals import Totals, total_of
-from ..views.changes import Changed, after, forked_shape, merged_shape
+from ..views.changes import after, forked_shape, merged_shape
 from .args import (
     actor,
     argument,
@@ -130,7 +131,7 @@ def _forked(
     return view.fork(new, agent=about["agent"])
 
 
-def _report_fork(child: Changed, parent: str, version: int, how: str, held: Totals, as_json: bool) -> None:
+def _report_fork(child: Context[Any], parent: str, version: int, how: str, held: Totals, as_json: bool) -> None:
     _, parent_id = split_stream_id(parent)
     shape = forked_shape(parent, version, how, held)
     said = f"forked from {one_line(parent_id)}@{version}: {counted(held.items, 'item')}, about {held.tokens:,} tokens"

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ..views.changes import Changed, changed_shape
+from ...domain.context.context import Context
+from ..views.changes import changed_shape
 from .args import argument, checked_text
 from .completion import offered_items
 from .render import one_line, print_json
@@ -29,12 +30,12 @@ def items(*, required: bool, metavar: str = "ITEM", help: str = PLACES) -> Calla
     )
 
 
-def context_label(context: Changed) -> str:
+def context_label(context: Context[Any]) -> str:
     """Return the context and its version, as the report of a change begins with them."""
     return f"{context.stream_kind}:{one_line(context.id)} @{context.version}"
 
 
-def report(context: Changed, said: str, shape: dict[str, Any], *, as_json: bool) -> None:
+def report(context: Context[Any], said: str, shape: dict[str, Any], *, as_json: bool) -> None:
     """Print the result of a change, as a sentence or as JSON."""
     if as_json:
         print_json(changed_shape(context, shape))

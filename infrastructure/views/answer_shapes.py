@@ -63,14 +63,7 @@ def plain_row(row: Any) -> Any:
 
 def hit_shape(hit: SearchHit) -> Shape:
     """Return an item that a search found for JSON."""
-    return {
-        "kind": hit.kind,
-        "context": hit.context,
-        "version": hit.version,
-        "item": hit.item or None,
-        "snippet": hit.snippet,
-        "rank": hit.rank,
-    }
+    return {**msgspec.structs.asdict(hit), "item": hit.item or None}
 
 
 def usage_shape(row: UsageSum) -> Shape:

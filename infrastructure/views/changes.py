@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ConflictResolved, Merged
 from ...domain.chat.state.sequence import Items
+from ...domain.context.context import Context
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.spans import Ref
@@ -25,22 +26,6 @@ if TYPE_CHECKING:
 
 # `@3`, or `other@3`: where an item was added. No context has versions of more digits.
 PLACE = re.compile(r"(.*)@([0-9]{1,18})", re.DOTALL)
-
-
-class Changed(Protocol):
-    """A context of any kind that was changed."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def stream_kind(self) -> str:
-        """Its kind."""
-
-    @property
-    def version(self) -> int:
-        """Its present version."""
 
 
 def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:
@@ -85,7 +70,7 @@ def after(chat: ChatContext, version: int, kind: type[Any]) -> list[Any]:
     return [one.event for one in chat.history(after=version) if isinstance(one.event, kind)]
 
 
-def changed_shape(context: Changed, shape: Shape) -> Shape:
+def changed_shape(context: Context[Any], shape: Shape) -> Shape:
     """Return the result of a change for JSON: the context, its version, and the fields of `shape`."""
     return {"context": context.id, "kind": context.stream_kind, "version": context.version, **shape}
 
@@ -111,7 +96,9 @@ def forked_shape(parent: str, version: int, how: str, held: Totals) -> Shape:
     }
 
 
-def merged_shape(source: Changed, how: str, merged: Sequence[Merged], conflicts: Sequence[ConflictResolved]) -> Shape:
+def merged_shape(
+    source: Context[Any], how: str, merged: Sequence[Merged], conflicts: Sequence[ConflictResolved]
+) -> Shape:
     """Return what a merge of chats took from its source, at the version that was merged."""
     items, tokens = (sum(getattr(one.change, name) for one in merged) for name in ("items", "tokens"))
     return {

@@ -149,8 +149,6 @@ def arguments_of(text: str) -> dict[str, Any]:
 
     An empty text and `null` mean no arguments. A text that is not a JSON object is passed unchanged, as `arguments`.
     """
-    if text == "{}":
-        return {}
     try:
         value = _JSON.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):

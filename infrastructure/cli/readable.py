@@ -18,6 +18,7 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore, Save
+from ..views.damage import Lost, events_of
 from .args import reading, summed_up
 
 PAGE_EVENTS = 512
@@ -84,19 +85,12 @@ class Readable:
         Raises:
             DamagedError: too many events cannot be read.
         """
-        size = PAGE_EVENTS
-        while after < until:
-            end = min(until, after + size)
-            try:
-                events = self._log.read(stream, after=after, until=end)
-            except DamagedError as error:
-                if end - after == 1:
-                    self._leave_out(error)
-                    after = end
-                size = max(1, (end - after) // PARTS)
-                continue
-            yield from events
-            after, size = end, min(size * PARTS, PAGE_EVENTS)
+        for start in range(after, until, PAGE_EVENTS):
+            for one in events_of(self._log, stream, start, min(until, start + PAGE_EVENTS)):
+                if isinstance(one, Lost):
+                    self._leave_out(one.error)
+                else:
+                    yield one
 
     def rows(self, projections: Sequence[Projection]) -> list[list[Any]]:
         """Return the rows that projections make from the readable events."""

@@ -41,9 +41,9 @@ from ..views.answer_shapes import (
     waiting_shape,
 )
 from ..views.contexts import Seen, SeenRun, view_of
+from ..views.damage import first_damage
 from ..views.fork_graph import drawn, families, point_shape, said_of
 from ..views.shapes import Shape, context_shape
-from .damage import first_damage
 from .layout import laid_out
 from .parameters import Parameters
 from .windows import INTERVALS_MAX, columns, stays_of, sums_of, windowed

@@ -32,9 +32,9 @@ from ..store import Store
 from ..times import exact
 from ..views.answer_shapes import gone_shape, transition_shape
 from ..views.contexts import entry_shapes
+from ..views.damage import Lost, events_of
 from ..views.shapes import Shape, describe, item_shape, item_text
 from .answers import PAGE_MAX, as_json, seen
-from .damage import Lost, events_of
 from .parameters import Parameters
 
 # A text is cut to this many characters, unless it is asked for by itself.
@@ -69,7 +69,7 @@ def _with_origin(log: Log, recorded: RecordedEvent) -> RecordedEvent:
 def _body_or_damage(store: Store, ref: Ref, most: int | None) -> Shape:
     (found,) = events_of(store.log, ref.stream, ref.version - 1, ref.version)
     if isinstance(found, Lost):
-        return {"ref": str(ref), "speaker": "damaged", "body": f"this event is damaged: {found.reason}", "cut": 0}
+        return {"ref": str(ref), "speaker": "damaged", "body": f"this event is damaged: {found.error.reason}", "cut": 0}
     return body_shape(found, most)
 
 

@@ -24,9 +24,9 @@ from ..log.codec import tag_of
 from ..queries.origins import causes_of, event_at, first_events, reference_in
 from ..store import Store
 from ..times import exact
+from ..views.damage import MISSING, Lost, events_from, events_of
 from ..views.shapes import Shape, describe, event_shape
 from .answers import PAGE_MAX, as_json
-from .damage import MISSING, Lost, events_from, events_of
 from .item_answers import item_ref
 from .parameters import Parameters
 
@@ -141,7 +141,7 @@ def _line(event: RecordedEvent | Lost) -> Shape:
     if isinstance(event, Lost):
         return {
             "position": event.position and str(event.position), "stream": event.stream, "version": event.version,
-            "at": None, "actor": None, "type": "damaged", "text": event.reason, "because": None, "damaged": True,
+            "at": None, "actor": None, "type": "damaged", "text": event.error.reason, "because": None, "damaged": True,
             "call_id": None, "call": None, "failed": False,
         }  # fmt: skip
     return {

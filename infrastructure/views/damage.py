@@ -22,12 +22,12 @@ Read = Callable[[int, int], Sequence[RecordedEvent]]
 
 
 class Lost(NamedTuple):
-    """An event that cannot be read: its position, or its context and version, as far as they are known, and why."""
+    """An event that cannot be read: its position, or its context and version, as far as they are known; and why not."""
 
     position: int | None
     stream: str | None
     version: int | None
-    reason: str
+    error: DamagedError
 
 
 def events_of(log: LiveLog, stream: str, after: int, until: int) -> list[RecordedEvent | Lost]:
@@ -51,22 +51,22 @@ def _saved(read: Read, after: int, until: int, stream: str | None) -> list[Recor
     try:
         found = read(after, until)
     except DamagedError as error:
-        reason, what = error.reason, error.what
+        damage = error
     else:
         if len(found) == until - after:
             return [*found]
-        reason, what = MISSING, ""
+        damage = DamagedError(f"event {stream or ''}@{until}", MISSING)
     if until - after == 1:
-        return [_lost(until, stream, reason, what)]
+        return [_lost(until, stream, damage)]
     middle = (after + until) // 2
     return [*_saved(read, after, middle, stream), *_saved(read, middle, until, stream)]
 
 
-def _lost(number: int, stream: str | None, reason: str, what: str) -> Lost:
+def _lost(number: int, stream: str | None, damage: DamagedError) -> Lost:
     if stream is not None:
-        return Lost(None, stream, number, reason)
-    named = NAMED.fullmatch(what)
-    return Lost(number, named and named["stream"], named and int(named["version"]), reason)
+        return Lost(None, stream, number, damage)
+    named = NAMED.fullmatch(damage.what)
+    return Lost(number, named and named["stream"], named and int(named["version"]), damage)
 
 
 def first_damage(log: LiveLog, stream: str, after: int, until: int) -> tuple[list[RecordedEvent], DamagedError | None]:

@@ -29,19 +29,14 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 Rows = Sequence[tuple[str, float]]
 
 
-class _Address(click.ParamType[tuple[str, int]]):
-    """HOST:PORT, or a port of this machine alone."""
-
-    name = "host:port"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        host, _, port = value.rpartition(":")
-        if not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16:
-            self.fail(f"{value!r} is no HOST:PORT, as {LOOPBACK}:9464", param, ctx)
-        return host.strip("[]") or LOOPBACK, int(port)
-
-
-ADDRESS = _Address()
+def address_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    """Return the address in HOST:PORT, or of a port of this machine alone."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16:
+        raise click.BadParameter(f"{value!r} is no HOST:PORT, as {LOOPBACK}:9464")
+    return host.strip("[]") or LOOPBACK, int(port)
 
 
 def page_of(store: Store, names: Sequence[str]) -> str:

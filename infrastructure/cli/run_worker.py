@@ -17,7 +17,7 @@ from ..projecting.status import ProjectionStatus
 from ..store import Store
 from .app import Own, app
 from .args import database, keeping, shown
-from .metrics import ADDRESS, metrics_served
+from .metrics import address_of, metrics_served
 from .progress import asked_to_stop, known_names, names
 from .render import clock, duration, one_line
 
@@ -86,7 +86,7 @@ def _events(status: ProjectionStatus) -> int:
     "--metrics",
     "address",
     metavar="[HOST:]PORT",
-    type=ADDRESS,
+    callback=address_of,
     help="Serve /metrics for Prometheus and /health at HOST:PORT, or at a PORT of this machine alone.",
 )
 @click.option("--seal", is_flag=True, help="Also pack old events on PostgreSQL, as `refold seal` does, with rests.")

@@ -11,11 +11,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+import click
 import pytest
 
 import refold as package
 from refold.domain.errors import StorageBusyError
-from refold.infrastructure.cli.metrics import ADDRESS, metrics_served
+from refold.infrastructure.cli.metrics import address_of, metrics_served
 from tests.cli.running import refold, started
 from tests.support.waiting import soon
 
@@ -104,7 +105,8 @@ def test_a_client_that_goes_away(store: package.Store, capfd: pytest.CaptureFixt
 
 def test_an_address_of_six_groups(store: package.Store) -> None:
     """Its host stands in brackets, as in a URL."""
-    with metrics_served(store, ["rollup"], ADDRESS.convert("[::1]:0", None, None)) as url:
+    address = address_of(click.Context(click.Command("run")), click.Option(["--metrics"]), "[::1]:0")
+    with metrics_served(store, ["rollup"], address) as url:
         assert str(url).startswith("http://[::1]:")
         assert asked(str(url), "/health") == (200, "fine\n")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -129,7 +129,7 @@ def changes(before: str, after: str | None, location: str, as_json: bool) -> Non
     if as_json:
         print_json_list(map(_change_shape, found))
     elif found:
-        _print_table(found)
+        print_table([CHANGE_HEADINGS, *map(_change_cells, found)])
     else:
         note("no context is different")
     note_slices(before, after)
@@ -142,10 +142,6 @@ def _change_shape(difference: ContextDifference) -> dict[str, Any]:
         "kind": difference.kind,
         **{name: None if row is None else context_shape(row) for name, row in sides.items()},
     }
-
-
-def _print_table(found: Sequence[ContextDifference]) -> None:
-    print_table([CHANGE_HEADINGS, *map(_change_cells, found)])
 
 
 def _change_cells(difference: ContextDifference) -> tuple[str, ...]:

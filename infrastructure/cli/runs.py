@@ -15,7 +15,7 @@ from ...domain.messages import Message, kind_of, message_to_dict
 from ...domain.spans import Ref
 from ...domain.trajectory.describe import message_text, value_text
 from ...domain.trajectory.events import QUEUES
-from ...domain.trajectory.history import TrajectoryDiff
+from ...domain.trajectory.history import ChangedAttribute, TrajectoryDiff
 from ...domain.trajectory.identity import KIND, RunId, run_id_of
 from ...domain.trajectory.trajectory import TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
@@ -257,28 +257,29 @@ def _print_table(difference: TrajectoryDiff) -> None:
 
 def _print_lines(difference: TrajectoryDiff) -> None:
     styles = {"+": "green", "-": "red", "~": "yellow"}
-    for part in (_nodes(difference), _edges(difference), _pointers(difference)):
+    nodes = _marked(difference.nodes_removed, difference.nodes_added)
+    nodes += [("~", _changed(change)) for change in difference.changed]
+    edges = _marked(map(_edge, difference.edges_removed), map(_edge, difference.edges_added))
+    gone, new = (
+        (f"pointer {name}" for name in names) for names in (difference.pointers_removed, difference.pointers_added)
+    )
+    for part in (nodes, edges, _marked(gone, new)):
         for index, (mark, text) in enumerate(part):
             click.echo(("" if index else "\n") + paint(f"{mark} {one_line(text)}", styles[mark]))
 
 
-def _nodes(difference: TrajectoryDiff) -> Iterator[tuple[str, str]]:
-    yield from (("-", name) for name in difference.nodes_removed)
-    yield from (("+", name) for name in difference.nodes_added)
-    for change in difference.changed:
-        old, new = value_text(change.old, json_text), value_text(change.new, json_text)
-        yield "~", f"{change.node} {change.attribute}: {old} -> {new}"
+def _marked(removed: Iterable[str], added: Iterable[str]) -> list[tuple[str, str]]:
+    return [*(("-", text) for text in removed), *(("+", text) for text in added)]
 
 
-def _edges(difference: TrajectoryDiff) -> Iterator[tuple[str, str]]:
-    yield from (("-", _edge(edge)) for edge in difference.edges_removed)
-    yield from (("+", _edge(edge)) for edge in difference.edges_added)
+def _changed(change: ChangedAttribute) -> str:
+    old, new = value_text(change.old, json_text), value_text(change.new, json_text)
+    return f"{change.node} {change.attribute}: {old} -> {new}"
 
 
 def _edge(edge: TrajectoryEdge) -> str:
     return f"{edge.source} -> {edge.target} ({edge.type})"
 
 
-def _pointers(difference: TrajectoryDiff) -> Iterator[tuple[str, str]]:
-    yield from (("-", f"pointer {name}") for name in difference.pointers_removed)
-    yield from (("+", f"pointer {name}") for name in difference.pointers_added)
+def _pointer(name: str) -> str:
+    return f"pointer {name}"

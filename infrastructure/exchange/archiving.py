@@ -151,7 +151,8 @@ class Archivist:
         said = StoreErased(erasure=archive, scope="archive", why=why, erased=(), file=str(path), hash=hashed)
         seals = ((one.remnant.stream, one.remnant.version, one.seal) for one in left)
         try:
-            self._replace([one.remnant for one in left], erased_events(said, seals), version)
+            # Refused where the store's own events went on since this version.
+            self._log.erase([one.remnant for one in left], [events_of_store(erased_events(said, seals), version)])
         except (ConcurrencyError, StorageReadOnlyError):
             # After any other error the log may have them as archived: then this file alone has the texts.
             if all(one.id != archive for one in self._eraser.state.archives.values()):
@@ -173,10 +174,6 @@ class Archivist:
             collection.take(heads)
             collection.write(file)
             return _hash_of(file)
-
-    def _replace(self, remnants: Sequence[Remnant], events: Sequence[Any], version: int) -> None:
-        """Replace events, and record what says so, unless the store's own events went on since a version."""
-        self._log.erase(remnants, [events_of_store(events, version)])
 
     # Back
 
@@ -229,7 +226,8 @@ class Archivist:
             before = recorded.digest
         called = self._system.new_id("unarchive-")
         said = StoreUnarchived(erasure=called, contexts=tuple(streams))
-        self._replace([one.remnant for one in back], erased_events(said, in_part) or [said], version)
+        events = erased_events(said, in_part) or [said]
+        self._log.erase([one.remnant for one in back], [events_of_store(events, version)])
         self._eraser.finish([called], self._eraser.made_of(back))
         contexts = contexts_of(one.remnant.stream for one in back)
         return Archived(file=str(path), contexts=contexts, events=len(back), erased=stayed)

@@ -11,7 +11,7 @@ so it gets a lineage of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -301,16 +301,12 @@ def _require_something(file: BackupFile, moment: Moment, at: object) -> None:
         raise NotFoundError(f"the backup has no event up to {at}: its first is of {exact(first.recorded_at)}")
 
 
-@contextmanager
-def _aside(target: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield a place for the new store, and the function that puts it at `target`."""
+def _aside(target: str, *, overwrite: bool) -> AbstractContextManager[tuple[str, Callable[[], None]]]:
+    """Return what gives a place for the new store, and the function that puts it at `target`."""
     if target.startswith("postgresql://"):
         from ..log.postgres.aside import made_aside as made_in_schema
 
-        with made_in_schema(target, overwrite=overwrite) as made:
-            yield made
-    else:
-        from ..log.sqlite.aside import made_aside as made_in_file
+        return made_in_schema(target, overwrite=overwrite)
+    from ..log.sqlite.aside import made_aside as made_in_file
 
-        with made_in_file(target, overwrite=overwrite) as made:
-            yield made
+    return made_in_file(target, overwrite=overwrite)

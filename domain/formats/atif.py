@@ -43,7 +43,6 @@ class AtifForm(DocumentForm):
     fields = ("steps",)
 
     def is_document(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether a value is a trajectory."""
         return isinstance(entry.get("steps"), list) and str(entry.get("schema_version")).startswith("ATIF")
 
     def is_message(self, entry: Mapping[str, Any]) -> bool:
@@ -69,7 +68,6 @@ class AtifForm(DocumentForm):
         return steps
 
     def read(self, message: Step, into: Receiver) -> None:
-        """Add the items of a step."""
         fields = Fields("a step", message)
         role = ROLES.get(str(message.get("source")))
         if role is None:
@@ -85,7 +83,6 @@ class AtifForm(DocumentForm):
         _complete(fields, into)
 
     def write(self, items: Sequence[ChatItemEvent]) -> Step | None:
-        """Return the step that these items are."""
         parts = list(parts_of(items))
         calls = [part for part in parts if isinstance(part, Call)]
         results = [part for part in parts if isinstance(part, Result)]

@@ -115,7 +115,6 @@ class OtelForm(DocumentForm):
         return [*([{"role": "system", "parts": said}] if said else []), *sent, *answered]
 
     def read(self, message: Message, into: Receiver) -> None:
-        """Add the items of a message."""
         fields = Fields("a message", message)
         role, parts = message.get("role"), message.get("parts")
         if not isinstance(role, str) or role not in OTEL_ROLES or not isinstance(parts, list):
@@ -123,7 +122,6 @@ class OtelForm(DocumentForm):
         read_parts(OTEL_ROLES[role], (_otel_part(Fields("a part", part)) for part in parts), into, "a message")
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
-        """Return the message that consists of these items."""
         return {"role": role_of(items), "parts": [_as_otel(part) for part in parts_of(items)]}
 
     grouped = staticmethod(grouped)
@@ -165,7 +163,6 @@ class ShareGptForm(DocumentForm):
         return [*front, *fields.several(self.fields[0])]
 
     def read(self, message: Message, into: Receiver) -> None:
-        """Add the item of a turn."""
         fields = Fields("a turn", message)
         who, text = fields.text("from"), fields.text("value")
         calls = _sharegpt_calls(text) if who == CALLING else []
@@ -187,7 +184,6 @@ class ShareGptForm(DocumentForm):
             raise fields.unexpected_value("from", who, "one of " + ", ".join(SPEAKERS))
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
-        """Return the turn of an item."""
         first = items[0]
         if isinstance(first, FunctionCalled):
             calls = (item for item in items if isinstance(item, FunctionCalled))
@@ -246,11 +242,9 @@ class GeminiForm(DocumentForm):
         return next(((name, document[name]) for name in names if document.get(name) is not None), (names[0], None))
 
     def read(self, message: Message, into: Receiver) -> None:
-        """Add the items of a content."""
         self._reader.read_into(into, Fields("a content", message).value, "a content")
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
-        """Return the content that consists of these items."""
         role = role_of(items)
         parts = [part for item in items for part in _gemini_parts(item)]
         return {"role": {"assistant": "model", "tool": "user"}.get(role, role), "parts": parts}

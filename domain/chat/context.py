@@ -804,15 +804,23 @@ class ChatContext(ChatView["ChatContext"]):
             await in_thread(self._tell, told, summary, call, idempotency_key)
         return self
 
-    async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3, idempotency_key: str | None = None) -> Self:
+    async def summarize(
+        self,
+        llm: LLM,
+        *,
+        keep_recent_turns: int = 3,
+        keep_items: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
         """
-        Replace all but the last turns by a summary, and return self.
+        Replace all but the last turns, or all but the last `keep_items` items, by a summary, and return self.
 
-        Instructions, handoffs, config updates and pinned items stay. The new summary includes an earlier one. Without
-        an answer nothing changes, and `summary_failure` has the reason. `undo_summary()` reverts it.
+        Instructions, handoffs, config updates, pinned items and the last user message stay. The new summary includes an
+        earlier one. Without an answer nothing changes, and `summary_failure` has the reason. `undo_summary()` reverts
+        it. Counted in items, a long turn is summarised, too; the answer in which the items begin stays whole.
 
         Raises:
-            InvalidInputError: a negative number of turns, or `llm` is no model.
+            InvalidInputError: a negative number of turns, no item is to stay, or `llm` is no model.
             DecisionRefusedError: items to be summarised were evicted while the model wrote.
         """
         from .summarising import model_name, prior_text, render_items, require_model
@@ -820,10 +828,10 @@ class ChatContext(ChatView["ChatContext"]):
         self._require_writer()
         require_model(llm)
         self._no_summary = None
-        call = ("summarize", keep_recent_turns)
+        call = ("summarize", keep_recent_turns, *(() if keep_items is None else (keep_items,)))
         if await self._is_repeated(call, idempotency_key):
             return self
-        plan = await in_thread(lambda: plan_summary(self._writer.state.items, keep_recent_turns))
+        plan = await in_thread(lambda: plan_summary(self._writer.state.items, keep_recent_turns, keep_items))
         told = render_items(plan.told) if plan else ""
         if plan is None or not told.strip():
             return self

@@ -77,12 +77,25 @@ def model_of(text: str) -> LLM:
     show_default=True,
     help="The number of turns that stay.",
 )
+@click.option(
+    "--keep-items",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="The number of items that stay, instead: a long turn is summarized, too, but for its question.",
+)
 @click.option("--undo", is_flag=True, help="Remove the last summary, and restore the items that it replaced.")
 @actor
 @database
 @as_json
 def command(
-    context: str, model: str | None, keep_turns: int, undo: bool, actor: str, location: str, as_json: bool
+    context: str,
+    model: str | None,
+    keep_turns: int,
+    keep_items: int | None,
+    undo: bool,
+    actor: str,
+    location: str,
+    as_json: bool,
 ) -> None:
     """
     Let a model write a summary that stands in the place of all but the last turns of CTX.
@@ -101,13 +114,13 @@ def command(
         if model is None:
             chat.undo_summary()
         else:
-            asyncio.run(_summarize(chat, model, keep_turns))
+            asyncio.run(_summarize(chat, model, keep_turns, keep_items))
         _report(chat, version, before, as_json)
 
 
-async def _summarize(chat: ChatContext, model: str, keep_turns: int) -> None:
+async def _summarize(chat: ChatContext, model: str, keep_turns: int, keep_items: int | None) -> None:
     async with model_of(model) as llm:
-        await chat.summarize(llm, keep_recent_turns=keep_turns)
+        await chat.summarize(llm, keep_recent_turns=keep_turns, keep_items=keep_items)
     if chat.summary_failure:
         raise DecisionRefusedError(f"{model} wrote no summary, so nothing was changed: {chat.summary_failure}")
 
@@ -131,4 +144,4 @@ def _report(chat: ChatContext, version: int, before: int, as_json: bool) -> None
     if last and not as_json:
         click.echo(f"  {one_line(body_of(last.item))}")
     if not made and not undone:
-        note("there is nothing to summarize before the turns that are kept: nothing was changed")
+        note("there is nothing to summarize before what is kept: nothing was changed")

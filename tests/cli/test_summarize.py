@@ -64,7 +64,7 @@ def test_nothing_to_tell(talking: Path, server: Server) -> None:
     ended = refold("summarize", "support", "--with", "openai:m", "--keep-turns", 2, db=talking)
 
     assert ended.code == 0
-    assert ended.err == "note: there is nothing to summarize before the turns that are kept: nothing was changed\n"
+    assert ended.err == "note: there is nothing to summarize before what is kept: nothing was changed\n"
     assert (server.requests, versions(talking)) == ([], {"support": 7})
 
 

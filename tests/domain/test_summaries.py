@@ -42,6 +42,33 @@ def test_what_is_told(keep: int, told: str, before: str) -> None:
     assert [item.id for item in plan.prior] == ["old"]
 
 
+RUN: list[Any] = [
+    said("s", role="system"), said("u1"), said("a1", role="assistant"), called("f1"), called("f2"), returned("o1"),
+    returned("o2", call_id="f2"), said("a2", role="assistant"), called("f3"), returned("o3", call_id="f3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("talk", "keep", "told", "before"),
+    [
+        (RUN, 1, "a1 f1 f2 o1 o2", "a2"),
+        (RUN, 3, "a1 f1 f2 o1 o2", "a2"),
+        (RUN, 4, "", ""),
+        (RUN, 99, "", ""),
+        (TALK, 1, "u1 f1 f2 o1 u2 o2", "u3"),
+        (TALK, 3, "u1", "f1"),
+    ],
+)
+def test_what_is_told_within_a_turn(talk: list[Any], keep: int, told: str, before: str) -> None:
+    """All before the answer that the last items begin in, but the last user message and what is structural."""
+    plan = plan_summary(state_of(*talk).items, 3, keep)
+
+    found = ("", "") if plan is None else (" ".join(item.id for item in plan.told), plan.before)
+    assert found == (told, before)
+    with pytest.raises(InvalidInputError, match="keep_items is 0: take 1 or more"):
+        plan_summary(state_of(*talk).items, 3, 0)
+
+
 def test_what_is_pinned_is_not_told() -> None:
     """Nor what goes with it; and the summary bears the time of the last item before the cut."""
     plan = plan_summary(state_of(*TALK, ItemsPinned(items=(Span.of("", [3, 7]),))).items, 2)

@@ -12,6 +12,7 @@ from ..events import (
     ChatEvent,
     ChatItemEvent,
     ConfigUpdated,
+    FunctionCalled,
     HandedOff,
     MessageAdded,
     Summarized,
@@ -26,6 +27,7 @@ from ..state.fold import ChatState
 from ..state.sequence import Items
 from .commands import Summarize, UndoSummary
 from .edits import spans_by_age, with_partners
+from .truncation import begins_answer
 
 
 class SummaryPlan(msgspec.Struct, frozen=True):
@@ -42,23 +44,22 @@ class SummaryPlan(msgspec.Struct, frozen=True):
     created_at: float
 
 
-def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
+def plan_summary(items: Items, keep_recent_turns: int, keep_items: int | None = None) -> SummaryPlan | None:
     """
     Return the plan of a summary, or None if there is nothing to summarise.
 
-    It covers everything before the `keep_recent_turns`-th last user message except handoffs, config updates,
-    instructions, pinned items, and calls whose output stays. Earlier summaries are included in the new one.
+    It covers everything before the `keep_recent_turns`-th last user message, or before the last `keep_items` items and
+    the answer that they begin in, except handoffs, config updates, instructions, the last user message, pinned items,
+    and calls whose output stays. Earlier summaries are included in the new one.
 
     Raises:
-        InvalidInputError: a negative number of turns.
+        InvalidInputError: a negative number of turns, or no item is to stay.
     """
     require_whole(keep_recent_turns, "keep_recent_turns")
     shown = list(items)
-    users = [place for place, item in enumerate(shown) if is_user(item)]
-    if len(users) <= keep_recent_turns:
+    cut = _turn_at(shown, keep_recent_turns) if keep_items is None else _answer_at(shown, keep_items)
+    if cut is None:
         return None
-    # With 0 this is users[0]: then the turns from the first user message on are all kept.
-    cut = users[-keep_recent_turns]
     going = _going(items, shown, cut)
     told = tuple(item for item in going if not is_summary(item))
     if not told:
@@ -67,14 +68,35 @@ def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
     return SummaryPlan(told, prior, shown[cut].id, shown[cut - 1].created_at)
 
 
+def _turn_at(shown: Sequence[ChatItemEvent], keep: int) -> int | None:
+    users = [place for place, item in enumerate(shown) if is_user(item)]
+    # With 0 this is users[0]: then the turns from the first user message on are all kept.
+    return users[-keep] if len(users) > keep else None
+
+
+def _answer_at(shown: Sequence[ChatItemEvent], keep: int) -> int | None:
+    """Return the place of the first of the last items, or of the answer that it belongs to, which stays whole."""
+    cut = len(shown) - require_whole(keep, "keep_items", least=1)
+    if cut <= 0:
+        return None
+    pairs = pair_calls(shown)
+    partners = (pairs.partner(place) for place in range(cut, len(shown)))
+    cut = min([cut, *(place for place in partners if place is not None)])
+    is_call = isinstance(shown[cut], FunctionCalled)
+    while is_call and cut and isinstance(shown[cut - 1], FunctionCalled):
+        cut -= 1
+    return cut - 1 if is_call and cut and begins_answer(shown[cut - 1]) else cut
+
+
 def _going(items: Items, shown: Sequence[ChatItemEvent], cut: int) -> list[ChatItemEvent]:
     pairs = pair_calls(shown)
     order = items.order()
+    question = max((place for place, item in enumerate(shown) if is_user(item)), default=-1)
     going = []
     for place in range(cut):
         item = shown[place]
         partner = pairs.partner(place)
-        stays = isinstance(item, HandedOff | ConfigUpdated) or is_instructions(item)
+        stays = place == question or isinstance(item, HandedOff | ConfigUpdated) or is_instructions(item)
         stays = stays or items.is_pinned(order[place])
         # A call and its output stay or leave together.
         if partner is not None:

@@ -264,14 +264,14 @@ class Truncation:
     def _answer(self, place: int) -> list[int]:
         """Return the places of the answer of the model that an item belongs to: a message, and parallel calls."""
         self._link()
-        if _begins_answer(self.items[place]) and self._is_call(self._following[place]):
+        if begins_answer(self.items[place]) and self._is_call(self._following[place]):
             place = self._following[place]
         if not self._is_call(place):
             return [place]
         while self._is_call(self._previous[place]):
             place = self._previous[place]
         before = self._previous[place]
-        found = [before] if before != NONE and _begins_answer(self.items[before]) else []
+        found = [before] if before != NONE and begins_answer(self.items[before]) else []
         while self._is_call(place):
             found.append(place)
             place = self._following[place]
@@ -322,5 +322,6 @@ class Truncation:
         return place
 
 
-def _begins_answer(item: ChatItemEvent) -> bool:
+def begins_answer(item: ChatItemEvent) -> bool:
+    """Whether calls behind an item belong to the same answer of the model."""
     return is_spoken(item) and not is_summary(item)

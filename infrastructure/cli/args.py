@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,6 +54,8 @@ DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB,
 COMMANDED = ("queue", "pool", "memory")
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
+# Names of contexts that an error offers in the place of one that there is not.
+BEGUN_NAMED = 3
 BARE_POSITION = re.compile(r"[0-9.]+")
 IN_SLICE = re.compile(r"pos:[0-9]+\.[0-9]+")
 FOLDING_EVERY_SECONDS = 3.0
@@ -373,7 +376,21 @@ def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
     if others:
         raise InvalidInputError(_another_kind(others[0], kinds))
     what = "context" if len(kinds) > 1 or kinds == ("chat",) else kinds[0]
-    raise NotFoundError(f"there is no {what} {name!r}: `refold contexts` lists them")
+    begun = names_begun(store, name, kinds, limit=BEGUN_NAMED)
+    # A stream whose events are lost is still there by its name.
+    near = [quote(one) for one in islice(begun, BEGUN_NAMED) if one != name]
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    raise NotFoundError(f"there is no {what} {name!r}: {meant}`refold contexts` lists them")
+
+
+def names_begun(store: Store, begun: str, kinds: Iterable[str] = KINDS, *, limit: int) -> Iterator[str]:
+    """Yield names of contexts that begin so, with their kind where it is given; at most `limit` of each kind."""
+    kind, colon, _ = begun.partition(":")
+    if colon and kind in KINDS:
+        yield from store.log.streams(begun, limit=limit)
+        return
+    for kind in kinds:
+        yield from (split_stream_id(stream)[1] for stream in store.log.streams(f"{kind}:{begun}", limit=limit))
 
 
 def _another_kind(stream: str, kinds: tuple[str, ...]) -> str:

@@ -18,12 +18,12 @@ from click.shell_completion import BashComplete, add_completion_class, get_compl
 from ...domain.chat.events import added_item
 from ...domain.context.address import Reference
 from ...domain.errors import RefoldError
-from ...domain.ids import ITEM, split_stream_id
+from ...domain.ids import ITEM
 from ...domain.kinds import KINDS
 from ..context_streams import streams_named
 from ..open import open_store
 from ..store import Store
-from .args import DEFAULT_DATABASE, address, argument, existing, given_keys, reference
+from .args import DEFAULT_DATABASE, address, argument, existing, given_keys, names_begun, reference
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,7 +73,7 @@ def named_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) 
     def offered(store: Store) -> Iterator[str]:
         if at:
             return (f"{name}@{first}{dots}{one}" for one in _moments(store, name, begun))
-        return _contexts(store, name)
+        return names_begun(store, name, limit=OFFERED_MAX)
 
     return _asked(ctx, offered)
 
@@ -103,16 +103,6 @@ def _context_of(ctx: click.Context) -> str:
     # Before an option without its value click does not assign the words to arguments.
     found = next(iter([*given, *ctx.args]), "")
     return found.context if isinstance(found, Reference) else str(found).partition("@")[0]
-
-
-def _contexts(store: Store, begun: str) -> Iterator[str]:
-    kind, colon, _ = begun.partition(":")
-    if colon and kind in KINDS:
-        yield from store.log.streams(begun, limit=OFFERED_MAX)
-        return
-    for kind in KINDS:
-        found = store.log.streams(f"{kind}:{begun}", limit=OFFERED_MAX)
-        yield from (split_stream_id(stream)[1] for stream in found)
 
 
 def _moments(store: Store, name: str, begun: str) -> Iterator[str]:

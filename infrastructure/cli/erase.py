@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from ...domain.context.description import counted
+from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
 from ..exchange.archiving import Archived
 from ..exchange.event_files import writing_file
@@ -264,9 +264,9 @@ def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
     """
     if for_good:
         with changing(location, actor) as store:
-            found = store.apply_retention(dry_run=False)
+            found, policies = store.apply_retention(dry_run=False), store.policies()
     else:
-        found = summed_up(location, lambda store: store.apply_retention())
+        found, policies = summed_up(location, lambda store: (store.apply_retention(), store.policies()))
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
@@ -274,6 +274,7 @@ def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
     if rows:
         print_table([("POLICY", "CONTEXT"), *rows])
     else:
-        note("no context is due")
+        named = [f"{one_line(policy.name)} (after {counted(policy.days, 'day')})" for policy in policies]
+        note(f"no context is due: {'by ' + joined(named) if named else 'there is no policy'}")
     if rows and not for_good:
         note("nothing is erased yet: --for-good does it")

@@ -226,7 +226,10 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "nothing is held" in released.err
     assert (done.code, done.err.endswith("note: the texts of 2 events are erased\n")) == (0, True)
     assert json.loads((tmp_path / "r.json").read_text())["events"] == 2
-    assert "no context is due" in run("retain", "--db", path).err
+    assert run("retain", "--db", path).err == "note: no context is due: there is no policy\n"
+    with refold.open(path) as store:
+        store.retain("pools", "1 days", kind="pool", why="notice")
+    assert run("retain", "--db", path).err == "note: no context is due: by pools (after 1 day)\n"
     with refold.open(path) as store:
         store.retain("ben's", "400 days", kind="chat", user="ben", why="notice")
     due, due_as_json = run("retain", "--db", path), run("retain", "--db", path, "--json")

@@ -190,6 +190,12 @@ class AsyncSubscription(AsyncProxy["Subscription"], AsyncIterator["RecordedEvent
         """End the iteration, at the latest after a quarter of a second."""
         self.sync.stop()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+
 
 class StoreProxy(AsyncProxy["Store"]):
     """The parts of an async store that are no plain calls: transactions, and its end."""

@@ -229,9 +229,8 @@ async def test_a_subscription(location: str) -> None:
         assert (await anext(events)).stream == "chat:a"
         await events.ack()
         await chat.add_message("user", "hello")
-        again = await store.subscribe(name="mail")
-        assert (await anext(again)).version == 2
-        again.stop()
+        async with await store.subscribe(name="mail") as again:
+            assert (await anext(again)).version == 2
         assert [event async for event in again] == []
 
 

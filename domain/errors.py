@@ -218,7 +218,15 @@ class LimitExceededError(RefusedError):
 class ConcurrencyError(RefoldError):
     """Another writer came first: `stream` is at `actual`, not at `expected`."""
 
-    def __init__(self, stream: str, *, expected: int, actual: int, refused: Sequence[object] = ()) -> None:
+    def __init__(
+        self,
+        stream: str,
+        *,
+        expected: int,
+        actual: int,
+        refused: Sequence[object] = (),
+        remedy: str = "refresh() and decide again, or use rebase(fn)",
+    ) -> None:
         self.stream, self.expected, self.actual = stream, expected, actual
         self.refused = tuple(refused)
         if self.is_ahead:
@@ -227,10 +235,7 @@ class ConcurrencyError(RefoldError):
                 "expected_version is the version that the context had when you decided"
             )
             return
-        super().__init__(
-            f"{stream} is at version {actual}, this was decided on version {expected}: "
-            "refresh() and decide again, or use rebase(fn)"
-        )
+        super().__init__(f"{stream} is at version {actual}, this was decided on version {expected}: {remedy}")
 
     @property
     def is_ahead(self) -> bool:

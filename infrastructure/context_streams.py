@@ -184,7 +184,10 @@ def missing_streams(log: Log, parts: Sequence[NewEvents], adopted: str) -> list[
 
     Raises:
         InvalidInputError: a stream exists with other events.
+        ConcurrencyError: `adopted` exists.
     """
+    if head := log.head(adopted):
+        raise ConcurrencyError(adopted, expected=0, actual=head, remedy="adopt the context under another id")
     missing: list[NewEvents] = []
     for new in parts:
         here = [] if new.stream == adopted else log.read_events(new.stream, until=len(new.events))

@@ -111,7 +111,7 @@ async def test_what_cannot_be_adopted(store: Store) -> None:
     with pytest.raises(InvalidInputError, match="kept in a store already"):
         store.adopt(queue, "again")
     other = await queue_of(3, "b")
-    with pytest.raises(ConcurrencyError):
+    with pytest.raises(ConcurrencyError, match="decided on version 0: adopt the context under another id"):
         store.adopt(other, "kept")
     assert (contents(other), other.is_detached, contents(store.queue("kept"))) == (["b"], True, ["a"])
 

@@ -19,11 +19,12 @@ from ..queries.node_audit import SeveralNodesError, is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
 from ..views.answer_shapes import change_shape, view_changes
-from .args import argument, as_json, checked_text, database, optional_text, reading, summed_up, usage_error
+from .args import argument, as_json, checked_text, database, optional_text, position, reading, summed_up, usage_error
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
 from .item_list import seen
 from .lines import print_events, said_by, summary_of
+from .readable import Later
 from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list
 
 PLACES_SHOWN_MAX = 10
@@ -105,6 +106,12 @@ def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Referenc
 )
 @click.option("--who", metavar="A", callback=optional_text, help="Only the changes by this actor.")
 @click.option(
+    "--after",
+    metavar="X",
+    callback=position,
+    help="Only the changes after this moment of the store: a position, a time, or a name that `refold moments` lists.",
+)
+@click.option(
     "--session",
     "session_id",
     metavar="S",
@@ -134,6 +141,7 @@ def command(
     item: str | None,
     attribute: str | None,
     who: str | None,
+    after: str | None,
     location: str,
     as_json: bool,
     **where: Any,
@@ -153,15 +161,20 @@ def command(
     """
     _check(subject, item, where)
     if isinstance(subject, str):
-        changes = iter(summed_up(location, lambda store: changes_of(store, subject, attribute, where)))
-        _print(changes if who is None else iter(of_actor(changes, who, subject)), as_json)
+        name = subject
+        found, is_later = summed_up(
+            location, lambda store: (changes_of(store, name, attribute, where), Later(store, after))
+        )
+        changes = iter(found if who is None else of_actor(found, who, subject))
+        _print(filter(lambda change: is_later(change.recorded), changes), as_json)
         return
     with reading(location) as store:
         view = seen(store, subject)
         changes = view_changes(view, item, attribute)
         if who is not None:
             changes = iter(of_actor(changes, who, view.stream))
-        _print(changes, as_json)
+        is_later = Later(store, after)
+        _print(filter(lambda change: is_later(change.recorded), changes), as_json)
 
 
 def _check(subject: Reference | str, item: str | None, where: Mapping[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from heapq import nlargest
 from itertools import groupby, islice
 from typing import Any, get_args
@@ -13,9 +12,8 @@ import click
 
 from ...domain.chat.events import FunctionCalled, FunctionReturned
 from ...domain.context.address import Reference
-from ...domain.ids import microseconds
 from ...domain.log.envelope import RecordedEvent
-from ...domain.positions import BEGINNING, Moment
+from ...domain.positions import Moment
 from ...projections.catalogue import CATALOGUE
 from ...projections.lineage import LINEAGE
 from ...projections.version_names import VERSION_NAMES
@@ -29,7 +27,7 @@ from .changes import note
 from .completion import named_contexts
 from .item_list import seen
 from .lines import print_events, summary_of, type_of
-from .readable import LeftOutError, Readable, rows_of
+from .readable import Later, LeftOutError, Readable, rows_of
 from .render import (
     absolute,
     aligned,
@@ -220,17 +218,16 @@ def _print_graph(location: str, reference: Reference | None, as_json: bool) -> N
 
 
 class _Wanted:
-    """Whether an event is to be listed. Those up to a position, `after`, need not be read; a time is looked for."""
+    """Whether an event is to be listed."""
 
     def __init__(self, store: Store, types: tuple[str, ...], who: str | None, after: str | None) -> None:
-        moment = BEGINNING if after is None else store.at(after).moment
-        self.after = moment if isinstance(moment, Moment) else BEGINNING
-        self._time = microseconds(moment) if isinstance(moment, datetime) else -1
-        self._types, self._who = types, who
-        self.is_all = not types and who is None and self._time < 0
+        self._is_later, self._types, self._who = Later(store, after), types, who
+        self.after = self._is_later.position
+        # Whether all events behind `after` are wanted.
+        self.is_all = not types and who is None and self._is_later.time is None
 
     def __call__(self, event: RecordedEvent) -> bool:
-        if event.recorded_at <= self._time or (self._who is not None and event.meta.actor != self._who):
+        if not self._is_later(event) or (self._who is not None and event.meta.actor != self._who):
             return False
         return not self._types or any(_is_called(event.event, name) for name in self._types)
 

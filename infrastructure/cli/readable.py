@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from ...domain.context.description import counted
 from ...domain.errors import DamagedError, RefoldError
+from ...domain.ids import microseconds
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, Page
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore, Save
+from ..store import Store
 from ..views.damage import Lost, events_of
 from .args import reading, summed_up
 
@@ -121,6 +124,21 @@ class Readable:
         self.left_out.append(error)
         if len(self.left_out) > LEFT_OUT_MAX:
             raise error
+
+
+class Later:
+    """Whether an event comes after a moment of a store, None for all; those up to `position` need not be read."""
+
+    def __init__(self, store: Store, moment: str | None) -> None:
+        found = BEGINNING if moment is None else store.at(moment).moment
+        self.position = found if isinstance(found, Moment) else BEGINNING
+        self.time = microseconds(found) if isinstance(found, datetime) else None
+        self._heads = dict(self.position.heads)
+
+    def __call__(self, event: RecordedEvent) -> bool:
+        if self.time is not None and event.recorded_at <= self.time:
+            return False
+        return event.position.number > self._heads.get(event.position.slice, 0)
 
 
 @contextmanager

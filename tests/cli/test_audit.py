@@ -160,6 +160,14 @@ def test_the_changes_by_one_actor(stocked: Path) -> None:
     assert [change["item"]["id"] for change in by_tom] == ["cat"]
     changed = refold("audit", "State(state00000)", "--who", "eve", "--attr", "state", "--json", db=stocked).json
     assert [(change["actor"], change["new"]) for change in changed] == [("eve", "2")]
+    for subject, entries in (
+        ("docs", every),
+        ("State(state00000)", refold("audit", "State(state00000)", "--json", db=stocked).json),
+    ):
+        *_, before, last = dict.fromkeys(entry["recorded_at"] for entry in entries)
+        for moment in (before, [entry["position"] for entry in entries if entry["recorded_at"] == before][-1]):
+            found = refold("audit", subject, "--after", moment, "--json", db=stocked).json
+            assert found == [entry for entry in entries if entry["recorded_at"] == last]
     assert refold("audit", "docs", "--who", "eve", db=stocked).fault.startswith("'eve' changed nothing of pool:docs: ")
     assert (
         "'me' changed nothing of State(state00000): its changes are by eve"

@@ -35,6 +35,7 @@ from .item_events import MADE_UP, as_given, conversion, items_as_given, make_eve
 from .merge_source import merge_with, other_as_given, require_chat, require_merge, seen_from
 from .rules import commands
 from .rules.calls import find_call, version_before
+from .rules.commands import MergeRule
 from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
 from .state.fold import ChatState, tool_definitions
@@ -714,7 +715,7 @@ class ChatContext(ChatView["ChatContext"]):
         *,
         base: Literal["auto"] | None = "auto",
         instructions: bool = False,
-        on_conflict: commands.MergeRule = "ours",
+        on_conflict: MergeRule = "ours",
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Self:
@@ -888,7 +889,7 @@ class ChatContext(ChatView["ChatContext"]):
         *,
         base: Literal["auto"] | None = None,
         instructions: bool = False,
-        rule: commands.MergeRule = "ours",
+        rule: MergeRule = "ours",
         agent_id: str | None = None,
         expected_version: int | None = None,
         idempotency_key: str | None = None,

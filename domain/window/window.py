@@ -20,22 +20,9 @@ from ..memory.records import MemoryStore
 from ..named_events import recorded_event
 from ..pool.state import ref_of
 from ..positions import Moment
+from . import rules
 from .events import WindowDropped, WindowOpened
 from .items import QUARTERS_PER_TOKEN, ContextItem, DroppedItem, EvictedItem
-from .rules import (
-    WINDOWS,
-    Add,
-    Begin,
-    ChangeSettings,
-    Clear,
-    Command,
-    Evict,
-    Incoming,
-    Put,
-    Remove,
-    Restore,
-    SetItems,
-)
 from .state import Departures, WindowState
 
 MAX_TOKENS = 100_000
@@ -68,7 +55,7 @@ def quarters_of(item: ContextItem, counter: TokenCounter | None) -> int:
     return tokens * QUARTERS_PER_TOKEN
 
 
-def incoming_of(item: object, counter: TokenCounter | None) -> Incoming:
+def incoming_of(item: object, counter: TokenCounter | None) -> rules.Incoming:
     """
     Return an item in the form that is recorded.
 
@@ -80,7 +67,7 @@ def incoming_of(item: object, counter: TokenCounter | None) -> Incoming:
         raise NotAnItemError(f"a ContextWindow takes ContextItem instances, not {type(item).__name__!r}")
     priority = _priority_of(item)
     key, value, source = (_text_of(item, field) for field in ("key", "value", "source"))
-    return Incoming(key, value, source, priority, quarters_of(item, counter))
+    return rules.Incoming(key, value, source, priority, quarters_of(item, counter))
 
 
 def _text_of(item: ContextItem, field: str) -> str:
@@ -171,8 +158,8 @@ class ContextWindow(Context[WindowState]):
     ) -> None:
         opened = WindowOpened(max_tokens=require_max_tokens(max_tokens), policy=require_policy(policy))
         attachment = detached_attachment()
-        journal = detached_journal(attachment, "window", WINDOWS)
-        journal.execute(Begin(opened))
+        journal = detached_journal(attachment, "window", rules.WINDOWS)
+        journal.execute(rules.Begin(opened))
         self._stand_on(journal, attachment)
         self._counter = counter
         if items:
@@ -201,7 +188,7 @@ class ContextWindow(Context[WindowState]):
 
     @max_tokens.setter
     def max_tokens(self, max_tokens: int) -> None:
-        self._set(ChangeSettings(require_max_tokens(max_tokens), self.policy))
+        self._set(rules.ChangeSettings(require_max_tokens(max_tokens), self.policy))
 
     @property
     def policy(self) -> AdmissionPolicy:
@@ -210,7 +197,7 @@ class ContextWindow(Context[WindowState]):
 
     @policy.setter
     def policy(self, policy: AdmissionPolicy) -> None:
-        self._set(ChangeSettings(self.max_tokens, require_policy(policy)))
+        self._set(rules.ChangeSettings(self.max_tokens, require_policy(policy)))
 
     @property
     def items(self) -> FrozenList[ContextItem]:
@@ -226,7 +213,7 @@ class ContextWindow(Context[WindowState]):
 
     @items.setter
     def items(self, items: Iterable[ContextItem]) -> None:
-        self._set(SetItems(tuple(incoming_of(item, self._counter) for item in items)))
+        self._set(rules.SetItems(tuple(incoming_of(item, self._counter) for item in items)))
 
     @property
     def births(self) -> list[str]:
@@ -297,7 +284,7 @@ class ContextWindow(Context[WindowState]):
         """
         incoming = incoming_of(item, self._counter)
         call = ("add", Without(incoming, "quarters"))
-        return _is_in(self._record(Add(incoming), expected_version, idempotency_key, catch_up=True, call=call))
+        return _is_in(self._record(rules.Add(incoming), expected_version, idempotency_key, catch_up=True, call=call))
 
     def put(
         self, item: ContextItem, *, expected_version: int | None = None, idempotency_key: str | None = None
@@ -308,7 +295,7 @@ class ContextWindow(Context[WindowState]):
         Raises:
             TypeError, InvalidInputError: as for `add`.
         """
-        command = Put(incoming_of(item, self._counter))
+        command = rules.Put(incoming_of(item, self._counter))
         call = ("put", Without(command.incoming, "quarters"))
         outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
         # The view may be stale where it shows that the item is in already.
@@ -331,7 +318,7 @@ class ContextWindow(Context[WindowState]):
             NotFoundError: there is no such item (a KeyError).
             ConcurrencyError: another writer came first.
         """
-        command = Remove(key, _reason(reason))
+        command = rules.Remove(key, _reason(reason))
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def evict(
@@ -349,7 +336,7 @@ class ContextWindow(Context[WindowState]):
             InvalidInputError: one of `births` is not the name of an origin.
             ConcurrencyError: another writer came first.
         """
-        command = Evict(self._versions(births), _reason(reason))
+        command = rules.Evict(self._versions(births), _reason(reason))
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def restore(self, *births: str, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
@@ -365,7 +352,7 @@ class ContextWindow(Context[WindowState]):
         call = ("restore", versions)
         if self._writer.repeated(call, idempotency_key):
             return
-        command = Restore(self.stream_id, tuple(self._departures().returning(versions)))
+        command = rules.Restore(self.stream_id, tuple(self._departures().returning(versions)))
         self._record(command, expected_version, idempotency_key, catch_up=False, call=call)
 
     def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
@@ -375,9 +362,9 @@ class ContextWindow(Context[WindowState]):
         Raises:
             ConcurrencyError: another writer came first.
         """
-        self._record(Clear(), expected_version, idempotency_key, catch_up=False)
+        self._record(rules.Clear(), expected_version, idempotency_key, catch_up=False)
 
-    def _set(self, command: Command) -> None:
+    def _set(self, command: rules.Command) -> None:
         self._record(command, None, None, catch_up=False)
 
     def _versions(self, births: Iterable[str]) -> tuple[int, ...]:

@@ -194,7 +194,6 @@ class _KeepNewest(msgspec.Struct, frozen=True):
     limits: Truncate
 
     def __call__(self, chat: Scratch) -> None:
-        """Truncate a context."""
         chat.truncate(self.limits.max_items, self.limits.max_tokens)
 
 

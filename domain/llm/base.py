@@ -247,11 +247,9 @@ class _MissingChat(Coroutine[Any, Any, NoReturn]):
         self._label = label
 
     def send(self, value: Any) -> NoReturn:
-        """Raise the error."""
         raise NotImplementedError(f"{self._label} has no chat(): write it as an async generator of LLMResponse")
 
     def throw(self, *error: Any) -> NoReturn:
-        """Raise the error."""
         self.send(None)
 
     def close(self) -> None:

@@ -144,7 +144,6 @@ class _Fold:
             self.row.clear()
 
     def state(self, version: int) -> ChatState:
-        """Return the state at the end."""
         return replace(self._state, version=version, items=self._built())
 
     def _built(self) -> Items:

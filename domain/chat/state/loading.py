@@ -183,7 +183,6 @@ def with_pieces(item: ChatItemEvent, version: int, events: Sequence[Any]) -> Cha
 
 
 def _read_spans(log: Seen, spans: Sequence[Span]) -> list[list[TakenItem]]:
-    """Return the items of each span."""
     runs = [[(span.stream, run) for run in span.ranges()] for span in spans]
     found = iter(read_runs(log, list(chain.from_iterable(runs))))
     return [list(chain.from_iterable(islice(found, len(some)))) for some in runs]

@@ -50,7 +50,6 @@ class _First(Sequence[int]):
         return [self._grows[place] for place in places]
 
     def index(self, value: int, start: int = 0, stop: int | None = None) -> int:
-        """Return the place of an ordinal."""
         return self._grows.index(value, start, self._count if stop is None else stop)
 
 

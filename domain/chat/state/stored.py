@@ -112,7 +112,6 @@ class StoredItems(list[ChatItemEvent]):
 
 
 def _hash_of(name: str) -> bytes:
-    """Return the hash of an id."""
     return blake2b(name.encode(), digest_size=HASH_BYTES).digest()
 
 

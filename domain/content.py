@@ -325,8 +325,7 @@ def _imported(type_name: str) -> type | None:
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = getattr(found, part, None)
-    return found if isinstance(found, type) and (dataclasses.is_dataclass(found) or _is_stored_by_name(found)) else None
-
-
-def _is_stored_by_name(cls: type) -> bool:
-    return issubclass(cls, (msgspec.Struct, loaded_class("pydantic", "BaseModel"), Enum))
+    if not isinstance(found, type):
+        return None
+    by_name = (msgspec.Struct, loaded_class("pydantic", "BaseModel"), Enum)
+    return found if dataclasses.is_dataclass(found) or issubclass(found, by_name) else None

@@ -76,8 +76,7 @@ def returning(stream: str, events: Iterable[Completed], names: Sequence[str]) ->
     Raises:
         NotFoundError: no such item left, or it was restored.
     """
-    departures = Departures(stream)
-    departures.go_on(events)
+    departures = Departures(stream, events)
     gone = {ref: left.held for ref, left in departures.gone().items()}
     by_id = {held.event.id: ref for ref, held in gone.items()} if departures.state.is_pool else {}
     found: dict[Ref, Held] = {}

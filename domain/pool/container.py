@@ -115,7 +115,6 @@ def _version_after_hooks(now: ContainerState, shown: ContainerState) -> int:
 
 
 async def _waiting(container: Container[Any], journal: Journal[ContainerState], work: Callable[[], R]) -> R:
-    """Run `work` in a thread if it may wait for a disk, else directly."""
     may_wait = not container.is_detached and (journal.durability == "commit" or not journal.is_loaded)
     return await in_thread(work) if may_wait else work()
 

@@ -280,8 +280,7 @@ def _side(log: Log, stream: str, version: int) -> Side:
 
 
 def _seen(stream: str, version: int, events: Iterable[Completed]) -> Side:
-    departures = Departures(stream)
-    departures.go_on(events)
+    departures = Departures(stream, events)
     return Side(stream, version, departures.state, departures.gone())
 
 

@@ -248,14 +248,12 @@ class ContextPool(Container[T]):
         """
         context_id, limit = of_branch(id_or_limit, context_id, limit, ...)
         new_limit = self.limit if isinstance(limit, EllipsisType) else require_limit(limit, POOL)
-        branch: ContextPool[T] = self._class_of_branches(limit=new_limit, tags=self.tags)
+        # Of a user's class, if it has one; that of a view is read-only.
+        made = ContextPool if isinstance(self, ReadOnlyPool) else type(self)
+        branch: ContextPool[T] = made(limit=new_limit, tags=self.tags)
         branch._stand_on(*branch_of(self, new_limit, context_id, idempotency_key))
         branch.hooks = list(self.hooks)
         return branch
-
-    @property
-    def _class_of_branches(self) -> type[ContextPool[T]]:
-        return type(self)
 
     def at(self, moment: int | str | datetime | Moment) -> ReadOnlyPool[T]:
         """
@@ -290,7 +288,3 @@ class ContextPool(Container[T]):
 
 class ReadOnlyPool(ContextPool[T]):
     """A read-only pool: as it was at a version, or a live view."""
-
-    @property
-    def _class_of_branches(self) -> type[ContextPool[T]]:
-        return ContextPool

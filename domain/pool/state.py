@@ -282,10 +282,11 @@ class Departures:
     left.
     """
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, events: Iterable[Completed] = ()) -> None:
         self._stream = stream
         self._left: dict[Ref, Departed] = {}
         self.state: ContainerState = EMPTY
+        self.go_on(events)
 
     def go_on(self, events: Iterable[Completed]) -> None:
         """Record the items that leave with `events`, which follow those before."""
@@ -317,11 +318,9 @@ class Departures:
 
 def departed(stream: str, events: Iterable[Completed]) -> list[EvictedItem]:
     """Return the items that left the container `stream` with its events so far and were not restored."""
-    departures = Departures(stream)
-    departures.go_on(events)
     return [
         EvictedItem(one.held, one.how, one.reason, one.version, str(ref.within(stream)))
-        for ref, one in departures.gone().items()
+        for ref, one in Departures(stream, events).gone().items()
     ]
 
 

@@ -157,12 +157,17 @@ def _stored_with_marks(value: Any, what: str) -> Content:
             f"{what} cannot be stored as JSON: {error}; `register_content` says how to store instances of a class"
         ) from error
     content = Content(json=_json(marked, what), type=MARKED)
+    return _require_same(content, value, what, lambda back: _marked(back) == marked)
+
+
+def _require_same(content: Content, value: Any, what: str, is_same: Callable[[Any], Any]) -> Content:
+    """Return a content, if `is_same` says so of what is read of it."""
     try:
         back = restored_content(content)
-        is_same = _marked(back) == marked
+        is_back = is_same(back)
     except (InvalidInputError, TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{what} would not come back as it is: {error}") from error
-    if not is_same:
+    if not is_back:
         raise InvalidInputError(f"{what} would not come back as it is: {value!r} is read as {back!r}")
     return content
 
@@ -292,16 +297,11 @@ def _stored_instance(value: Any, what: str) -> Content:
         raise InvalidInputError(f"{what} cannot be stored as JSON: {error}") from error
     content = Content(json=_json(plain, what), type=name)
     _CLASSES[name] = cls
-    try:
-        back = restored_content(content)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{what} would not come back as it is: {error}") from error
-    # A class that compares by identity is never equal to its copy, so the stored forms are compared.
     by_identity: object = object.__eq__
-    is_same = _plain_instance(back) == plain if cls.__eq__ is by_identity else back == value
-    if not is_same:
-        raise InvalidInputError(f"{what} would not come back as it is: {value!r} is read as {back!r}")
-    return content
+    if cls.__eq__ is by_identity:
+        # It is never equal to its copy, so the stored forms are compared.
+        return _require_same(content, value, what, lambda back: _plain_instance(back) == plain)
+    return _require_same(content, value, what, lambda back: back == value)
 
 
 def _plain_instance(value: Any) -> Any:

@@ -335,7 +335,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         if target is None:
             return len(items)
         if isinstance(target, int):
-            place = _index(int(target), len(items))
+            index = target + len(items) if target < 0 else int(target)
+            place = index if 0 <= index < len(items) else None
         else:
             place = items.find(require_unicode(target, "the item"))
         if place is None:
@@ -504,8 +505,3 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             role=role,
             content=(text,),
         )
-
-
-def _index(index: int, length: int) -> int | None:
-    place = index + length if index < 0 else index
-    return place if 0 <= place < length else None

@@ -509,22 +509,22 @@ class Journal(FoldedStream[S]):
         self._state, self._digest = None, b""
         self.durability, self.unflushed = durability, unflushed
 
-    def retry(self, attempt: Callable[[], Any], *, attempts_max: int = CATCH_UPS_MAX) -> Any:
+    def retry(self, attempt: Callable[[], Any]) -> Any:
         """
         Refresh and run `attempt`; repeat this as long as another writer comes first.
 
         Raises:
-            ConcurrencyError: another writer came first in all of `attempts_max` attempts, or `attempt` expects a
-                version that the stream has not reached.
+            ConcurrencyError: another writer came first in all attempts, or `attempt` expects a version that the stream
+                has not reached.
         """
-        for number in range(attempts_max):
+        for number in range(CATCH_UPS_MAX):
             self.refresh()
             try:
                 result = attempt()
                 self.flush()
                 return result
             except ConcurrencyError as error:
-                if error.is_ahead or number == attempts_max - 1:
+                if error.is_ahead or number == CATCH_UPS_MAX - 1:
                     raise
         raise AssertionError("the loop returns or raises")
 

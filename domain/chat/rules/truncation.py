@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from itertools import takewhile
 
@@ -73,8 +73,8 @@ class Truncation:
         self._pinned: frozenset[int] = frozenset()
         self.tokens = 0
         # The calls and outputs in the view, by call id.
-        self._calls: dict[str, Places] = {}
-        self._outputs: dict[str, Places] = {}
+        self._calls: defaultdict[str, Places] = defaultdict(Places)
+        self._outputs: defaultdict[str, Places] = defaultdict(Places)
         # The call ids to check: an item with this id was added or left, or a call waits for its output.
         self._touched: set[str] = set()
         self._last_user: int | None = None
@@ -140,12 +140,9 @@ class Truncation:
         self._is_repeating |= bool(calls) and next(reversed(calls)) >= (self._last_user or 0)
         calls[place] = None
 
-    def _under(self, same: dict[str, Places], call_id: str) -> Places:
+    def _under(self, same: defaultdict[str, Places], call_id: str) -> Places:
         self._touched.add(call_id)
-        places = same.get(call_id)
-        if places is None:
-            places = same[call_id] = Places()
-        return places
+        return same[call_id]
 
     def pin(self, places: Iterable[int]) -> None:
         """Protect these items from truncation, and those that belong to them."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold.infrastructure.log.sqlite.temporary import temporary_database
+from refold.infrastructure.projecting.rows.sqlite import temporary_database
 
 # The first row is there when the statement was executed, and the second is looked for when the first was fetched.
 TWO = "SELECT 1 UNION ALL SELECT slow()"

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cache, partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
+from ....domain.concurrency.locks import fork_safe_lock, locked
 from ....domain.errors import DamagedError, StorageError, StorageUnavailableError
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
@@ -27,7 +28,6 @@ from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ...log.sqlite.temporary import temporary_database
 from ..store import Checkpoint, Plan, ProjectionStore, Values, best_of, rows_of, twice_made
 from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, Stored, moment_of
 from .database import DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
@@ -353,6 +353,48 @@ class ScratchProjectionStore(SqliteProjectionStore):
 
     def _make_table(self, projection: Projection) -> Sequence[Statement]:
         return _making(self.sql, self.sql.table(projection), projection.row, False)
+
+
+def temporary_database() -> sqlite3.Connection:
+    """
+    Return a connection to a new database that nobody else sees; it is a file once its cache is full.
+
+    A fork waits for its calls. SQLite has locks for all its databases of a process: a child that is forked while
+    another thread holds one of them waits for it for ever, at whatever it does with SQLite.
+    """
+    return sqlite3.connect("", isolation_level=None, check_same_thread=False, factory=_Connection)
+
+
+class _Cursor(sqlite3.Cursor):
+    connection: _Connection
+
+    def execute(self, sql: str, values: Any = (), /) -> Self:
+        return locked(self.connection.calls, super().execute, sql, values)
+
+    def executemany(self, sql: str, rows: Iterable[Any], /) -> Self:
+        return locked(self.connection.calls, super().executemany, sql, rows)
+
+    def fetchone(self) -> Any:
+        return locked(self.connection.calls, super().fetchone)
+
+    def fetchall(self) -> list[Any]:
+        return locked(self.connection.calls, super().fetchall)
+
+
+class _Connection(sqlite3.Connection):
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self.calls = fork_safe_lock()
+        locked(self.calls, lambda: sqlite3.Connection.__init__(self, *given, **named))
+
+    # Those of `sqlite3` make a cursor of its own.
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        return self.cursor(_Cursor).execute(sql, values)
+
+    def executemany(self, sql: str, rows: Iterable[Any], /) -> sqlite3.Cursor:
+        return self.cursor(_Cursor).executemany(sql, rows)
+
+    def close(self) -> None:
+        locked(self.calls, super().close)
 
 
 @contextmanager

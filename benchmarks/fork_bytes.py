@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from refold.infrastructure.log.sqlite.blocks import SEGMENT
+from refold.infrastructure.log.evidence import SEGMENT
 
 from .forks import copy_streams, first_payload, fork_once, raw_fork_once
 from .ours import Ours

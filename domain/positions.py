@@ -17,6 +17,9 @@ import msgspec
 
 from .errors import InvalidInputError
 
+# The slice of a log that is one sequence.
+ONE_SEQUENCE = -1
+
 
 class Position(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """The place of one event: `number` within its slice; `slice` is -1 on a log with one sequence."""

@@ -23,7 +23,7 @@ from ..errors import (
     RefoldError,
     StorageReadOnlyError,
 )
-from ..positions import Moment, Position, require_kind
+from ..positions import ONE_SEQUENCE, Moment, Position, require_kind
 from .admission import admitted
 from .envelope import (
     NO_DIGEST,
@@ -48,8 +48,6 @@ from .ports import (
     require_names,
     require_same_call,
 )
-
-ONE_SEQUENCE = -1
 
 
 class MemoryLog:

@@ -26,7 +26,7 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import Meta, RecordedEvent
 from ...domain.log.ports import KeyRow, LiveLog, NewEvents
 from ...domain.moments import ORDER_EVENTS_MAX, STREAM, MomentNamed, StoreCopied, order_of
-from ...domain.positions import BEGINNING, Moment
+from ...domain.positions import BEGINNING, ONE_SEQUENCE, Moment
 from ..databases import Database, open_database, ring_of, tables_of
 from ..log.codec import CODEC, Codec
 from ..log.compression import erased_form
@@ -46,7 +46,6 @@ PAGE_BYTES_MAX = 4 << 20
 # Writers of a log with slices give events their time before they commit, and their clocks differ. So a copy into one
 # sequence leaves out the newest events until the writers are stopped.
 LAG_SECONDS = 60.0
-ONE_SEQUENCE = -1
 SLICES_KEPT_MAX = 100_000
 SUBSCRIPTIONS = "subscription/"
 _encode = msgspec.msgpack.Encoder().encode

@@ -9,6 +9,8 @@ from ...domain.errors import TamperedError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Range, Receipt
 
+SEGMENT = 512
+
 
 class Evidence(Protocol):
     """What is known of the events of a log: by a witness of its checkpoints, or because this process wrote them."""
@@ -63,6 +65,11 @@ class SegmentRow(NamedTuple):
 def place(lane: int, position: int) -> str:
     """Return a position as people see it."""
     return str(position) if lane < 0 else f"{lane}.{position}"
+
+
+def segment_of(position: int) -> int:
+    """Return the number of the segment that holds a position."""
+    return (position - 1) // SEGMENT
 
 
 def require_version(stream: str, found: int, known: int) -> None:

@@ -15,6 +15,7 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.locks import locked, renew_in_child, synchronized
 from ...domain.log.envelope import NO_META
 from ...domain.log.ports import NewEvents, Receipt
+from ...domain.positions import ONE_SEQUENCE
 from ..log.records import Appended, Draft, Part, Placed, Request
 from ..log.sqlite.append import Appender
 from ..log.sqlite.connection import BUSY_TIMEOUT_SECONDS, SqliteDatabase
@@ -23,7 +24,6 @@ from .datastore import Datastore, Engine, Tables, Versions, not_above
 from .recorders import RecorderFactory, whole_number
 from .stored_events import IdType, Stored, table_prefix, translated_for_eventsourcing
 
-ONE_SEQUENCE = -1
 # No stream ends at this version.
 NO_VERSION = -2
 NO_LIMIT = -1

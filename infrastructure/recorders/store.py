@@ -38,13 +38,12 @@ from ...domain.ids import SLICES
 from ...domain.log.envelope import Meta, RecordedEvent, Undecodable, encode_payload
 from ...domain.log.ports import LiveLog, PagedLog, PartitionedLog
 from ...domain.log.ports import Page as LogPage
-from ...domain.positions import BEGINNING, Moment, Partition, Position
+from ...domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, Position
 from ..databases import location_of, open_database
 from ..log.codec import CODEC, tag_of
 from .recorders import PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page, UndecodableError, whole_number
 from .stored_events import LAST, translated_for_eventsourcing
 
-ONE_SEQUENCE = -1
 WRITTEN_BY_CONTEXTS = "Refold's events are written by contexts, as by store.chat(...).add_message(...): read them here"
 _ENCODER = msgspec.msgpack.Encoder()
 

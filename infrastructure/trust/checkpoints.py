@@ -28,7 +28,7 @@ from ...domain.context.description import counted
 from ...domain.errors import RefoldError, TamperedError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, Receipt
-from ...domain.positions import Moment
+from ...domain.positions import ONE_SEQUENCE, Moment
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..log.background import BackgroundWork
 from ..log.evidence import SegmentRow, require_ends
@@ -62,7 +62,6 @@ LOOK_SECONDS = 300.0
 NOTED_MAX = 10_000
 # A context with more events is not drawn: reading them would hold up an answer.
 SAMPLED_EVENTS_MAX = 512
-ONE_SEQUENCE = -1
 # The name of the note in the database of a writer that could not reach the witness.
 OUTAGE = "witness/outage"
 # The note that the store has a witness.

@@ -16,8 +16,8 @@ from ...domain.ids import slice_of, split_stream_id
 from ...domain.log.envelope import Chain, RecordedEvent
 from ...domain.log.ports import LiveLog, Receipt
 from ...domain.positions import Moment
-from ..log.evidence import SegmentRow, place, require_ends
-from .slices import SEGMENT, SliceEvidence, contents_hash, segment_of
+from ..log.evidence import SEGMENT, SegmentRow, place, require_ends, segment_of
+from .slices import SliceEvidence, contents_hash
 from .witness import NOTHING_SEEN, Seen, SliceSeen
 
 READ_EVENTS = 2_048

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError, TamperedError
 from ...domain.ids import require_reference
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent, covered, encode_payload
-from ..log.evidence import place
+from ..log.evidence import SEGMENT, place
 from .checkpoints import Checkpoints
 from .known_events import KnownEvents
 from .merkle import Growing, consistency_path, inclusion_path, is_consistent, leaf_hash, root_of
-from .slices import HEIGHT, SEGMENT, SliceEvidence
+from .slices import HEIGHT, SliceEvidence
 from .witness import Checkpoint, FileWitness, Seen, SliceSeen, Witness, root_over, slice_leaves, slices_of
 
 READ_EVENTS = 2_048

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...domain.log.envelope import RecordedEvent
-from ..log.evidence import SegmentRow
+from ..log.evidence import SEGMENT, SegmentRow
 from .merkle import HASH_BYTES, Growing, leaf_hash
 from .witness import NOTHING_SEEN, SliceSeen
 
-SEGMENT = 512
 HEIGHT = SEGMENT.bit_length() - 1
 KEY_BYTES = 16
 VERSION_BYTES = 4
@@ -37,11 +36,6 @@ class View(NamedTuple):
 
     complete: int
     tail: Mapping[int, bytes]
-
-
-def segment_of(position: int) -> int:
-    """Return the number of the segment that holds a position."""
-    return (position - 1) // SEGMENT
 
 
 def contents_hash(digests: Iterable[bytes]) -> bytes:

@@ -19,13 +19,13 @@ import msgspec
 from ...domain.canonical import require_unicode
 from ...domain.concurrency.known_types import known
 from ...domain.errors import InvalidInputError
+from ...domain.positions import ONE_SEQUENCE
 from .merkle import EMPTY_ROOT, root_of
 
 HTTP = ("http://", "https://")
 HTTP_SECONDS_MAX, HTTP_ANSWER_SECONDS_MAX = 3.0, 30.0
 HTTP_BYTES_MAX = 64 << 20
 TAIL_BYTES = 1 << 20
-ONE_SEQUENCE = -1
 SLICE_BYTES = 2
 COUNT_BYTES = 8
 # A writer of another machine that has said nothing for so long has ended.

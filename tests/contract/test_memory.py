@@ -7,9 +7,9 @@ import pytest
 import refold
 from refold.domain.clock import RealSystem
 from refold.domain.errors import LogWentBackError, StorageReadOnlyError
-from refold.domain.log.memory_log import ONE_SEQUENCE, MemoryLog
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import LiveLog, StreamEnd
-from refold.domain.positions import BEGINNING, Moment
+from refold.domain.positions import BEGINNING, ONE_SEQUENCE, Moment
 
 from ..support.effort import CountedLock
 from .agents import AgentsContract

@@ -16,9 +16,9 @@ import pytest
 import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import DamagedError, LogWentBackError
-from refold.domain.log.memory_log import ONE_SEQUENCE, MemoryLog
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import Receipt
-from refold.domain.positions import BEGINNING
+from refold.domain.positions import BEGINNING, ONE_SEQUENCE
 from refold.infrastructure.log.database_log import RECENT_MAX, Acknowledged, Nothing
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles

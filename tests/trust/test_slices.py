@@ -5,18 +5,16 @@ from typing import Any
 
 import pytest
 
-from refold.infrastructure.log.evidence import SegmentRow
+from refold.infrastructure.log.evidence import SEGMENT, SegmentRow, segment_of
 from refold.infrastructure.trust.merkle import root_of
 from refold.infrastructure.trust.slices import (
     END_BYTES,
     KEY_BYTES,
-    SEGMENT,
     VERSION_BYTES,
     SliceEvidence,
     View,
     contents_hash,
     sealed_by,
-    segment_of,
     stream_key,
 )
 from refold.infrastructure.trust.witness import NOTHING_SEEN, SliceSeen

@@ -20,7 +20,7 @@ from ....domain.ids import slice_of
 from ....domain.log.admission import admitted
 from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
 from ....domain.log.ports import ANY_VERSION, NewEvents, Receipt
-from ....domain.positions import Position
+from ....domain.positions import ONE_SEQUENCE, Position
 from ..codec import encode_meta, tag_of
 from ..compression import Compression, mark_references
 from ..large_texts import LARGE_TEXT_BYTES, LargeText, insert_references
@@ -37,7 +37,7 @@ END = "SELECT digest FROM {p}event ORDER BY position DESC LIMIT 1"
 Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
 # The id and the slice of a stream.
 NewStream = tuple[str, int]
-ONE_SEQUENCE, HEADS_MAX = -1, 10_000
+HEADS_MAX = 10_000
 # How many opened streams are remembered: an append usually follows soon.
 OPENED_MAX = 256
 

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..block_body import DIGEST_BYTES
 from ..evidence import SegmentRow
 from ..row_faults import opening
 from .connection import SqliteDatabase
@@ -29,7 +30,6 @@ KEEP_SEGMENT = "INSERT OR REPLACE INTO segment VALUES (?, ?, ?, ?)"
 DIGESTS_OF_ROWS = "SELECT digest FROM event WHERE position BETWEEN ? AND ?"
 # The segments of the evidence are those of blocks.
 DIGESTS_OF_BLOCKS = "SELECT digests FROM block WHERE segment = ?"
-DIGEST_BYTES = 32
 Write = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 
 

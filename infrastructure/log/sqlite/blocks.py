@@ -27,7 +27,7 @@ from ....domain.concurrency.known_types import known
 from ....domain.erasure.events import seal_of
 from ....domain.errors import DamagedError, RefoldError
 from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
-from ....domain.positions import Position
+from ....domain.positions import ONE_SEQUENCE, Position
 from ..block_body import (
     BLOCK_EVENTS,
     DIGEST_BYTES,
@@ -39,17 +39,15 @@ from ..block_body import (
 )
 from ..codec import Codec
 from ..compression import Compression, has_references, mark_references
-from ..evidence import Evidence
+from ..evidence import SEGMENT, Evidence, segment_of
 from ..large_texts import resolve_references, text_of
 from ..row_faults import VALUE_FAULTS, CheckedBefore, require_digests, unreadable
 
-ONE_SEQUENCE = -1
 ALL = slice(None)
 BLOCKS_KEPT = 4
 # In a block of short parts the other events are likely to be wanted soon. If less than this share of a long part is
 # wanted, the rest of it is not decoded.
 SMALL_SHARE = 4
-SEGMENT = 512
 # In a single SELECT of both, SQLite would scan every row for them.
 FIRST_AND_LAST = "SELECT (SELECT min(position) FROM event), (SELECT max(position) FROM event)"
 Row = tuple[int, int, int, int, bytes | None, bytes, bytes]
@@ -86,11 +84,6 @@ class Block(NamedTuple):
     checksum: bytes
     digests: bytes
     body: bytes
-
-
-def segment_of(position: int) -> int:
-    """Return the number of the segment that holds a position."""
-    return (position - 1) // SEGMENT
 
 
 class RowChecker(Protocol):

@@ -31,18 +31,18 @@ from ....domain.log.ports import (
     StreamEnd,
     require_names,
 )
-from ....domain.positions import BEGINNING, Moment, Partition, require_kind
+from ....domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, require_kind
 from ..background import BackgroundWork, LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
 from ..database_log import Answer, Batch, DatabaseLog, Nothing, joined
 from ..erasure_watch import ERASURE_WATCH
-from ..evidence import Evidence, require_ends, require_version
+from ..evidence import SEGMENT, Evidence, require_ends, require_version, segment_of
 from ..records import Appended, Part, Request, part_of
 from ..row_faults import RETIRED, whole
 from .append import END, Appender
 from .beside import Segments, Snapshots
-from .blocks import ONE_SEQUENCE, SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
+from .blocks import OvertakenError, SealedSlice, Sealer
 from .connection import SqliteDatabase
 from .erase import Eraser
 from .partition import SqlitePartition

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from ....domain.log.envelope import RecordedEvent
 from ....domain.log.ports import Page
-from ....domain.positions import Moment, Partition
-from .blocks import ONE_SEQUENCE
+from ....domain.positions import ONE_SEQUENCE, Moment, Partition
 
 WINDOW_MAX = 1 << 14
 ReadBetween = Callable[[Partition, int, int], list[RecordedEvent]]

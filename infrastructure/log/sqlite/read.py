@@ -17,23 +17,20 @@ from ....domain.erasure.events import Seals, seal_of
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_DIGEST, NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
 from ....domain.log.ports import Range
-from ....domain.positions import Partition, Position
+from ....domain.positions import ONE_SEQUENCE, Partition, Position
 from ..block_body import BLOCK_EVENTS, DIGEST_BYTES
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
-from ..evidence import Evidence
+from ..evidence import SEGMENT, Evidence, segment_of
 from ..records import Batch, batches
 from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
 from .blocks import (
     ALL,
-    ONE_SEQUENCE,
-    SEGMENT,
     Block,
     BlockPart,
     BlockReader,
     Place,
     resolved,
-    segment_of,
 )
 
 Column = Literal["position", "recorded_at"]

@@ -42,70 +42,6 @@ HEADS_MAX = 10_000
 OPENED_MAX = 256
 
 
-class Inserter:
-    """The statements that write events into the tables with one prefix."""
-
-    def __init__(self, prefix: str) -> None:
-        self._end = END.format(p=prefix)
-        self._add = f"INSERT INTO {prefix}event VALUES ({', '.join('?' * len(COLUMNS))})"
-        self._add_stream = f"INSERT INTO {prefix}stream (id, slice) VALUES (?, ?)"
-        # Adds nothing if the log does not end at its first parameter, a digest: then the id is NULL, which is refused.
-        self._add_stream_behind = f"INSERT INTO {prefix}stream (id, slice) VALUES (iif(({self._end}) = ?, ?, NULL), ?)"
-        self._add_behind = [_add_behind(prefix, count) for count in range(ROWS_IN_ONE_MAX + 1)]
-
-    def add(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-        """Insert rows, in a transaction that has checked the end of the log."""
-        if len(rows) == 1:
-            connection.execute(self._add, rows[0])
-        else:
-            connection.executemany(self._add, rows)
-
-    def add_stream(self, connection: sqlite3.Connection, stream: NewStream) -> int:
-        """Insert a stream, in such a transaction, and return its key."""
-        return int(connection.execute(self._add_stream, stream).lastrowid or 0)
-
-    def add_behind(self, connection: sqlite3.Connection, last: bytes, rows: Sequence[Row]) -> bool:
-        """Insert rows in their own transaction if the log still ends at `last`; return whether it does."""
-        if len(rows) > ROWS_IN_ONE_MAX:
-            return self._add_many_behind(connection, last, rows)
-        values = rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows))
-        try:
-            # One statement is its own transaction: all of its rows, or none.
-            connection.execute(self._add_behind[len(rows)], (values[0], last, *values[1:]))
-        except sqlite3.IntegrityError:
-            return False
-        return True
-
-    def _add_many_behind(self, connection: sqlite3.Connection, last: bytes, rows: Sequence[Row]) -> bool:
-        def add(connection: sqlite3.Connection) -> bool:
-            is_end = bool(connection.execute(self._end).fetchone() == (last,))
-            if is_end:
-                self.add(connection, rows)
-            return is_end
-
-        return in_transaction(connection, add)
-
-    def open_behind(
-        self, connection: sqlite3.Connection, last: bytes, streams: Sequence[NewStream], rows: Sequence[Row]
-    ) -> list[int] | None:
-        """
-        Insert new streams and rows, some of them for these streams, if the log still ends at `last` and the ids are
-        free; return the keys of the streams, or None.
-        """
-
-        def add(connection: sqlite3.Connection) -> list[int]:
-            keys = [
-                int(connection.execute(self._add_stream_behind, (last, *stream)).lastrowid or 0) for stream in streams
-            ]
-            self.add(connection, [(row[0], keys[-row[1] - 1], *row[2:]) if row[1] < 0 else row for row in rows])
-            return keys
-
-        try:
-            return in_transaction(connection, add)
-        except sqlite3.IntegrityError:
-            return None
-
-
 def _add_behind(prefix: str, count: int) -> str:
     """
     Return the INSERT of `count` rows that fails if the log does not end at the digest in its second parameter.
@@ -122,6 +58,7 @@ Answer = Appended | ConcurrencyError
 
 
 class _Statements(NamedTuple):
+    end: str = END
     last: str = "SELECT position, recorded_at, digest FROM {p}event ORDER BY position DESC LIMIT 1"
     stream: str = "SELECT key FROM {p}stream WHERE id = ?"
     head: str = "SELECT version, digest FROM {p}event WHERE stream = ? ORDER BY version DESC LIMIT 1"
@@ -130,6 +67,10 @@ class _Statements(NamedTuple):
         " FROM {p}part JOIN {p}block ON {p}block.key = {p}part.block"
         " WHERE stream = ? ORDER BY last_version DESC LIMIT 1"
     )
+    add: str = f"INSERT INTO {{p}}event VALUES ({', '.join('?' * len(COLUMNS))})"
+    add_stream: str = "INSERT INTO {p}stream (id, slice) VALUES (?, ?)"
+    # Adds nothing if the log does not end at its first parameter, a digest: then the id is NULL, which is refused.
+    add_stream_behind: str = f"INSERT INTO {{p}}stream (id, slice) VALUES (iif(({END}) = ?, ?, NULL), ?)"
     tag: str = "SELECT key FROM {p}tag WHERE name = ?"
     add_tag: str = "INSERT INTO {p}tag (name) VALUES (?)"
     blob: str = "SELECT key FROM {p}blob WHERE hash = ? AND key_id = ?"
@@ -184,7 +125,7 @@ class Appender:
         self._compression = compression
         self._encode = encode
         self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
-        self._inserter = Inserter(prefix)
+        self._add_behind = [_add_behind(prefix, count) for count in range(ROWS_IN_ONE_MAX + 1)]
         self._last: Last | None = None
         # The end of the log after this process's last append, and its position before the first one. If others write
         # too, the cached append would mostly be wasted.
@@ -277,14 +218,35 @@ class Appender:
         heads: dict[str, Head],
     ) -> bool:
         """Insert rows, with their new streams, if the log still ends at `last`; return whether it does."""
-        if not opened:
-            return self._inserter.add_behind(connection, last, rows)
-        keys = self._inserter.open_behind(connection, last, opened, rows)
-        if keys is None:
+
+        def insert(connection: sqlite3.Connection) -> bool:
+            if not opened and connection.execute(self._sql.end).fetchone() != (last,):
+                return False
+            keys = [self._add_stream(connection, self._sql.add_stream_behind, (last, *stream)) for stream in opened]
+            for (stream, _), key in zip(opened, keys, strict=True):
+                heads[stream] = heads[stream]._replace(key=key)
+            self._add(connection, [(row[0], keys[-row[1] - 1], *row[2:]) if row[1] < 0 else row for row in rows])
+            return True
+
+        try:
+            if opened or len(rows) > ROWS_IN_ONE_MAX:
+                return in_transaction(connection, insert)
+            values = rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows))
+            # One statement is its own transaction: all of its rows, or none.
+            connection.execute(self._add_behind[len(rows)], (values[0], last, *values[1:]))
+        except sqlite3.IntegrityError:
             return False
-        for (stream, _), key in zip(opened, keys, strict=True):
-            heads[stream] = heads[stream]._replace(key=key)
         return True
+
+    def _add(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+        if len(rows) == 1:
+            connection.execute(self._sql.add, rows[0])
+        else:
+            connection.executemany(self._sql.add, rows)
+
+    def _add_stream(self, connection: sqlite3.Connection, statement: str, values: Sequence[object]) -> int:
+        """Insert a stream, and return its key."""
+        return int(connection.execute(statement, values).lastrowid or 0)
 
     def _recorded(
         self, new: NewEvents, head: Head, place: tuple[int, int], rows: list[Row]
@@ -380,7 +342,7 @@ class Appender:
         for part in request.parts:
             self._make_ready(connection, part, work)
             answer.append(self._place(connection, part, work))
-        self._inserter.add(connection, work.rows)
+        self._add(connection, work.rows)
         self._remember((work.number, work.recorded_at, work.digest), work.heads)
         return answer
 
@@ -420,7 +382,7 @@ class Appender:
         head = work.heads.get(part.stream) or self._head(connection, part.stream)
         if not head.key and part.drafts:
             lane = slice_of(part.root) if part.root else part.slice
-            head = head._replace(key=self._inserter.add_stream(connection, (part.stream, lane)))
+            head = head._replace(key=self._add_stream(connection, self._sql.add_stream, (part.stream, lane)))
         work.heads[part.stream] = head
         for tag in dict.fromkeys(draft.tag for draft in part.drafts):
             self._add_tag(connection, tag)

@@ -31,11 +31,10 @@ from .blocks import HEAD, PART_OF_VERSION, ROWS_OF_STREAM, STREAM_END, Blocks, d
 from .connection import PostgresDatabase
 from .page import Pager
 from .stored_events import Opener, Origin, Place, Row
-from .wire import Call, Rows, int4, int8
+from .wire import Call, Rows, in_trips, int4, int8
 
 T = TypeVar("T")
 Given = ParamSpec("Given")
-CALLS_MAX = 256
 VERSION_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << 63) - 1
 STREAMS_MAX = 100_000
@@ -384,11 +383,7 @@ class Reader:
         self._names[place] = stream
 
     def _ask(self, calls: Sequence[Call]) -> list[Rows]:
-        """Return the rows of each statement, a bounded number of them in one round trip."""
-        answers: list[Rows] = []
-        for start in range(0, len(calls), CALLS_MAX):
-            answers += self._database.ask(*calls[start : start + CALLS_MAX])
-        return answers
+        return in_trips(self._database.ask, calls)
 
 
 def _between(statement: str, place: Place, first: int, last: int) -> Call:

@@ -10,7 +10,7 @@ and come back in PostgreSQL's binary form.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from struct import Struct
 from time import monotonic
@@ -32,6 +32,7 @@ PREPARED_MAX = 200
 # A trip with more bytes of values is divided.
 TRIP_BYTES_MAX = 4 << 20
 TRIP_CALLS_MAX = 500
+CALLS_MAX = 256
 FINE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 Rows = list[tuple[Any, ...]]
 int4 = Struct("!i").pack
@@ -110,21 +111,11 @@ class Wire:
 
     def send(self, *calls: Call) -> None:
         """Open a trip, or continue it: send statements without waiting for answers."""
-        try:
-            self._hand_over(calls)
-            self._pgconn.flush()
-        except BaseException:
-            self.close()
-            raise
+        self._hand_all_over(calls, self._pgconn.flush)
 
     def dispatch(self, *calls: Call) -> None:
         """Send the last statements of a trip; the caller may do other work before `conclude`."""
-        try:
-            self._hand_over(calls)
-            self._pgconn.pipeline_sync()
-        except BaseException:
-            self.close()
-            raise
+        self._hand_all_over(calls, self._pgconn.pipeline_sync)
 
     def dispatch_all(self, calls: Iterable[Call]) -> None:
         """Send statements like `dispatch`; if they have many bytes, the first in trips that are finished before."""
@@ -170,6 +161,14 @@ class Wire:
         """Close the connection; may be called twice."""
         self._owed = []
         self._connection.close()
+
+    def _hand_all_over(self, calls: Sequence[Call], end: Callable[[], object]) -> None:
+        try:
+            self._hand_over(calls)
+            end()
+        except BaseException:
+            self.close()
+            raise
 
     def _hand_over(self, calls: Sequence[Call]) -> None:
         sent = [*self._forbidding(calls)] if self._read_only else calls
@@ -285,6 +284,11 @@ def trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
         size += call.size
     if trip:
         yield trip
+
+
+def in_trips(run: Callable[..., list[Rows]], calls: Sequence[Call]) -> list[Rows]:
+    """Return the rows of each statement, a bounded number of them in one round trip."""
+    return [rows for start in range(0, len(calls), CALLS_MAX) for rows in run(*calls[start : start + CALLS_MAX])]
 
 
 class _Patience:

@@ -46,8 +46,8 @@ class Growth:
     stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the key of the block of 512 versions that the event belongs to."""
-        return (growth_key(event.stream, (event.version - 1) // GROWTH_EVENTS),)
+        """Return the key of the block of 512 versions that the event belongs to; blocks have numbers as versions do."""
+        return (version_key(event.stream, (event.version - 1) // GROWTH_EVENTS),)
 
     def evolve(self, key: str, row: GrowthRow | None, event: RecordedEvent) -> GrowthRow:
         return self.evolve_all(key, row, (event,))
@@ -66,11 +66,6 @@ class Growth:
             turns=row.turns + change.turns,
             tokens=row.tokens + change.tokens,
         )
-
-
-def growth_key(stream: str, number: int) -> str:
-    """Return the key of a block of versions of a stream; the keys of a stream are in the order of its versions."""
-    return version_key(stream, number)
 
 
 def growth_of(events: Sequence[object]) -> Totals:

@@ -15,7 +15,8 @@ from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
 from ...domain.totals import Totals
 from ...projections.catalogue import CATALOGUE, CatalogueRow
-from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
+from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_of
+from ...projections.rows import version_key
 from ...projections.steps import STEPS, last_step
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
@@ -53,7 +54,7 @@ def totals_at(log: LiveLog, runner: ProjectionRunner, stream: str, version: int)
 
 def _rows_of(runner: ProjectionRunner, stream: str, blocks: int) -> list[GrowthRow]:
     """Return the rows of the first `blocks` blocks of versions; the projection is only run if one is missing."""
-    last, prefix = growth_key(stream, blocks), f"{stream}@"
+    last, prefix = version_key(stream, blocks), f"{stream}@"
     rows = [row for row in runner.stored_under([GROWTH], [prefix]) if row.key < last]
     if sum(row.events for row in rows) == blocks * GROWTH_EVENTS:
         return rows
@@ -253,7 +254,7 @@ def _inclusion(cut: Cut) -> Inclusion:
 def _stepped_back(runner: ProjectionRunner, changed: Mapping[str, CatalogueRow], is_included: Inclusion) -> Rows:
     """Return the rows of contexts that have changed since, each as of the last version that is included."""
     # The key of the last block that began, and the totals of the blocks before it.
-    last = {key: (growth_key(key, 0), Totals()) for key in changed}
+    last = {key: (version_key(key, 0), Totals()) for key in changed}
     sums = dict.fromkeys(changed, Totals())
     # Most contexts have one block only, and need no sums.
     long = [f"{key}@" for key, row in changed.items() if row.version > GROWTH_EVENTS]

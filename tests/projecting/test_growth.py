@@ -6,6 +6,7 @@ from refold import Store
 from refold.projections import growth
 from refold.projections.contract import Projection
 from refold.projections.growth import GROWTH_EVENTS
+from refold.projections.rows import version_key
 from refold.projections.steps import STEPS
 from refold.projections.usage import USAGE
 
@@ -26,7 +27,7 @@ def test_ids_that_begin_alike(store: Store, other: str) -> None:
 
 def test_keys_are_in_the_order_of_versions() -> None:
     """The keys of a stream sort as its versions do."""
-    keys = [growth.growth_key("chat:a", number) for number in (0, 1, 9, 10, 99, 100, 12_345)]
+    keys = [version_key("chat:a", number) for number in (0, 1, 9, 10, 99, 100, 12_345)]
 
     assert keys == sorted(keys)
 
@@ -42,7 +43,7 @@ def test_what_a_row_counts(store: Store) -> None:
     (row,) = store._runner.rows(growth.GROWTH)
     first = chat.history()[0]
     assert row == growth.GrowthRow(
-        key=growth.growth_key("chat:a", 0),
+        key=version_key("chat:a", 0),
         first_number=first.position.number,
         first_at=first.recorded_at,
         events=5,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ...domain.concurrency.locks import News, fork_safe_lock, synchronized
 from ...domain.concurrency.promises import Settled
@@ -34,6 +34,7 @@ from .records import Appended, Draft, Part, Request, draft_of, receipts_of
 T = TypeVar("T")
 Batch = Sequence[NewEvents]
 Answer = list[Receipt] | Exception
+NO_LIMIT = 1 << 62
 ENDS_MAX = 10_000
 RECENT_MAX = 256
 NOTHING: Mapping[str, StreamEnd] = MappingProxyType({})
@@ -195,6 +196,7 @@ class DatabaseLog(ABC):
     has_slices: bool
     # Its table is that of the database, and is there once the database is open.
     _snapshots: LogSnapshots
+    _reader: Any
 
     def __init__(self, codec: Codec, packing: Compression | Plain, paused: Leavable | None = None) -> None:
         self.codec, self.chain, self.news = codec, Chain(), News()
@@ -289,8 +291,23 @@ class DatabaseLog(ABC):
     def _reached(self, stream: str) -> int:
         """Return the last version that is known of a stream from outside of the database."""
 
-    @abstractmethod
-    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]: ...
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
+        return self._read(self._reader.read_stream, Range(stream, after, NO_LIMIT if until is None else until), known)
+
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
+        return self._read(self._reader.read_events, Range(stream, after, NO_LIMIT if until is None else until), known)
+
+    def _read(self, read: Callable[..., list[T]], wanted: Range, known: StreamEnd | None) -> list[T]:
+        """Return what `read` returns of a range, after requiring that none is missing at its end that is known."""
+        reached = self._reached(wanted.stream)
+        found = read(wanted, known)
+        if reached:
+            require_version(wanted.stream, max(wanted.after, 0) + len(found), min(wanted.until, reached))
+        return found
 
     @abstractmethod
     def _read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]: ...
@@ -300,14 +317,6 @@ class DatabaseLog(ABC):
 
     @abstractmethod
     def _version_at(self, stream: str, moment: Moment | int) -> int: ...
-
-    def _reaching(self, wanted: Range, read: Callable[[], list[T]]) -> list[T]:
-        """Return the events of a range, after requiring that none is missing at its end that is known."""
-        reached = self._reached(wanted.stream)
-        found = read()
-        if reached:
-            require_version(wanted.stream, max(wanted.after, 0) + len(found), min(wanted.until, reached))
-        return found
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         if self.evidence is None:

@@ -17,7 +17,6 @@ from .layout import SMALL_LINES, circles, imports, only_for_one, passed_by_commo
 SMALL_ALLOWED = {
     "refold.domain.hooks.loop_lock": "imports asyncio, a third of the time of `import refold`",
     "refold.infrastructure.message_files": "its functions are for users; `refold.trajectory` only names them",
-    "refold.infrastructure.log.sqlite.partition": "read.py would be longer than a file may be",
 }
 MODULES_PASSED_MAX = {"add_message": 24, "contexts": 12, "at": 26, "register_node": 24, "refold show": 70}
 

@@ -32,7 +32,6 @@ from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.connection import SHORTENED_LATER, WRITES_BEFORE_FILLING, SqliteDatabase
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import WAL_BYTES, OpenFiles
-from refold.infrastructure.log.sqlite.verify import damaged_texts
 from tests.contract.writing import at_once
 from tests.support.every_kind import fill
 from tests.verifying.answers import ANSWERS, wrong_answers
@@ -252,10 +251,9 @@ def test_an_iterator_that_pauses_keeps_no_wal(tmp_path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             for _ in range(2):
                 other.execute("INSERT INTO blob (hash, key_id, data) VALUES (randomblob(32), '', x'0041')")
-        database, compression = store.log.database, store.log._compression  # type: ignore[attr-defined]
         paused: list[Any] = [
             store.subscribe(),
-            damaged_texts(database, compression),
+            store.log.damaged_texts(),
             pages_up_to(store.log, limit=5),
         ]
         for iterator in paused:

@@ -20,8 +20,7 @@ from refold.infrastructure.log.block_body import BLOCK_EVENTS
 from refold.infrastructure.log.sqlite import connection as connection_module
 from refold.infrastructure.log.sqlite import log as sqlite_log
 from refold.infrastructure.log.sqlite.blocks import OvertakenError
-from refold.infrastructure.log.sqlite.log import SqliteLog
-from refold.infrastructure.log.sqlite.partition import WINDOW_MAX, _next_window
+from refold.infrastructure.log.sqlite.log import WINDOW_MAX, SqliteLog, _next_window
 
 from ..contract.test_sqlite_restores import File
 from ..contract.writing import append, check_chain, everything, said

@@ -13,7 +13,7 @@ import pytest
 
 import refold
 from refold.domain.chat.context import ChatContext
-from refold.infrastructure.log.postgres.verify import damaged_rows
+from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call
 from refold.infrastructure.projecting.rows import sqlite as sqlite_rows
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
@@ -262,8 +262,9 @@ def test_many_keys_on_postgres() -> None:
         asked.append(call)
         return [[]]
 
-    database: Any = SimpleNamespace(ask=ask)
-    assert [*damaged_rows(database)] == []
+    log: Any = PostgresLog.__new__(PostgresLog)
+    log.database = SimpleNamespace(ask=ask)
+    assert [*log.damaged_rows()] == []
     for statement in {one.sql for one in asked}:
         own = [one for one in asked if one.sql == statement]
         bounds = [[int.from_bytes(end or b"", signed=True) for end in one.values] for one in own]

@@ -122,7 +122,7 @@ def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for kind in (SqliteProjectionStore, ScratchProjectionStore):
             monkeypatch.setattr(kind, "_values", counting(kind._values))
         for name in ("read", "read_events", "read_ranges"):
-            monkeypatch.delattr(SqliteLog, name)
+            monkeypatch.setattr(SqliteLog, name, None)
 
         report = store.verify()
 

@@ -7,7 +7,7 @@ own connections; writer and readers do not wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ....domain.clock import REAL_SYSTEM, System
 from ....domain.errors import (
@@ -20,7 +20,6 @@ from ....domain.errors import (
 from ....domain.ids import SLICES, slice_of
 from ....domain.log.envelope import Event, RecordedEvent, encode_payload
 from ....domain.log.ports import (
-    KeyRow,
     NewEvents,
     Page,
     Range,
@@ -33,7 +32,7 @@ from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..background import LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, erased_form
-from ..database_log import AcknowledgedEnd, Answer, Batch, DatabaseLog, joined
+from ..database_log import AcknowledgedEnd, Answer, Batch, joined
 from ..erasure_watch import ERASURE_WATCH
 from ..evidence import Evidence, require_ends, require_version
 from ..records import ANY, Part, Request, part_of
@@ -46,9 +45,9 @@ from .dictionaries import Dictionaries
 from .ends import Ends
 from .erase import Eraser
 from .page import Pager
-from .read import VERSION_MAX, PostgresPartition, Reader
+from .read import PostgresPartition, Reader
 from .schema import WAIT_BRIEFLY, distribute, prepare_schema
-from .verify import damaged_rows, damaged_texts, doubtful_streams, key_rows, stream_ids
+from .verify import CheckedLog
 from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire
 
 # A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
@@ -59,7 +58,7 @@ SLICES_AT_ONCE = 64
 AWAIT_TIMES = 3
 
 
-class PostgresLog(DatabaseLog):
+class PostgresLog(CheckedLog):
     """
     A log in a PostgreSQL database; see `refold.domain.log.ports.LiveLog` for what its methods promise.
 
@@ -72,6 +71,7 @@ class PostgresLog(DatabaseLog):
     """
 
     has_slices = True
+    _reader: Reader
 
     def __init__(
         self,
@@ -318,18 +318,6 @@ class PostgresLog(DatabaseLog):
 
     # Reading
 
-    def read(
-        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
-    ) -> list[RecordedEvent]:
-        wanted = Range(stream, after, VERSION_MAX if until is None else until)
-        return self._reaching(wanted, lambda: self._reader.read_stream(wanted, known))
-
-    def read_events(
-        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
-    ) -> list[Event]:
-        wanted = Range(stream, after, VERSION_MAX if until is None else until)
-        return self._reaching(wanted, lambda: self._reader.read_events(wanted, known))
-
     def _reached(self, stream: str) -> int:
         return self._reader.known_version(stream)
 
@@ -374,27 +362,6 @@ class PostgresLog(DatabaseLog):
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         self._ends.wait_beyond(seen, self.news, timeout_seconds)
-
-    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
-        return stream_ids(self.database, prefix, limit)
-
-    def files(self) -> Sequence[str]:
-        return ()
-
-    def damaged_files(self) -> Iterable[DamagedError]:
-        return ()
-
-    def damaged_texts(self) -> Iterable[DamagedError]:
-        return damaged_texts(self.database, self._compression)
-
-    def damaged_rows(self) -> Iterable[DamagedError]:
-        return damaged_rows(self.database)
-
-    def doubtful_streams(self) -> Iterable[str]:
-        return doubtful_streams(self.database, self._blocks, self._sealer.sealed())
-
-    def idempotency_keys(self) -> Iterable[KeyRow]:
-        return key_rows(self.database)
 
     def close(self) -> None:
         ERASURE_WATCH.discard(self)

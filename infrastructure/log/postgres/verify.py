@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,12 +10,13 @@ from ....domain.errors import DamagedError
 from ....domain.ids import SLICES
 from ....domain.log.ports import KeyRow
 from ..compression import Compression
+from ..database_log import DatabaseLog
 from ..large_texts import damage_of
 from ..row_faults import empty_key, nameless_type
-from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks
+from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks, Sealer
 from .connection import PostgresDatabase
 from .read import NAME
-from .wire import Call, int4, int8
+from .wire import Call, Rows, int4, int8
 
 PAGE_ROWS = 256
 STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
@@ -50,61 +51,70 @@ KEY_ROWS = """
 """
 
 
-def stream_ids(database: PostgresDatabase, prefix: str, limit: int | None) -> list[str]:
-    """Return the ids of the streams that begin with `prefix`, in order; at most `limit`."""
-    found: list[str] = []
-    end = (prefix + LAST).encode()
-    while rows := database.ask(Call(STREAMS, ((found[-1] if found else "").encode(), prefix.encode(), end)))[0]:
-        found += [row[0] for row in rows]
-        if limit is not None and len(found) >= limit:
-            break
-    return found[:limit]
+class CheckedLog(DatabaseLog):
+    """The part of a log on PostgreSQL that looks for damage, and lists what there is."""
 
+    database: PostgresDatabase
+    _compression: Compression
+    _blocks: Blocks
+    _sealer: Sealer
 
-def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
-    """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""
-    for statement, error in ((NAMELESS, nameless_type), (KEYS, empty_key)):
-        for stream, number, key, *rest in islice(_rows_of_slices(database, statement), ROWS_TOLD):
-            yield error(stream or f"stream {number}.{key}", *rest)
+    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
+        found: list[str] = []
+        end = (prefix + LAST).encode()
+        while rows := self._rows(STREAMS, (found[-1] if found else "").encode(), prefix.encode(), end):
+            found += [row[0] for row in rows]
+            if limit is not None and len(found) >= limit:
+                break
+        return found[:limit]
 
+    def files(self) -> Sequence[str]:
+        return ()
 
-def _rows_of_slices(database: PostgresDatabase, statement: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a statement, some slices at a time: the wire gives up a server that is silent for long."""
-    firsts = [ANY_NUMBER[0], *range(SLICES_AT_ONCE, SLICES, SLICES_AT_ONCE)]
-    lasts = [*(first - 1 for first in firsts[1:]), ANY_NUMBER[1]]
-    for first, last in zip(firsts, lasts, strict=True):
-        yield from database.ask(Call(statement, (int4(first), int4(last))))[0]
+    def damaged_files(self) -> Iterable[DamagedError]:
+        return ()
 
+    def damaged_rows(self) -> Iterator[DamagedError]:
+        """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""
+        for statement, error in ((NAMELESS, nameless_type), (KEYS, empty_key)):
+            for stream, number, key, *rest in islice(self._rows_of_slices(statement), ROWS_TOLD):
+                yield error(stream or f"stream {number}.{key}", *rest)
 
-def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:
-    """Yield the row of every idempotency key."""
-    place = (-1, 0, "")
-    while rows := database.ask(Call(KEY_ROWS, (int4(place[0]), int4(place[1]), place[2].encode())))[0]:
-        for number, stream, key, name, first, last in rows:
-            yield KeyRow(name or f"stream {number}.{stream}", key, first, last)
-            place = (number, stream, key)
+    def _rows_of_slices(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement, some slices at a time: the wire gives up a server that is silent for long."""
+        firsts = [ANY_NUMBER[0], *range(SLICES_AT_ONCE, SLICES, SLICES_AT_ONCE)]
+        lasts = [*(first - 1 for first in firsts[1:]), ANY_NUMBER[1]]
+        for first, last in zip(firsts, lasts, strict=True):
+            yield from self._rows(statement, int4(first), int4(last))
 
+    def idempotency_keys(self) -> Iterator[KeyRow]:
+        place = (-1, 0, "")
+        while rows := self._rows(KEY_ROWS, int4(place[0]), int4(place[1]), place[2].encode()):
+            for number, stream, key, name, first, last in rows:
+                yield KeyRow(name or f"stream {number}.{stream}", key, first, last)
+                place = (number, stream, key)
 
-def damaged_texts(database: PostgresDatabase, compression: Compression) -> Iterator[DamagedError]:
-    """Yield an error for each large text that does not match its hash."""
-    place = (-1, 0)
-    while rows := database.ask(Call(TEXTS, (int4(place[0]), int8(place[1]))))[0]:
-        for number, key, digest, data in rows:
-            damage = damage_of(compression, data, digest, f"blob {number}.{key}")
-            if damage is not None:
-                yield damage
-        place = (rows[-1][0], rows[-1][1])
+    def damaged_texts(self) -> Iterator[DamagedError]:
+        place = (-1, 0)
+        while rows := self._rows(TEXTS, int4(place[0]), int8(place[1])):
+            for number, key, digest, data in rows:
+                damage = damage_of(self._compression, data, digest, f"blob {number}.{key}")
+                if damage is not None:
+                    yield damage
+            place = (rows[-1][0], rows[-1][1])
 
+    def doubtful_streams(self) -> set[str]:
+        """Return the streams whose parts are not where the blocks have their events."""
+        found: set[tuple[int, int]] = set()
+        for number in self._sealer.sealed():
+            parts = {tuple(row) for row in self._rows(PARTS_OF_SLICE, int4(number))}
+            place = (0, 0)
+            while rows := self._rows(BLOCKS_OF_SLICE, int4(number), int8(place[0]), int4(place[1])):
+                parts ^= {part for block in rows for part in self._blocks.parts(block)}
+                place = (rows[-1][3], rows[-1][2])
+            found |= {(number, part[2]) for part in parts}
+        names = [self._rows(NAME, int4(number), int4(key)) for number, key in found]
+        return {rows[0][0] for rows in names if rows}
 
-def doubtful_streams(database: PostgresDatabase, blocks: Blocks, slices: Iterable[int]) -> set[str]:
-    """Return the streams whose parts are not where the blocks have their events."""
-    found: set[tuple[int, int]] = set()
-    for number in slices:
-        parts = {tuple(row) for row in database.ask(Call(PARTS_OF_SLICE, (int4(number),)))[0]}
-        place = (0, 0)
-        while rows := database.ask(Call(BLOCKS_OF_SLICE, (int4(number), int8(place[0]), int4(place[1]))))[0]:
-            parts ^= {part for block in rows for part in blocks.parts(block)}
-            place = (rows[-1][3], rows[-1][2])
-        found |= {(number, part[2]) for part in parts}
-    names = [database.ask(Call(NAME, (int4(number), int4(key))))[0] for number, key in found]
-    return {rows[0][0] for rows in names if rows}
+    def _rows(self, statement: str, *values: bytes) -> Rows:
+        return self.database.ask(Call(statement, values))[0]

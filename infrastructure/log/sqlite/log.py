@@ -21,7 +21,6 @@ from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost
 from ....domain.log.envelope import Event, RecordedEvent
 from ....domain.log.ports import (
-    KeyRow,
     NewEvents,
     Page,
     Pending,
@@ -35,7 +34,7 @@ from ....domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, req
 from ..background import BackgroundWork, LogSnapshots
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
-from ..database_log import Answer, Batch, DatabaseLog, Nothing, joined
+from ..database_log import NO_LIMIT, Answer, Batch, Nothing, joined
 from ..erasure_watch import ERASURE_WATCH
 from ..evidence import SEGMENT, Evidence, require_ends, require_version, segment_of
 from ..records import Appended, Part, Request, part_of
@@ -45,20 +44,10 @@ from .beside import Segments, Snapshots
 from .blocks import OvertakenError, SealedSlice, Sealer
 from .connection import SqliteDatabase
 from .erase import Eraser
-from .partition import SqlitePartition
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, stored_digest, version_at
 from .schema import prepare_schema, refuse_foreign_file
-from .verify import (
-    damaged_pages,
-    damaged_rows,
-    damaged_texts,
-    database_files,
-    doubtful_streams,
-    key_rows,
-    stream_ids,
-)
+from .verify import CheckedLog
 
-NO_LIMIT = 1 << 62
 # Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
 BACKLOG_EVENTS_MAX = 4_096
 # A trigger costs an append nothing while it is not there, and it also stops processes that have the file open already.
@@ -67,10 +56,11 @@ REOPEN = f"DROP TRIGGER IF EXISTS {RETIRED}"
 PLAIN = Plain()
 POLL_SECONDS = 0.02
 STREAMS_MAX = 100_000
+WINDOW_MAX = 1 << 14
 T = TypeVar("T")
 
 
-class SqliteLog(DatabaseLog):
+class SqliteLog(CheckedLog):
     """
     A log in an SQLite file; see `refold.domain.log.ports.LiveLog` for what its methods promise.
 
@@ -79,6 +69,7 @@ class SqliteLog(DatabaseLog):
     """
 
     has_slices = False
+    _reader: Reader
 
     def __init__(
         self,
@@ -262,31 +253,19 @@ class SqliteLog(DatabaseLog):
 
     # Reading
 
-    def read(
-        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
-    ) -> list[RecordedEvent]:
-        return self._read(self._reader.read_stream, Range(stream, after, NO_LIMIT if until is None else until), known)
-
-    def read_events(
-        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
-    ) -> list[Event]:
-        return self._read(self._reader.read_events, Range(stream, after, NO_LIMIT if until is None else until), known)
-
-    def _read(
-        self, read: Callable[[sqlite3.Connection, int, Range], list[T]], wanted: Range, known: StreamEnd | None
-    ) -> list[T]:
+    def _read(self, read: Callable[..., list[T]], wanted: Range, known: StreamEnd | None) -> list[T]:
         is_empty = min(wanted.until, NO_LIMIT) <= max(wanted.after, 0)
         if is_empty and known is None:
             return []
 
-        def found() -> list[T]:
+        def found(wanted: Range, known: StreamEnd | None) -> list[T]:
             with self.database.reading() as connection:
                 if known is not None:
                     self._require_known(connection, wanted.stream, known)
                 key = None if is_empty else self._key_of(connection, wanted.stream)
                 return [] if key is None else read(connection, key, wanted)
 
-        return self._reaching(wanted, found)
+        return super()._read(found, wanted, known)
 
     def _reached(self, stream: str) -> int:
         return 0 if self.evidence is None else self.evidence.last_version(stream, ONE_SEQUENCE)
@@ -331,9 +310,10 @@ class SqliteLog(DatabaseLog):
         self.write(lambda connection: connection.execute(INDEX_OF_BLOCKS))
 
     def partition(self, partition: Partition) -> SqlitePartition:
-        return SqlitePartition(partition, self._read_partition, self.now)
+        return SqlitePartition(partition, self)
 
-    def _read_partition(self, partition: Partition, after: int, until: int) -> list[RecordedEvent]:
+    def read_partition(self, partition: Partition, after: int, until: int) -> list[RecordedEvent]:
+        """Return the events of a partition after one position up to another."""
         with self.database.reading() as connection:
             names = partial(self._name_of, connection)
             return self._marking_reader.read_partition(connection, names, partition, after=after, until=until)
@@ -392,33 +372,6 @@ class SqliteLog(DatabaseLog):
                 return
             self.news.wait_past(count, timeout_seconds=min(POLL_SECONDS, remaining))
 
-    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
-        with self.database.reading() as connection:
-            return stream_ids(connection, prefix, NO_LIMIT if limit is None else limit)
-
-    def files(self) -> list[str]:
-        with self.database.reading() as connection:
-            return database_files(connection)
-
-    def damaged_files(self) -> list[DamagedError]:
-        with self.database.reading() as connection:
-            return damaged_pages(connection)
-
-    def damaged_texts(self) -> list[DamagedError]:
-        return list(damaged_texts(self.database, self._compression))
-
-    def damaged_rows(self) -> list[DamagedError]:
-        with self.database.reading() as connection:
-            return damaged_rows(connection)
-
-    def doubtful_streams(self) -> set[str]:
-        with self.database.reading() as connection:
-            return doubtful_streams(connection, self._compression)
-
-    def idempotency_keys(self) -> list[KeyRow]:
-        with self.database.reading() as connection:
-            return key_rows(connection)
-
     def close(self) -> None:
         ERASURE_WATCH.discard(self)
         self._snapshots.close()
@@ -458,6 +411,39 @@ class SqliteLog(DatabaseLog):
             # New dicts instead of `clear()`: another thread may be about to look something up.
             self._keys, self._names = {}, {}
         self._keys[stream], self._names[key] = key, stream
+
+
+class SqlitePartition:
+    """A partition of a log, which is read by windows of positions."""
+
+    def __init__(self, partition: Partition, log: SqliteLog) -> None:
+        self._partition, self._log = partition, log
+        # How many positions are read at a time: about as many as give a page.
+        self._window = 0
+
+    def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = True) -> Page:
+        """
+        Return `limit` events after `after`, or a few more; fewer at the end of the log. Also return the moment they end
+        at.
+        """
+        start, end = after.head(ONE_SEQUENCE), (until or self.now()).head(ONE_SEQUENCE)
+        self._window = self._window or limit
+        events: list[RecordedEvent] = []
+        while len(events) < limit and start < end:
+            last = min(start + self._window, end)
+            found = self._log.read_partition(self._partition, start, last)
+            events, start = events + found, last
+            self._window = _next_window(self._window, len(found), limit)
+        return Page(events, Moment(((ONE_SEQUENCE, start),)) if start else after)
+
+    def now(self) -> Moment:
+        return self._log.now()
+
+
+def _next_window(window: int, found: int, limit: int) -> int:
+    if 2 * found < limit:
+        return min(2 * window, max(WINDOW_MAX, limit))
+    return max(window // 2, 1) if found > limit else window
 
 
 def _one(connection: sqlite3.Connection, statement: str, *values: object) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from ....domain.concurrency.known_types import known
 from ....domain.errors import DamagedError
 from ....domain.log.ports import KeyRow
 from ..compression import Compression
+from ..database_log import NO_LIMIT, DatabaseLog
 from ..large_texts import damage_of
 from ..row_faults import empty_key, nameless_type, opening
 from .blocks import Block, BlockPart, checked_body
@@ -55,12 +57,63 @@ BLOCKS = f"SELECT {BLOCK_COLUMNS} FROM block ORDER BY key"
 _HEAD = msgspec.msgpack.Decoder(known(tuple[list[BlockPart], list[int], list[int], msgspec.Raw, msgspec.Raw]))
 
 
-def doubtful_streams(connection: sqlite3.Connection, compression: Compression) -> set[str]:
-    """
-    Return the streams that have events in a block whose rows in `part` are not what the block holds.
+class CheckedLog(DatabaseLog):
+    """The part of a log on SQLite that looks for damage, and lists what there is."""
 
-    Both tables are read once, in the order of blocks.
-    """
+    database: SqliteDatabase
+    _compression: Compression
+
+    def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
+        # No text sorts above all others; after a prefix, no character is higher than this one.
+        statement = "SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
+        values = (prefix, prefix + LAST, NO_LIMIT if limit is None else limit)
+        return [row[0] for row in self._rows(statement, values)]
+
+    def files(self) -> list[str]:
+        """Return the file of the database and the files that SQLite keeps next to it; none if it is in memory."""
+        path = self._rows("PRAGMA database_list")[0][2]
+        return [path, *(path + name for name in BESIDE)] if path else []
+
+    def damaged_files(self) -> list[DamagedError]:
+        rows = self._rows(f"PRAGMA integrity_check({FAULTS_TOLD})")
+        return [DamagedError("the database file", str(row[0])) for row in rows if row[0] != "ok"]
+
+    def damaged_rows(self) -> list[DamagedError]:
+        """Return errors for the first events whose type has no name, and for keys under which nothing was recorded."""
+        with self.database.reading() as connection:
+            nameless = [nameless_type(*row) for row in connection.execute(NAMELESS)]
+            return nameless + [empty_key(*row) for row in connection.execute(KEYS)]
+
+    def idempotency_keys(self) -> list[KeyRow]:
+        return list(map(KeyRow._make, self._rows(KEY_ROWS)))
+
+    def damaged_texts(self) -> Iterator[DamagedError]:
+        """
+        Yield an error for each large text that does not match its hash. No transaction stays open between two texts: it
+        would keep SQLite from reusing the WAL.
+        """
+        last = -1 << 63
+        while rows := self._rows(NEXT_TEXT, (last,)):
+            ((last, digest, data),) = rows
+            damage = damage_of(self._compression, data, digest, f"blob {last}")
+            if damage is not None:
+                yield damage
+
+    def doubtful_streams(self) -> set[str]:
+        """
+        Return the streams that have events in a block whose rows in `part` are not what the block holds.
+
+        Both tables are read once, in the order of blocks.
+        """
+        with self.database.reading() as connection:
+            return _doubtful_streams(connection, self._compression)
+
+    def _rows(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        with self.database.reading() as connection:
+            return connection.execute(statement, values).fetchall()
+
+
+def _doubtful_streams(connection: sqlite3.Connection, compression: Compression) -> set[str]:
     found: set[str] = set()
     rows = groupby(connection.execute(PARTS), itemgetter(0))
     parts = next(rows, None)
@@ -91,50 +144,3 @@ def _parts_of(block: Block, compression: Compression) -> list[tuple[str, int, in
             (part.stream, part.first_version, part.first_version + part.size - 1, start, positions[start], times[start])
             for part, start in zip(parts, starts, strict=False)
         ]
-
-
-def stream_ids(connection: sqlite3.Connection, prefix: str, limit: int) -> list[str]:
-    """Return the ids of the first `limit` streams that begin with `prefix`, in order."""
-    # No text sorts above all others; after a prefix, no character is higher than this one.
-    statement = "SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
-    return [row[0] for row in connection.execute(statement, (prefix, prefix + LAST, limit))]
-
-
-def database_files(connection: sqlite3.Connection) -> list[str]:
-    """Return the file of a database and the files that SQLite keeps next to it; none if it is in memory."""
-    path = connection.execute("PRAGMA database_list").fetchone()[2]
-    return [path, *(path + name for name in BESIDE)] if path else []
-
-
-def damaged_pages(connection: sqlite3.Connection) -> list[DamagedError]:
-    """Return errors for the first faults that SQLite finds in the file."""
-    rows = connection.execute(f"PRAGMA integrity_check({FAULTS_TOLD})").fetchall()
-    return [DamagedError("the database file", str(row[0])) for row in rows if row[0] != "ok"]
-
-
-def damaged_rows(connection: sqlite3.Connection) -> list[DamagedError]:
-    """Return errors for the first events whose type has no name, and for keys under which nothing was recorded."""
-    nameless = [nameless_type(*row) for row in connection.execute(NAMELESS)]
-    return nameless + [empty_key(*row) for row in connection.execute(KEYS)]
-
-
-def key_rows(connection: sqlite3.Connection) -> list[KeyRow]:
-    """Return the row of every idempotency key."""
-    return list(map(KeyRow._make, connection.execute(KEY_ROWS)))
-
-
-def damaged_texts(database: SqliteDatabase, compression: Compression) -> Iterator[DamagedError]:
-    """
-    Yield an error for each large text that does not match its hash. No transaction stays open between two texts: it
-    would keep SQLite from reusing the WAL.
-    """
-    last = -1 << 63
-    while True:
-        with database.reading() as connection:
-            row = connection.execute(NEXT_TEXT, (last,)).fetchone()
-        if row is None:
-            return
-        last, digest, data = row
-        damage = damage_of(compression, data, digest, f"blob {last}")
-        if damage is not None:
-            yield damage

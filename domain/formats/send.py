@@ -9,6 +9,7 @@ are in force, each message of instructions is sent as it was imported.
 from __future__ import annotations
 
 import binascii
+import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -118,13 +119,14 @@ def turns_of(items: Iterable[ChatItemEvent]) -> Iterator[MessageAdded | Batch]:
 
 class UniqueIds:
     """
-    Gives each call a unique id: its own id if that is free, else that id with the next free number appended.
+    Gives each call a unique id: its own id if that is free, else that id with the next free number behind a `sign`.
 
+    `cleaned` returns an id that the provider accepts, of at most `length_max` characters, and so is each renamed one.
     Later items never change an id that was given, so the beginning of a conversion stays the same.
     """
 
-    def __init__(self, cleaned: Callable[[str], str]) -> None:
-        self._cleaned = cleaned
+    def __init__(self, cleaned: Callable[[str], str], sign: str = "_", length_max: int = sys.maxsize) -> None:
+        self._cleaned, self._sign, self._length_max = cleaned, sign, length_max
         self._taken: dict[str, int] = {}
 
     def take(self, call_id: str) -> str:
@@ -136,11 +138,15 @@ class UniqueIds:
             return wanted
         number = taken[wanted] + 1
         # A recorded id may look like a renamed one.
-        while (renamed := f"{wanted}_{number}") in taken:
+        while (renamed := self._renamed(wanted, number)) in taken:
             number += 1
         taken[wanted] = number
         taken[renamed] = 1
         return renamed
+
+    def _renamed(self, wanted: str, number: int) -> str:
+        ending = f"{self._sign}{number}"
+        return wanted[: self._length_max - len(ending)] + ending
 
 
 def arguments_of(text: str) -> dict[str, Any]:

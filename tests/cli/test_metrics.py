@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
 import click
+import msgspec
 import pytest
 
 import refold as package

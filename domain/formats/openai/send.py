@@ -16,6 +16,7 @@ from ..send import (
     MALFORMED,
     NO_OUTPUT,
     Placed,
+    UniqueIds,
     left_out,
     parts_of_output,
     place_instructions,
@@ -44,20 +45,8 @@ def unique_call_ids(call_ids: list[str], *, length_max: int) -> list[str]:
     """
     if len(call_ids) == 1 and 0 < len(call_ids[0]) <= length_max:
         return call_ids
-    taken: set[str] = set()
-    attempts: dict[str, int] = {}
-    made = []
-    for call_id in call_ids:
-        wanted = call_id if 0 < len(call_id) <= length_max else _digest(call_id)
-        given, attempt = wanted, attempts.get(wanted, 1)
-        while given in taken:
-            attempt += 1
-            suffix = f"-{attempt}"
-            given = wanted[: length_max - len(suffix)] + suffix
-        attempts[wanted] = attempt
-        taken.add(given)
-        made.append(given)
-    return made
+    ids = UniqueIds(lambda one: one if 0 < len(one) <= length_max else _digest(one), "-", length_max)
+    return [ids.take(call_id) for call_id in call_ids]
 
 
 def _digest(call_id: str) -> str:

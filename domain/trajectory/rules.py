@@ -10,53 +10,7 @@ from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from ..named_events import Resolved
 from ..spans import Ref
-from .commands import (
-    AddEdge,
-    Begin,
-    ClearSteps,
-    Close,
-    Command,
-    FailPortrait,
-    GraphCommand,
-    ImportNode,
-    LoadSteps,
-    ModifyNode,
-    MovePointers,
-    QueueStep,
-    RecordMessages,
-    RegisterNode,
-    RegisterQuery,
-    RemoveNode,
-    RequestPortrait,
-    RestoreRounds,
-    ReturnStep,
-    Step,
-    TakeStep,
-    WritePortrait,
-)
-from .events import (
-    QUERY,
-    QUEUES,
-    AttributeChange,
-    EdgeAdded,
-    MessageRecorded,
-    NodeChanged,
-    NodeRegistered,
-    NodeRemoved,
-    PointersMoved,
-    PortraitDiscarded,
-    PortraitFailed,
-    PortraitRequested,
-    PortraitWritten,
-    QueryRegistered,
-    RunClosed,
-    RunNamed,
-    StepQueued,
-    StepRefused,
-    StepReturned,
-    StepsCleared,
-    StepTaken,
-)
+from . import commands, events
 from .graph import RunGraph
 from .nodes import (
     COMPUTATION,
@@ -75,16 +29,16 @@ from .state import EMPTY, Completed, RunState, complete, fold
 # Commands that a closed run refuses; present nodes can still be changed, described and removed.
 NEEDS_OPEN = frozenset(
     (
-        RegisterQuery,
-        RegisterNode,
-        ImportNode,
-        AddEdge,
-        MovePointers,
-        QueueStep,
-        LoadSteps,
-        TakeStep,
-        ReturnStep,
-        ClearSteps,
+        commands.RegisterQuery,
+        commands.RegisterNode,
+        commands.ImportNode,
+        commands.AddEdge,
+        commands.MovePointers,
+        commands.QueueStep,
+        commands.LoadSteps,
+        commands.TakeStep,
+        commands.ReturnStep,
+        commands.ClearSteps,
     )
 )
 # The usual type of an edge, by the types of its ends.
@@ -98,7 +52,7 @@ RESERVED = ("label", "description", "session_id", "run_id", "created_at", "histo
 Decided = Sequence[Completed]
 
 
-def decide(command: Command, state: RunState) -> Decided:
+def decide(command: commands.Command, state: RunState) -> Decided:
     """
     Return the events that carry out `command`; no events where nothing would change.
 
@@ -108,55 +62,55 @@ def decide(command: Command, state: RunState) -> Decided:
     if state.is_closed and type(command) in NEEDS_OPEN:
         raise RunStateError("the run is closed: open another round, or change nodes that are there")
     match command:
-        case Begin(event=event):
+        case commands.Begin(event=event):
             return [] if state.opened else [event]
         case NameVersion():
-            return decide_name(command, state.names, RunNamed)
-        case Close(reason=reason):
+            return decide_name(command, state.names, events.RunNamed)
+        case commands.Close(reason=reason):
             given = None if reason is None else require_unicode(reason, "the reason")
-            return [] if state.is_closed else [RunClosed(reason=given)]
-        case RestoreRounds(event=event, past=past):
+            return [] if state.is_closed else [events.RunClosed(reason=given)]
+        case commands.RestoreRounds(event=event, past=past):
             return [] if state.pins == event.rounds else [Resolved(event, past)]
-        case RecordMessages(records=records):
-            return [MessageRecorded(record=record) for record in records]
-        case QueueStep(queue=queue, step=step, capacity=capacity):
+        case commands.RecordMessages(records=records):
+            return [events.MessageRecorded(record=record) for record in records]
+        case commands.QueueStep(queue=queue, step=step, capacity=capacity):
             return [_queue_step(require_queue(queue), step, capacity, state.steps.count(queue))]
-        case LoadSteps():
+        case commands.LoadSteps():
             return _load_steps(command)
-        case TakeStep(queue=queue):
+        case commands.TakeStep(queue=queue):
             first = state.steps.first(require_queue(queue))
-            return [] if first is None else [StepTaken(queue=queue, step=first.version)]
-        case ReturnStep(step=version):
+            return [] if first is None else [events.StepTaken(queue=queue, step=first.version)]
+        case commands.ReturnStep(step=version):
             return [_return_step(version, state)]
-        case ClearSteps():
+        case commands.ClearSteps():
             queues = tuple(queue for queue in map(require_queue, command.queues) if state.steps.count(queue))
-            return [StepsCleared(queues=queues)] if queues else []
+            return [events.StepsCleared(queues=queues)] if queues else []
         case _:
             return _decide_on_graph(command, RunGraph(state))
 
 
-def _decide_on_graph(command: GraphCommand, graph: RunGraph) -> Decided:
+def _decide_on_graph(command: commands.GraphCommand, graph: RunGraph) -> Decided:
     match command:
-        case RegisterNode():
+        case commands.RegisterNode():
             return [_register_node(command, graph)]
-        case RegisterQuery():
+        case commands.RegisterQuery():
             return [_register_query(command, graph)]
-        case ImportNode():
+        case commands.ImportNode():
             return [_import_node(command, graph)]
-        case ModifyNode():
+        case commands.ModifyNode():
             return _modify_node(command, graph)
-        case RemoveNode():
+        case commands.RemoveNode():
             return [_remove_node(command, graph)]
-        case AddEdge():
+        case commands.AddEdge():
             return _add_edge(command, graph)
-        case MovePointers():
+        case commands.MovePointers():
             return _move_pointers(command, graph)
-        case RequestPortrait(node=node, model=model):
-            return [PortraitRequested(node=node, model=model)] if is_undescribed(graph, node) else []
-        case WritePortrait():
+        case commands.RequestPortrait(node=node, model=model):
+            return [events.PortraitRequested(node=node, model=model)] if is_undescribed(graph, node) else []
+        case commands.WritePortrait():
             return [_write_portrait(command, graph)]
-        case FailPortrait(node=node, error=error):
-            return [PortraitFailed(node=node, error=error.encode(errors="replace").decode())]
+        case commands.FailPortrait(node=node, error=error):
+            return [events.PortraitFailed(node=node, error=error.encode(errors="replace").decode())]
 
 
 RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, PACKING)
@@ -165,17 +119,17 @@ RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, PACKING)
 # New nodes
 
 
-def _register_query(command: RegisterQuery, graph: RunGraph) -> QueryRegistered:
+def _register_query(command: commands.RegisterQuery, graph: RunGraph) -> events.QueryRegistered:
     _require_no_query(graph)
     description = command.description
     if description is None:
-        description = f"User query No.{_count(graph, QUERY):05}"
-    return QueryRegistered(
-        **_node_fields(QUERY, command.label, description, command.fields, graph), created_at=command.created_at
+        description = f"User query No.{_count(graph, events.QUERY):05}"
+    return events.QueryRegistered(
+        **_node_fields(events.QUERY, command.label, description, command.fields, graph), created_at=command.created_at
     )
 
 
-def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
+def _register_node(command: commands.RegisterNode, graph: RunGraph) -> events.NodeRegistered:
     """
     Register a node, completely or not at all: the event has its edges and the changes of pointers.
 
@@ -184,7 +138,7 @@ def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
     """
     if not graph.state.query:
         raise RunStateError("Cannot register other node before registering query node.")
-    if command.type == QUERY:
+    if command.type == events.QUERY:
         raise InvalidInputError("A query is registered by register_query.")
     own_fields(command.type)
     sources = _sources(command.predecessors, graph)
@@ -200,7 +154,7 @@ def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
         fields = {**before, **fields}
     require_fields(command.type, fields)
     left, is_pointer = _moved_pointers(command, sources, graph)
-    return NodeRegistered(
+    return events.NodeRegistered(
         type=command.type,
         **_node_fields(command.type, command.label, description, fields, graph),
         created_at=command.created_at,
@@ -211,13 +165,13 @@ def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
     )
 
 
-def _import_node(command: ImportNode, graph: RunGraph) -> QueryRegistered | NodeRegistered:
+def _import_node(command: commands.ImportNode, graph: RunGraph) -> events.QueryRegistered | events.NodeRegistered:
     """Register a node as it was in another store. It changes no pointers, and no attribute is filled in."""
     shared = _node_fields(command.type, command.label, command.description, command.fields, graph)
-    if command.type == QUERY:
+    if command.type == events.QUERY:
         _require_no_query(graph)
-        return QueryRegistered(**shared, created_at=command.created_at)
-    return NodeRegistered(
+        return events.QueryRegistered(**shared, created_at=command.created_at)
+    return events.NodeRegistered(
         type=command.type, **shared, created_at=command.created_at, sources=command.sources, edge=command.edge
     )
 
@@ -308,7 +262,9 @@ def _count(graph: RunGraph, node_type: str) -> int:
     return sum(state.counts.get(node_type, 0) for _, state in graph.rounds)
 
 
-def _moved_pointers(command: RegisterNode, sources: Sequence[Ref], graph: RunGraph) -> tuple[tuple[Ref, ...], bool]:
+def _moved_pointers(
+    command: commands.RegisterNode, sources: Sequence[Ref], graph: RunGraph
+) -> tuple[tuple[Ref, ...], bool]:
     """Return the nodes that are no longer pointers, and whether the new node is one."""
     if command.type in DATA:
         return (), False
@@ -321,10 +277,10 @@ def _moved_pointers(command: RegisterNode, sources: Sequence[Ref], graph: RunGra
 # Changes of nodes, edges and pointers
 
 
-def _modify_node(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
+def _modify_node(command: commands.ModifyNode, graph: RunGraph) -> list[events.NodeChanged]:
     ref = graph.resolve(command.name)
     before = graph.attributes_of(ref)
-    changes: list[AttributeChange] = []
+    changes: list[events.AttributeChange] = []
     for name, value in command.changes.items():
         if name not in before:
             raise UnknownAttributeError(
@@ -334,20 +290,20 @@ def _modify_node(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
         if name == DESCRIPTION:
             require_unicode(value, "the description")
         new = canonical_json(value, what=f"the attribute {name!r} of {command.name}")
-        changes.append(AttributeChange(name, canonical_json(before[name], what=name), new))
-    return [NodeChanged(node=ref, changes=tuple(changes), made_at=command.made_at)] if changes else []
+        changes.append(events.AttributeChange(name, canonical_json(before[name], what=name), new))
+    return [events.NodeChanged(node=ref, changes=tuple(changes), made_at=command.made_at)] if changes else []
 
 
-def _remove_node(command: RemoveNode, graph: RunGraph) -> NodeRemoved:
+def _remove_node(command: commands.RemoveNode, graph: RunGraph) -> events.NodeRemoved:
     """Remove a node; if it is a pointer, its predecessors become pointers."""
     if command.reason is not None:
         require_unicode(command.reason, "the reason")
     ref = graph.resolve(command.name)
     joined = [edge.end for edge in graph.predecessors(ref)] if ref in graph.state.pointers else []
-    return NodeRemoved(node=ref, joined=_new_pointers(joined, graph), reason=command.reason)
+    return events.NodeRemoved(node=ref, joined=_new_pointers(joined, graph), reason=command.reason)
 
 
-def _add_edge(command: AddEdge, graph: RunGraph) -> list[EdgeAdded]:
+def _add_edge(command: commands.AddEdge, graph: RunGraph) -> list[events.EdgeAdded]:
     source, target = graph.resolve(command.source), graph.resolve(command.target)
     if target.stream:
         # That round may go on, and add the opposite edge without knowing of this one.
@@ -363,13 +319,13 @@ def _add_edge(command: AddEdge, graph: RunGraph) -> list[EdgeAdded]:
             f"an edge from {command.source} to {command.target} would close a cycle: register the node again, "
             "and lead to its new version"
         )
-    return [EdgeAdded(source=source, target=target, edge=edge)]
+    return [events.EdgeAdded(source=source, target=target, edge=edge)]
 
 
-def _move_pointers(command: MovePointers, graph: RunGraph) -> list[PointersMoved]:
+def _move_pointers(command: commands.MovePointers, graph: RunGraph) -> list[events.PointersMoved]:
     joined = _new_pointers(map(graph.resolve, command.joined), graph)
     left = tuple(ref for ref in map(graph.resolve, command.left) if ref in graph.state.pointers)
-    return [PointersMoved(left=left, joined=joined)] if left or joined else []
+    return [events.PointersMoved(left=left, joined=joined)] if left or joined else []
 
 
 def _new_pointers(refs: Iterable[Ref], graph: RunGraph) -> tuple[Ref, ...]:
@@ -384,12 +340,16 @@ def is_undescribed(graph: RunGraph, ref: Ref) -> bool:
     return graph.is_there(ref) and graph.type_of(ref) in DATA and not graph.description_of(ref)
 
 
-def _write_portrait(command: WritePortrait, graph: RunGraph) -> PortraitWritten | PortraitDiscarded:
+def _write_portrait(
+    command: commands.WritePortrait, graph: RunGraph
+) -> events.PortraitWritten | events.PortraitDiscarded:
     """Record the answer of a model, or discard it if it came too late."""
     description = require_unicode(command.description, "the description")
     if is_undescribed(graph, command.node):
-        return PortraitWritten(node=command.node, description=description, model=command.model, made_at=command.made_at)
-    return PortraitDiscarded(node=command.node, description=description)
+        return events.PortraitWritten(
+            node=command.node, description=description, model=command.model, made_at=command.made_at
+        )
+    return events.PortraitDiscarded(node=command.node, description=description)
 
 
 # Steps
@@ -402,29 +362,29 @@ def require_queue(queue: str) -> str:
     Raises:
         InvalidInputError: there is no queue of that name.
     """
-    if queue not in QUEUES:
-        raise InvalidInputError(f"TodoListManager: Invalid list type: {queue} (there are {', '.join(QUEUES)})")
+    if queue not in events.QUEUES:
+        raise InvalidInputError(f"TodoListManager: Invalid list type: {queue} (there are {', '.join(events.QUEUES)})")
     return queue
 
 
-def _queue_step(queue: str, step: Step, capacity: int, count: int) -> StepQueued | StepRefused:
+def _queue_step(queue: str, step: commands.Step, capacity: int, count: int) -> events.StepQueued | events.StepRefused:
     if count < capacity:
-        return StepQueued(queue=queue, name=step.name, params=step.params)
-    return StepRefused(queue=queue, name=step.name, params=step.params, capacity=capacity)
+        return events.StepQueued(queue=queue, name=step.name, params=step.params)
+    return events.StepRefused(queue=queue, name=step.name, params=step.params, capacity=capacity)
 
 
-def _load_steps(command: LoadSteps) -> list[StepsCleared | StepQueued | StepRefused]:
+def _load_steps(command: commands.LoadSteps) -> list[events.StepsCleared | events.StepQueued | events.StepRefused]:
     """Fill queues again; each step beyond the capacity is refused by an event of its own."""
-    events: list[StepsCleared | StepQueued | StepRefused] = [
-        StepsCleared(queues=tuple(require_queue(queue) for queue in command.queues))
+    made: list[events.StepsCleared | events.StepQueued | events.StepRefused] = [
+        events.StepsCleared(queues=tuple(require_queue(queue) for queue in command.queues))
     ]
     for queue, steps in command.queues.items():
-        events += [_queue_step(queue, step, command.capacity, count) for count, step in enumerate(steps)]
-    return events
+        made += [_queue_step(queue, step, command.capacity, count) for count, step in enumerate(steps)]
+    return made
 
 
-def _return_step(version: int, state: RunState) -> StepReturned:
+def _return_step(version: int, state: RunState) -> events.StepReturned:
     step = state.steps.taken.get(version)
     if step is None:
         raise NotFoundError(f"no step of version {version} is taken: it was never, or has been given back")
-    return StepReturned(queue=step.event.queue, step=version)
+    return events.StepReturned(queue=step.event.queue, step=version)

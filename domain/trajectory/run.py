@@ -26,26 +26,7 @@ from ..log.ports import Log, NewEvents
 from ..messages import Message, build_current_context, clean_messages, message_from_dict, message_to_dict
 from ..positions import Moment
 from ..spans import Ref, Segment
-from .commands import (
-    AddEdge,
-    ClearSteps,
-    Close,
-    FailPortrait,
-    LoadSteps,
-    ModifyNode,
-    MovePointers,
-    QueueStep,
-    RecordMessages,
-    RegisterNode,
-    RegisterQuery,
-    RemoveNode,
-    RequestPortrait,
-    RestoreRounds,
-    ReturnStep,
-    Step,
-    TakeStep,
-    WritePortrait,
-)
+from . import commands
 from .descriptions import PortraitTasks, in_daemon_thread
 from .events import (
     QUEUES,
@@ -194,7 +175,7 @@ class Run(Context[RunState]):
         Raises:
             RunStateError: the run has a query already.
         """
-        command = RegisterQuery(
+        command = commands.RegisterQuery(
             fields={"query": query, "additional_files": additional_files, **extra},
             created_at=self._attachment.system.now(),
             label=label,
@@ -229,7 +210,7 @@ class Run(Context[RunState]):
             InvalidInputError: no such type, no predecessor, a missing field, a label that is taken, or no edge type
                 where there is no usual one.
         """
-        command = RegisterNode(
+        command = commands.RegisterNode(
             type=node_type,
             description=description,
             predecessors=_node_names(predecessor_node or (), "predecessor_node"),
@@ -243,7 +224,10 @@ class Run(Context[RunState]):
         return self._register(command, expected_version, idempotency_key)
 
     def _register(
-        self, command: RegisterQuery | RegisterNode, expected_version: int | None, idempotency_key: str | None
+        self,
+        command: commands.RegisterQuery | commands.RegisterNode,
+        expected_version: int | None,
+        idempotency_key: str | None,
     ) -> str:
         # A repeated call has another time, but it is the same call.
         call = Without(command, "created_at")
@@ -267,11 +251,11 @@ class Run(Context[RunState]):
         """
         if not isinstance(changes, Mapping):
             raise InvalidInputError(f"the changes are {changes!r}: give a dict of attributes and their values")
-        command = ModifyNode(graph_node_label, dict(changes))
+        command = commands.ModifyNode(graph_node_label, dict(changes))
         self._warn_of_types(command)
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
-    def _warn_of_types(self, command: ModifyNode) -> None:
+    def _warn_of_types(self, command: commands.ModifyNode) -> None:
         """Log a warning for each value that gets another type, which is allowed."""
         graph = self._graph
         ref = graph.find(command.name)
@@ -291,7 +275,7 @@ class Run(Context[RunState]):
         idempotency_key: str | None = None,
     ) -> None:
         """Remove a node and its edges; its history stays, and its predecessors replace it as pointers."""
-        self._record(RemoveNode(graph_node_label, reason), expected_version, idempotency_key, catch_up=False)
+        self._record(commands.RemoveNode(graph_node_label, reason), expected_version, idempotency_key, catch_up=False)
 
     def add_edge(
         self,
@@ -309,7 +293,7 @@ class Run(Context[RunState]):
             InvalidInputError: no edge type where there is no usual one.
             DecisionRefusedError: the edge would close a cycle, or lead into a node of an earlier round.
         """
-        self._record(AddEdge(source, target, edge_type), expected_version, idempotency_key, catch_up=True)
+        self._record(commands.AddEdge(source, target, edge_type), expected_version, idempotency_key, catch_up=True)
 
     def move_pointers(
         self,
@@ -320,7 +304,7 @@ class Run(Context[RunState]):
         idempotency_key: str | None = None,
     ) -> None:
         """Make the nodes in `join` pointers; those in `leave` are no longer pointers."""
-        command = MovePointers(_node_names(leave, "leave"), _node_names(join, "join"))
+        command = commands.MovePointers(_node_names(leave, "leave"), _node_names(join, "join"))
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
     # Earlier rounds
@@ -361,7 +345,7 @@ class Run(Context[RunState]):
                     current.put_behind(self.stream_id, [one.stream for one in event.rounds])
                 past = past_rounds(seen_within(self._journal.log), event.rounds)
                 # It does not count as a call of its own: if nothing has changed, nothing is recorded.
-                self._record(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
+                self._record(commands.RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
         return list(found)
 
     def _rounds_before(self, until: int, agent: int) -> dict[int, Segment]:
@@ -414,7 +398,7 @@ class Run(Context[RunState]):
         queues = {"pre": _steps(pre, "pre_workflow"), "post": _steps(post, "post_workflow")}
         if not any(queues.values()):
             raise RunStateError("TodoListManager.init_todolist requires pre_workflow or post_workflow definitions.")
-        command = LoadSteps(queues, self.steps_max)
+        command = commands.LoadSteps(queues, self.steps_max)
         call = Without(command, "capacity")
         events = self._record(command, None, idempotency_key, catch_up=True, call=call).events
         return [event.name for event in events if isinstance(event, StepRefused)]
@@ -433,7 +417,7 @@ class Run(Context[RunState]):
         Raises:
             InvalidInputError: no such queue, or no name.
         """
-        command = QueueStep(require_queue(list_type), _step({"name": name, "params": params}), self.steps_max)
+        command = commands.QueueStep(require_queue(list_type), _step({"name": name, "params": params}), self.steps_max)
         call = Without(command, "capacity")
         events = self._record(command, None, idempotency_key, catch_up=True, call=call).events
         return any(isinstance(event, StepQueued) for event in events)
@@ -447,7 +431,7 @@ class Run(Context[RunState]):
         Raises:
             InvalidInputError: no such queue.
         """
-        events = self._record(TakeStep(require_queue(list_type)), None, idempotency_key, catch_up=True).events
+        events = self._record(commands.TakeStep(require_queue(list_type)), None, idempotency_key, catch_up=True).events
         taken = next((event for event in events if isinstance(event, StepTaken)), None)
         if taken is None:
             return None
@@ -467,7 +451,7 @@ class Run(Context[RunState]):
             InvalidInputError: it is no step.
         """
         version = step.version if isinstance(step, QueuedStep) else require_whole(step, "the step")
-        self._record(ReturnStep(version), None, idempotency_key, catch_up=True)
+        self._record(commands.ReturnStep(version), None, idempotency_key, catch_up=True)
 
     def clear_steps(self, *list_types: str, idempotency_key: str | None = None) -> None:
         """
@@ -476,7 +460,7 @@ class Run(Context[RunState]):
         Raises:
             InvalidInputError: no such queue.
         """
-        command = ClearSteps(tuple(map(require_queue, list_types or QUEUES)))
+        command = commands.ClearSteps(tuple(map(require_queue, list_types or QUEUES)))
         self._record(command, None, idempotency_key, catch_up=False)
 
     def record_messages(self, *messages: Any, idempotency_key: str | None = None) -> None:
@@ -490,11 +474,11 @@ class Run(Context[RunState]):
             canonical_json(message_to_dict(message), what=f"message {index}") for index, message in enumerate(messages)
         )
         if records:
-            self._record(RecordMessages(records), None, idempotency_key, catch_up=True)
+            self._record(commands.RecordMessages(records), None, idempotency_key, catch_up=True)
 
     def close(self, reason: str | None = None, *, idempotency_key: str | None = None) -> None:
         """End the run: no nodes, edges, pointers or steps can be added. Present nodes can still be corrected."""
-        self._record(Close(reason), None, idempotency_key, catch_up=True)
+        self._record(commands.Close(reason), None, idempotency_key, catch_up=True)
 
     def steps(self, list_type: str = "todo") -> list[QueuedStep]:
         """
@@ -598,7 +582,7 @@ class Run(Context[RunState]):
     def _request_portrait(self, ref: Ref, model: str | None) -> str | None:
         """Record that a model is asked; return the reference of that event, or None if no answer is needed."""
         before = self.version
-        if not self._record(RequestPortrait(ref, model), None, None, catch_up=True).events:
+        if not self._record(commands.RequestPortrait(ref, model), None, None, catch_up=True).events:
             return None
         since = enumerate(self._journal.events(after=before, until=self.version), before + 1)
         versions = [number for number, event in since if isinstance(event, PortraitRequested) and event.node == ref]
@@ -613,15 +597,15 @@ class Run(Context[RunState]):
                 return
             answer = await asking.answer(question)
             if answer.failure is None:
-                await self._recorded(WritePortrait(ref, answer.text, asking.model))
+                await self._recorded(commands.WritePortrait(ref, answer.text, asking.model))
                 return
-            await self._recorded(FailPortrait(ref, answer.failure))
+            await self._recorded(commands.FailPortrait(ref, answer.failure))
 
     def _question(self, ref: Ref) -> str | None:
         graph = self._graph
         return portrait_question(graph, ref) if is_undescribed(graph, ref) else None
 
-    async def _recorded(self, command: WritePortrait | FailPortrait) -> None:
+    async def _recorded(self, command: commands.WritePortrait | commands.FailPortrait) -> None:
         """Record the answer, in several attempts if the log is busy, because an answer costs money."""
         record = partial(self._record, command, None, None, catch_up=True)
         for attempt in range(RECORDINGS_MAX):
@@ -905,17 +889,17 @@ def _node_names(given: object, what: str) -> tuple[str, ...]:
     return names
 
 
-def _step(given: str | Mapping[str, Any]) -> Step:
+def _step(given: str | Mapping[str, Any]) -> commands.Step:
     definition = {"name": given} if isinstance(given, str) else given
     name = definition.get("name") if isinstance(definition, Mapping) else None
     if not isinstance(name, str) or not name:
         raise InvalidInputError(f"a step is a name, or a dict with one under 'name', not {given!r}")
     params = definition.get("params")
     stored = b"" if params is None else canonical_json(params, what=f"the parameters of the step {name!r}")
-    return Step(require_unicode(name, "the name of a step"), stored)
+    return commands.Step(require_unicode(name, "the name of a step"), stored)
 
 
-def _steps(given: Iterable[str | Mapping[str, Any]], what: str) -> tuple[Step, ...]:
+def _steps(given: Iterable[str | Mapping[str, Any]], what: str) -> tuple[commands.Step, ...]:
     if not isinstance(given, Iterable):
         raise InvalidInputError(f"{what} is {given!r}: give a list of steps")
     return tuple(map(_step, given))

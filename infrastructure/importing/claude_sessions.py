@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Container, Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import count
 from typing import Any
 
@@ -18,6 +17,7 @@ import msgspec
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.formats.openai.receive import Fields
+from ...domain.formats.parts import seconds_in
 
 MESSAGE_TYPES = ("user", "assistant")
 # Types of lines with a short description of the session, and the field that has it.
@@ -186,13 +186,10 @@ def _time(fields: Fields, before: float) -> float:
     if fields.value.get("timestamp") is None:
         return before
     text = fields.text("timestamp")
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
+    found = seconds_in(text)
+    if found is None:
         raise fields.unexpected_value("timestamp", text, "a time with its zone, such as 2026-11-21T10:00:00Z")
-    return moment.timestamp()
+    return found
 
 
 class _Exchange:

@@ -18,22 +18,7 @@ from ...domain.ids import split_stream_id
 from ...domain.kinds import KINDS
 from ..context_streams import stream_named, streams_named
 from ..store import Store
-from .answers import (
-    approvals_answer,
-    context_answer,
-    contexts_answer,
-    graph_answer,
-    intervals_answer,
-    lineage_answer,
-    moments_answer,
-    node_answer,
-    nodes_answer,
-    projection_answer,
-    projections_answer,
-    resolve_answer,
-    search_answer,
-    usage_answer,
-)
+from . import answers
 from .changes import CHANGES, CONFLICT, INSTRUCTIONS, preview_answer
 from .comparisons import diff_answer, replay_answer
 from .item_answers import audit_answer, items_answer, left_answer, pieces_answer, pins_answer, view_answer, why_answer
@@ -69,18 +54,18 @@ def _names_version(given: Parameters, name: str) -> bool:
 CONTEXT, VERSION = "a context, as `chat:support-42`", "a version; the newest one if it is left out"
 QUESTIONS: dict[str, Question] = {
     "contexts": Question(
-        contexts_answer,
+        answers.contexts_answer,
         "The contexts, by kind and id, a page at a time.",
         {"kind": "only this kind; several with commas", "user": "only of this user", "session": "only of this session",
          "agent": "only of this agent", "limit": "how many at most", "cursor": "the cursor of the page before"},
     ),
     "context": Question(
-        context_answer,
+        answers.context_answer,
         "One context: its versions with times and actors, and from which to which version each item was in its view.",
         {"context": CONTEXT, "version": "where the window is, if there are too many items for one answer"},
     ),
     "intervals": Question(
-        intervals_answer, "The window of versions around one, of a context with too many items for one answer.",
+        answers.intervals_answer, "The window of versions around one, of a context with too many items for one answer.",
         {"context": CONTEXT, "version": VERSION, "whole": "1: also the first items of a very long view"},
     ),
     "items": Question(
@@ -121,20 +106,20 @@ QUESTIONS: dict[str, Question] = {
          "on_conflict": CONFLICT, "instructions": INSTRUCTIONS},
     ),
     "lineage": Question(
-        lineage_answer, "Forks and merges in the order of drawing.", {"context": "only the family of this context",
-        "limit": "how many points at most"},
+        answers.lineage_answer, "Forks and merges in the order of drawing.",
+        {"context": "only the family of this context", "limit": "how many points at most"},
     ),
-    "graph": Question(graph_answer, "The graph of a run, with places for its nodes.",
+    "graph": Question(answers.graph_answer, "The graph of a run, with places for its nodes.",
         {"context": "a run", "version": VERSION, "attributes": "only these attributes of the nodes, with commas"},
         ("version",),
     ),
     "node": Question(
-        node_answer, "Every change of the attributes of a node.",
+        answers.node_answer, "Every change of the attributes of a node.",
         {"name": "as Table(orders)", "attribute": "only this one", "user": "of a session of this user",
          "session": "of this session", "round": "of this round", "sub": "of this agent"},
     ),
     "nodes": Question(
-        nodes_answer, "The nodes of all runs as they are now, by type and run, a page at a time.",
+        answers.nodes_answer, "The nodes of all runs as they are now, by type and run, a page at a time.",
         {"type": "only of this type, as Table", "label": "only with this label", "user": "only of this user",
          "session": "only of this session", "limit": "how many at most", "cursor": "the cursor of the page before"},
     ),
@@ -151,22 +136,22 @@ QUESTIONS: dict[str, Question] = {
     ),
     "histogram": Question(histogram_answer, "The log in buckets.", {"buckets": "how many at most"}),
     "projection": Question(
-        projection_answer, "One projection and its rows, a page at a time.",
+        answers.projection_answer, "One projection and its rows, a page at a time.",
         {"name": "its name", "under": "only rows whose keys begin so", "limit": "how many rows at most",
          "cursor": "the cursor of the page before"},
     ),
-    "projections": Question(projections_answer, "The projections and how far each is behind.", {}),
+    "projections": Question(answers.projections_answer, "The projections and how far each is behind.", {}),
     "search": Question(
-        search_answer, "Items with all words.",
+        answers.search_answer, "Items with all words.",
         {"q": "the words", "kind": "only this kind", "context": "only this context", "limit": "how many at most"},
     ),
     "usage": Question(
-        usage_answer, "Tokens and costs.", {"by": "some of day, agent, model, context, user, with commas"}
+        answers.usage_answer, "Tokens and costs.", {"by": "some of day, agent, model, context, user, with commas"},
     ),
-    "approvals": Question(approvals_answer, "The calls that wait for a person.", {}),
-    "moments": Question(moments_answer, "The named moments of the store.", {}),
+    "approvals": Question(answers.approvals_answer, "The calls that wait for a person.", {}),
+    "moments": Question(answers.moments_answer, "The named moments of the store.", {}),
     "resolve": Question(
-        resolve_answer, "The version that an address means.",
+        answers.resolve_answer, "The version that an address means.",
         {"context": CONTEXT, "at": "a version, a time, a name, an item or a call"},
     ),
 }  # fmt: skip

@@ -13,35 +13,25 @@ from ...domain.clock import REAL_SYSTEM
 from ..queries.approvals import PendingApproval
 from ..views.answer_shapes import waiting_shape
 from ..views.shapes import approval_shape
-from .args import (
-    OrderedGroup,
-    argument,
-    as_json,
-    changing,
-    database,
-    opened,
-    reason,
-    required_text,
-    summed_up,
-)
+from . import args
 from .changes import note, report
 from .completion import context, offered_items
 from .render import one_line, print_json_list, print_table, relative
 
 F = TypeVar("F", bound=Callable[..., Any])
 HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")
-call = argument(
+call = args.argument(
     "call",
     help="The call id that `refold approvals` prints, or the id of the call's item.",
     metavar="CALL",
-    callback=required_text,
+    callback=args.required_text,
     shell_complete=offered_items,
 )
 by = click.option(
     "--by",
     metavar="NAME",
     required=True,
-    callback=required_text,
+    callback=args.required_text,
     help="The name of the person who decides; it is the actor of the event.",
 )
 SHAPE = """
@@ -51,9 +41,9 @@ SHAPE = """
 """
 
 
-@click.group("approvals", cls=OrderedGroup, invoke_without_command=True)
-@database
-@as_json
+@click.group("approvals", cls=args.OrderedGroup, invoke_without_command=True)
+@args.database
+@args.as_json
 @click.pass_context
 def approvals(context: click.Context, location: str, as_json: bool) -> None:
     """
@@ -64,7 +54,7 @@ def approvals(context: click.Context, location: str, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    found = summed_up(location, lambda store: store.pending_approvals())
+    found = args.summed_up(location, lambda store: store.pending_approvals())
     if as_json:
         print_json_list(map(waiting_shape, found))
     elif found:
@@ -94,8 +84,8 @@ def _decide(
     context: str, call_id: str, location: str, by: str, as_json: bool, decide: Callable[[Approvals], Approval]
 ) -> None:
     """Make a decision, and print what it is now."""
-    with changing(location, by) as store:
-        chat = opened(store, context)
+    with args.changing(location, by) as store:
+        chat = args.opened(store, context)
         before = chat.version
         approval = decide(chat.approvals)
         said = f"the call {call_id} is {approval.state} by {approval.by}"
@@ -112,9 +102,9 @@ def _add_decision(name: str, about: str, decide: Callable[[Approvals], Callable[
     @context
     @call
     @by
-    @reason
-    @database
-    @as_json
+    @args.reason
+    @args.database
+    @args.as_json
     def command(context: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
         _decide(context, call, location, by, as_json, lambda made: decide(made)(call, by=by, because=reason))
 
@@ -126,13 +116,16 @@ _add_decision("reject", "Forbid a call of CTX to run; the model is sent by whom 
 @approvals.command("change", help="Allow a call of CTX to run with ARGUMENTS, a JSON object, instead.\n" + SHAPE)
 @context
 @call
-@argument(
-    "arguments", help="A JSON object, with which the call may run instead.", metavar="ARGUMENTS", callback=required_text
+@args.argument(
+    "arguments",
+    help="A JSON object, with which the call may run instead.",
+    metavar="ARGUMENTS",
+    callback=args.required_text,
 )
 @by
-@reason
-@database
-@as_json
+@args.reason
+@args.database
+@args.as_json
 def change(context: str, call: str, arguments: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
     """Change a call."""
     _decide(context, call, location, by, as_json, lambda made: made.change(call, arguments, by=by, because=reason))

@@ -22,22 +22,7 @@ from ...domain.pool.events import MergedEvent, PoolConflictResolved
 from ...domain.pool.merge import Merging, Side
 from ...domain.totals import Totals, total_of
 from ..views.changes import after, forked_shape, merged_shape
-from .args import (
-    actor,
-    argument,
-    as_json,
-    changing,
-    chat_in,
-    database,
-    existing,
-    id_of_new,
-    new_id,
-    optional_text,
-    seen_at,
-    stream_of,
-    usage_error,
-)
-from .args import reference as parse_reference
+from . import args
 from .changes import note, report
 from .completion import context_and_moment, named_contexts
 from .containers import (
@@ -59,7 +44,7 @@ MERGED = ("chat", "queue", "pool")
 
 @click.command("fork")
 @context_and_moment
-@argument("new", help="The id of the new one.", metavar="NEW", callback=new_id)
+@args.argument("new", help="The id of the new one.", metavar="NEW", callback=args.new_id)
 @click.option(
     "--turns",
     metavar="N",
@@ -69,16 +54,16 @@ MERGED = ("chat", "queue", "pool")
 @click.option(
     "--brief",
     metavar="TEXT",
-    callback=optional_text,
+    callback=args.optional_text,
     help="For a chat: begin with no items; TEXT is the new instructions.",
 )
-@click.option("--task", metavar="TEXT", callback=optional_text, help="With --brief: the first user message.")
+@click.option("--task", metavar="TEXT", callback=args.optional_text, help="With --brief: the first user message.")
 @click.option(
-    "--agent", metavar="A", callback=optional_text, help="The agent of the new chat.  [default: the parent's]"
+    "--agent", metavar="A", callback=args.optional_text, help="The agent of the new chat.  [default: the parent's]"
 )
-@actor
-@database
-@as_json
+@args.actor
+@args.database
+@args.as_json
 def fork(
     reference: Reference,
     new: str,
@@ -100,22 +85,22 @@ def fork(
     --turns) or brief.
     """
     if turns and brief:
-        raise usage_error("--turns and --brief exclude each other")
+        raise args.usage_error("--turns and --brief exclude each other")
     if task and not brief:
-        raise usage_error("--task goes with --brief")
+        raise args.usage_error("--task goes with --brief")
     moment = next(iter(reference.moments), None)
-    with changing(location, actor) as store:
-        stream = stream_of(store, reference.context, FORKED)
+    with args.changing(location, actor) as store:
+        stream = args.stream_of(store, reference.context, FORKED)
         kind, _ = split_stream_id(stream)
-        new = id_of_new(kind, new, f"a fork of a {kind}")
+        new = args.id_of_new(kind, new, f"a fork of a {kind}")
         if stream.startswith("chat:"):
-            view = seen_at(chat_in(store, stream), moment)
+            view = args.seen_at(args.chat_in(store, stream), moment)
             child = _forked(view, new, turns=turns, brief=brief, task=task, agent=agent)
             how = "filtered" if turns else "brief" if brief else "full"
             _report_fork(child, stream, view.version, how, child.recorded_items().totals, as_json)
             return
         if turns or brief or agent:
-            raise usage_error(f"--turns, --brief and --agent go with chats, and this is {stream}")
+            raise args.usage_error(f"--turns, --brief and --agent go with chats, and this is {stream}")
         past = past_container(container_in(store, stream), moment)
         branch = past.branch(context_id=new)
         _report_fork(branch, stream, past.version, "full", total_of(branch.shown_state.items.values()), as_json)
@@ -150,7 +135,7 @@ def merge_chats(
     as_json: bool,
 ) -> None:
     """Merge the new items of a chat, or its last answer, into another chat, and print the result."""
-    view, before = seen_at(source, moment), target.version
+    view, before = args.seen_at(source, moment), target.version
     if how == "result":
         asyncio.run(target.merge_result(view, agent_id=agent_id))
     else:
@@ -223,15 +208,19 @@ def _explain_container(
 
 
 @click.command("merge")
-@argument(
+@args.argument(
     "reference",
     help="The context, and a moment.",
     metavar="FROM[@V]",
-    callback=parse_reference,
+    callback=args.reference,
     shell_complete=named_contexts,
 )
-@argument(
-    "into", help="The context that gets the items.", metavar="INTO", callback=existing, shell_complete=named_contexts
+@args.argument(
+    "into",
+    help="The context that gets the items.",
+    metavar="INTO",
+    callback=args.existing,
+    shell_complete=named_contexts,
 )
 @click.option(
     "--how",
@@ -250,10 +239,12 @@ def _explain_container(
 @click.option(
     "--instructions", is_flag=True, help="For a chat: merge instructions and tools, too, which are left out by default."
 )
-@click.option("--agent-id", metavar="A", callback=optional_text, help="With --how result: the agent of the answer.")
-@actor
-@database
-@as_json
+@click.option(
+    "--agent-id", metavar="A", callback=args.optional_text, help="With --how result: the agent of the answer."
+)
+@args.actor
+@args.database
+@args.as_json
 def merge(
     reference: Reference,
     into: str,
@@ -275,20 +266,20 @@ def merge(
     dropped and evicted, too, which name what left: [{stream, version, id}]; a conflict of theirs has the item's id.
     """
     if how == "result" and (rule or instructions):
-        raise usage_error("--on-conflict and --instructions go with --how full")
+        raise args.usage_error("--on-conflict and --instructions go with --how full")
     if how == "full" and agent_id:
-        raise usage_error("--agent-id goes with --how result")
+        raise args.usage_error("--agent-id goes with --how result")
     moment = next(iter(reference.moments), None)
-    with changing(location, actor) as store:
-        source = stream_of(store, reference.context, MERGED)
+    with args.changing(location, actor) as store:
+        source = args.stream_of(store, reference.context, MERGED)
         kind, _ = split_stream_id(source)
-        target = stream_of(store, into, (kind,))
+        target = args.stream_of(store, into, (kind,))
         if source == target:
             raise InvalidInputError(f"{target} cannot be merged into itself: name two contexts")
         if kind == "chat":
             merge_chats(
-                chat_in(store, target),
-                chat_in(store, source),
+                args.chat_in(store, target),
+                args.chat_in(store, source),
                 moment,
                 how=how,
                 rule=rule or "ours",
@@ -298,7 +289,7 @@ def merge(
             )
             return
         if how == "result" or instructions or (rule and kind == "queue"):
-            raise usage_error(
+            raise args.usage_error(
                 f"--how result and --instructions go with chats, --on-conflict with chats and pools: this is {source}"
             )
         past = past_container(container_in(store, source), moment)

@@ -35,25 +35,7 @@ from ..queries.origins import first_events
 from ..store import Store
 from ..views.changes import places
 from ..views.shapes import named_shape
-from .args import (
-    actor,
-    argument,
-    as_json,
-    changing,
-    content,
-    database,
-    group,
-    id_of_new,
-    is_json,
-    optional_text,
-    parsed,
-    reading,
-    reason,
-    require_one_moment,
-    required_text,
-    stream_of,
-    usage_error,
-)
+from . import args
 from .changes import items, report
 from .completion import at_moment, context, context_and_moment, offered_items
 from .item_list import items_seen, print_shown, shown_of
@@ -182,13 +164,13 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
         InvalidInputError: the id is not valid, or there is one with another limit.
     """
     if limit is not None and not create:
-        raise usage_error("--limit goes with --create: it is for a new one")
+        raise args.usage_error("--limit goes with --create: it is for a new one")
     if create:
         opener = store.queue if kind == "queue" else store.pool
-        made: Container[Any] = opener(id_of_new(kind, name, "what is made here"), limit=limit)
+        made: Container[Any] = opener(args.id_of_new(kind, name, "what is made here"), limit=limit)
         return made
     try:
-        return container_in(store, stream_of(store, name, (kind,)))
+        return container_in(store, args.stream_of(store, name, (kind,)))
     except NotFoundError as error:
         raise NotFoundError(f"{error}; --create makes a new one") from error
 
@@ -227,15 +209,15 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
     @click.command("remove", help=help_text, short_help="Take items out.")
     @context
     @items(required=True, metavar=items_named)
-    @reason
-    @actor
-    @database
-    @as_json
+    @args.reason
+    @args.actor
+    @args.database
+    @args.as_json
     def command(
         context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool
     ) -> None:
-        with changing(location, actor) as store:
-            container = container_in(store, stream_of(store, context, (kind,)))
+        with args.changing(location, actor) as store:
+            container = container_in(store, args.stream_of(store, context, (kind,)))
             stream = container.stream_id
             way_out = f"to take out: `refold {kind} show {quote(container.id)}` lists what there is"
             leaving = named_items(stream, held_in(stream, container.shown_state), items, way_out)
@@ -276,12 +258,12 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
     @click.command("restore", help=help_text, short_help="Put items back.")
     @context
     @items(required=True, metavar=items_named)
-    @actor
-    @database
-    @as_json
+    @args.actor
+    @args.database
+    @args.as_json
     def command(context: str, items: tuple[str, ...], actor: str, location: str, as_json: bool) -> None:
-        with changing(location, actor) as store:
-            container = container_in(store, stream_of(store, context, (kind,)))
+        with args.changing(location, actor) as store:
+            container = container_in(store, args.stream_of(store, context, (kind,)))
             stream = container.stream_id
             way_out = f"to restore: `refold {kind} show {quote(container.id)} --evicted` lists what left"
             left = {ref: Held(ref, one.held.event) for ref, one in departures_of(container).gone().items()}
@@ -311,8 +293,8 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
         help="The items that left and are not back, with the way and the reason, instead of the present items.",
     )
     @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N items.")
-    @database
-    @as_json
+    @args.database
+    @args.as_json
     def command(
         reference: Reference,
         items: tuple[str, ...],
@@ -322,10 +304,10 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
         location: str,
         as_json: bool,
     ) -> None:
-        require_one_moment(reference, moment, "CTX")
+        args.require_one_moment(reference, moment, "CTX")
         if tail and (evicted or items):
-            raise usage_error(f"--tail goes with neither --evicted nor {items_named}")
-        with reading(location) as store:
+            raise args.usage_error(f"--tail goes with neither --evicted nor {items_named}")
+        with args.reading(location) as store:
             view = items_seen(store, reference, moment, kind)
             print_shown(shown_of(view, evicted=evicted, tail=tail, names=items), ids=True, as_json=as_json)
 
@@ -334,16 +316,19 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
 
 @click.command("add", short_help="Put an item in.")
 @context
-@content("CONTENT")
-@is_json("CONTENT")
+@args.content("CONTENT")
+@args.is_json("CONTENT")
 @click.option(
-    "--description", metavar="TEXT", callback=optional_text, help="The description of the item, by which it is chosen."
+    "--description",
+    metavar="TEXT",
+    callback=args.optional_text,
+    help="The description of the item, by which it is chosen.",
 )
 @create
 @limit
-@actor
-@database
-@as_json
+@args.actor
+@args.database
+@args.as_json
 def add_to_queue(
     context: str,
     content: str,
@@ -363,12 +348,12 @@ def add_to_queue(
     With --json: {context, kind, version, item: {stream, version, id}, replaced, evicted: [{stream, version, id}]};
     items are named by what brought them, replaced is null in a queue.
     """
-    item = ContextItem(parsed(content, is_json=is_json), description)
-    with changing(location, actor) as store:
+    item = ContextItem(args.parsed(content, is_json=is_json), description)
+    with args.changing(location, actor) as store:
         add_to(store, context, "queue", item, create=create, limit=limit, as_json=as_json)
 
 
-queue = group(
+queue = args.group(
     "queue",
     "Show, fill and search context queues: the newest items, up to a limit.",
     [
@@ -383,27 +368,27 @@ queue = group(
 
 @click.command("add", short_help="Put an item in.")
 @context
-@argument(
+@args.argument(
     "item_id",
     help="The id; an item that has it already is replaced, and keeps its place.",
     metavar="ID",
-    callback=required_text,
+    callback=args.required_text,
     shell_complete=offered_items,
 )
-@content("CONTENT")
+@args.content("CONTENT")
 @click.option(
     "--description",
     metavar="TEXT",
-    callback=required_text,
+    callback=args.required_text,
     required=True,
     help="The description of the item, by which it is chosen.",
 )
-@is_json("CONTENT")
+@args.is_json("CONTENT")
 @create
 @limit
-@actor
-@database
-@as_json
+@args.actor
+@args.database
+@args.as_json
 def add_to_pool(
     context: str,
     item_id: str,
@@ -425,12 +410,12 @@ def add_to_pool(
     With --json: {context, kind, version, item: {stream, version, id}, replaced, evicted: [{stream, version, id}]};
     items are named by what brought them, replaced is null where there was none.
     """
-    item = ContextItem(parsed(content, is_json=is_json), description, item_id)
-    with changing(location, actor) as store:
+    item = ContextItem(args.parsed(content, is_json=is_json), description, item_id)
+    with args.changing(location, actor) as store:
         add_to(store, context, "pool", item, create=create, limit=limit, as_json=as_json)
 
 
-pool = group(
+pool = args.group(
     "pool",
     "Show, fill and search context pools: items by id, to be chosen by their descriptions.",
     [

@@ -11,8 +11,7 @@ from ...domain.errors import InvalidInputError
 from ..store import Store
 from ..views.contexts import Seen, SeenRun, view_of
 from ..views.differences import Changes, Side, changes_between, changes_shape
-from .args import argument, as_json, database, reading, stream_of, usage_error
-from .args import references as parse_references
+from . import args
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows, sort_of
 from .render import aligned, one_line, paged, paint, print_json
@@ -22,18 +21,18 @@ DIFFERENT = 1
 
 
 @click.command("diff")
-@argument(
+@args.argument(
     "references",
     help="The versions or contexts to compare.",
     metavar="CTX@A..B | CTX@A OTHER@B",
     nargs=-1,
-    callback=parse_references,
+    callback=args.references,
     shell_complete=named_contexts,
 )
 @click.option("--stat", is_flag=True, help="Print numbers only.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if they differ.")
-@database
-@as_json
+@args.database
+@args.as_json
 @paged
 def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, location: str, as_json: bool) -> int:
     """
@@ -47,7 +46,7 @@ def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, loca
     {from, to, nodes_added, nodes_removed, changed, edges_added, edges_removed, pointers_added, pointers_removed}.
     """
     first, second = _two_sides(references)
-    with reading(location) as store:
+    with args.reading(location) as store:
         before, after = _view(store, *first), _view(store, *second)
         if isinstance(before, SeenRun) and isinstance(after, SeenRun):
             differ = print_run_diff(before, after, stat=stat, as_json=as_json)
@@ -73,11 +72,11 @@ def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str], tupl
     if len(references) == 2 and not any(reference.is_range for reference in references):
         first, second = ((one.context, next(iter(one.moments), "")) for one in references)
         return first, second
-    raise usage_error("give CTX@A..B, or CTX@A and OTHER@B")
+    raise args.usage_error("give CTX@A..B, or CTX@A and OTHER@B")
 
 
 def _view(store: Store, context: str, moment: str) -> Seen | SeenRun:
-    return view_of(store, stream_of(store, context), moment or None)
+    return view_of(store, args.stream_of(store, context), moment or None)
 
 
 def _side(view: Seen | SeenRun) -> Side:

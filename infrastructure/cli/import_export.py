@@ -31,20 +31,7 @@ from ..files import require_regular
 from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, import_as_runs, import_runs, read_runs
 from ..store import Store
 from ..views.contexts import SeenChat, view_of
-from .args import (
-    argument,
-    as_json,
-    database,
-    given_keys,
-    optional_text,
-    reading,
-    references,
-    required_text,
-    shown,
-    stream_of,
-    usage_error,
-    writing,
-)
+from . import args
 from .changes import note
 from .completion import named_contexts
 from .progress import progress_bar
@@ -111,7 +98,7 @@ def _outcomes(done: TakenIn | ImportReport) -> str:
 
 
 @click.command("import")
-@argument("files", help="The files.", metavar="[FILE...]", nargs=-1, type=click.Path(path_type=Path))
+@args.argument("files", help="The files.", metavar="[FILE...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "form",
@@ -123,10 +110,10 @@ def _outcomes(done: TakenIn | ImportReport) -> str:
 @click.option(
     "--prefix",
     metavar="ID",
-    callback=optional_text,
+    callback=args.optional_text,
     help="The first part of the names of the contexts, before each conversation's own key.  [default: the file's name]",
 )
-@click.option("--user", metavar="U", callback=optional_text, help="The user of new contexts.")
+@click.option("--user", metavar="U", callback=args.optional_text, help="The user of new contexts.")
 @click.option(
     "--as-runs",
     is_flag=True,
@@ -137,7 +124,7 @@ def _outcomes(done: TakenIn | ImportReport) -> str:
     "--from-langgraph",
     "source",
     metavar="URL",
-    callback=optional_text,
+    callback=args.optional_text,
     help="Copy all threads of a saver of LangGraph instead: its SQLite file, or postgresql://...",
 )
 @click.option(
@@ -148,7 +135,7 @@ def _outcomes(done: TakenIn | ImportReport) -> str:
     help="With --from-langgraph: load values of this type, such as app.state:Plan.",
 )
 @click.option("--dry-run", is_flag=True, help="With --from-langgraph: say what would be copied, and copy nothing.")
-@database
+@args.database
 def import_files(
     files: tuple[Path, ...],
     form: Format,
@@ -180,23 +167,23 @@ def import_files(
     """
     if source is not None:
         if files or user or as_runs or replace_surrogates or form != "auto":
-            raise usage_error("with --from-langgraph only --prefix, --allow, --dry-run and --db are given")
+            raise args.usage_error("with --from-langgraph only --prefix, --allow, --dry-run and --db are given")
         _import_threads(source, prefix or "", allowed, dry_run, location)
         return
     if allowed or dry_run:
-        raise usage_error("--allow and --dry-run go with --from-langgraph")
+        raise args.usage_error("--allow and --dry-run go with --from-langgraph")
     if not files:
-        raise usage_error("Missing argument 'FILE...'.")
+        raise args.usage_error("Missing argument 'FILE...'.")
     # Checked before the database is opened, because opening may make it.
     exports = exports_among(files, form)
     if exports and (prefix or user or as_runs or replace_surrogates):
-        raise usage_error(
+        raise args.usage_error(
             f"{exports[0]} is an export, whose contexts keep their names: only --format and --db go with it"
         )
     transcripts = [path for path in files if path not in exports]
     runs = read_runs(transcripts, format=form, prefix=prefix, mend_surrogates=replace_surrogates)
     checked = {path: checked_file(path, MemoryLog()) for path in exports} if _is_missing(location) else {}
-    with writing(location) as store:
+    with args.writing(location) as store:
         if not checked and len(files) > 1:
             # Of several files none is written before all are checked.
             for path in exports:
@@ -204,7 +191,7 @@ def import_files(
         if transcripts:
             _import(store, runs, user, as_runs, location)
         for path in exports:
-            take_in(store, path, shown(location), checked.get(path))
+            take_in(store, path, args.shown(location), checked.get(path))
 
 
 def _is_missing(location: str) -> bool:
@@ -219,7 +206,7 @@ def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: b
     # Neither a dry run makes a database, nor a source that cannot be read.
     require_threads(source, allowed=allowed)
     target = ":memory:" if dry_run and _is_missing(location) else location
-    with writing(target) as store, progress_bar("importing") as progress:
+    with args.writing(target) as store, progress_bar("importing") as progress:
         reports = import_threads(store, source, prefix=prefix, allowed=allowed, dry_run=dry_run, progress=progress)
     for report in reports:
         if report.reason:
@@ -228,7 +215,7 @@ def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: b
     counts = {outcome: sum(report.outcome == outcome for report in reports) for outcome in outcomes}
     listed = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
     saved = counted(sum(report.checkpoints for report in reports), "checkpoint")
-    click.echo(f"{shown(location)}: {counted(len(reports), 'thread')}: {listed}; {saved}")
+    click.echo(f"{args.shown(location)}: {counted(len(reports), 'thread')}: {listed}; {saved}")
     if dry_run:
         note("nothing is copied yet: leave --dry-run out")
     if counts["refused"]:
@@ -250,16 +237,16 @@ def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str
     whole, part = words
     ids = [one.id for one in report.contexts if one.outcome != "unchanged"]
     written = f"; {counted(report.messages, 'message')} as {counted(report.items, part)} in {_listed(ids)}"
-    return f"{shown(location)}: {counted(len(report.contexts), whole)}{_outcomes(report)}{written if ids else ''}"
+    return f"{args.shown(location)}: {counted(len(report.contexts), whole)}{_outcomes(report)}{written if ids else ''}"
 
 
 @click.command("export")
-@argument(
+@args.argument(
     "contexts",
     help="The contexts; all by default.",
     metavar="[CTX...]",
     nargs=-1,
-    callback=references,
+    callback=args.references,
     shell_complete=named_contexts,
 )
 @click.option(
@@ -282,7 +269,7 @@ def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str
     type=click.Choice(TRANSCRIPT_FORMS),
     help="Chats as documents of other programs instead: each as it is, or as it was at CTX@V, and without its past.",
 )
-@database
+@args.database
 def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str | None, location: str) -> None:
     """
     Write contexts with their whole past, or all there are, into a file that `refold import` takes in.
@@ -299,11 +286,11 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
         _export_as(form, contexts, path, location)
         return
     if click.get_current_context().find_root().params.get("redact") is not None:
-        raise usage_error("events are written as they are, so that a copy can be proved: --redact needs --as")
+        raise args.usage_error("events are written as they are, so that a copy can be proved: --redact needs --as")
     if any(reference.moments for reference in contexts):
-        raise usage_error("the whole past is written: leave out @V")
-    with reading(location) as store:
-        streams = [stream_of(store, reference.context) for reference in contexts] or None
+        raise args.usage_error("the whole past is written: leave out @V")
+    with args.reading(location) as store:
+        streams = [args.stream_of(store, reference.context) for reference in contexts] or None
         with _file_for(path) as file, progress_bar("exporting") as progress:
             if parquet:
                 written = counted(export_parquet(store.log, file, streams, progress=progress), "event")
@@ -314,13 +301,13 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
 
 def _check_form(contexts: tuple[Reference, ...], parquet: bool) -> None:
     if parquet:
-        raise usage_error("--parquet writes a table, --as documents: name one of them")
+        raise args.usage_error("--parquet writes a table, --as documents: name one of them")
     if any(reference.is_range for reference in contexts):
-        raise usage_error("a document shows one version: write CTX@V, not a range")
+        raise args.usage_error("a document shows one version: write CTX@V, not a range")
 
 
 def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path, location: str) -> None:
-    with reading(location) as store:
+    with args.reading(location) as store:
         chats = [_chat_at(store, reference) for reference in contexts]
         if not contexts:
             chats = [store.chat(row.id, create=False) for row in store.contexts() if row.kind == "chat"]
@@ -346,7 +333,7 @@ def _note_lost(form: str, lost: dict[str, tuple[str, ...]]) -> None:
 
 
 def _chat_at(store: Store, reference: Reference) -> ChatView[Any]:
-    stream = stream_of(store, reference.context, ("chat",))
+    stream = args.stream_of(store, reference.context, ("chat",))
     view = view_of(store, stream, reference.moments[0] if reference.moments else None)
     assert isinstance(view, SeenChat), "the stream is that of a chat"
     return view.chat
@@ -372,9 +359,12 @@ def _summary_of_export(report: ExportReport) -> str:
 
 
 @click.command("copy")
-@argument("source", help="The database to copy.", metavar="SOURCE", callback=required_text)
-@argument(
-    "target", help="The database to copy into; it is made if it is missing.", metavar="TARGET", callback=required_text
+@args.argument("source", help="The database to copy.", metavar="SOURCE", callback=args.required_text)
+@args.argument(
+    "target",
+    help="The database to copy into; it is made if it is missing.",
+    metavar="TARGET",
+    callback=args.required_text,
 )
 @click.option("--move", is_flag=True, help="SOURCE takes no events any more once all are in TARGET.")
 @click.option(
@@ -386,7 +376,7 @@ def _summary_of_export(report: ExportReport) -> str:
     help="From PostgreSQL to SQLite: leave out events that are newer than this many seconds, because the "
     "clocks of writers differ.",
 )
-@as_json
+@args.as_json
 def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> None:
     """
     Copy every event of one database into another, which is new or holds an earlier copy, and compare them: files and
@@ -405,7 +395,7 @@ def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> Non
             location_of(target),
             move=move,
             lag_seconds=lag,
-            keys=given_keys(),
+            keys=args.given_keys(),
             progress=progress,
         )
     is_from_server, is_to_server = (location_of(one).startswith("postgresql://") for one in (source, target))
@@ -418,7 +408,7 @@ def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> Non
         return
     moved = "; the first one takes no events any more" if report.is_moved else ""
     events = f"{counted(report.events, 'event')}, {report.copied:,} of them new"
-    click.echo(f"{shown(source)} to {shown(target)}: {events}; they are equal{moved}")
+    click.echo(f"{args.shown(source)} to {args.shown(target)}: {events}; they are equal{moved}")
 
 
 def _listed(streams: Sequence[str]) -> str:

@@ -18,26 +18,7 @@ from ...domain.spans import Ref, refs_of
 from ..queries.origins import Item, first_events
 from ..store import Store
 from ..views.shapes import named_shape
-from .args import (
-    actor,
-    argument,
-    as_json,
-    changing,
-    content,
-    database,
-    existing,
-    group,
-    is_json,
-    optional_text,
-    parsed,
-    reading,
-    reason,
-    require_one_moment,
-    required_text,
-    stream_of,
-    usage_error,
-)
-from .args import reference as parse_reference
+from . import args
 from .changes import items, note, report, texts
 from .completion import at_moment, named_contexts
 from .item_list import items_seen, print_shown, shown_of
@@ -50,7 +31,7 @@ def scope(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if "@" in value:
         fault = "the past stays as it was, so leave out @V; an @ in the name of a scope is written %40"
         raise click.BadParameter(f"{value!r}: {fault}")
-    return existing(ctx, param, value)
+    return args.existing(ctx, param, value)
 
 
 def scope_named(store: Store, name: str) -> MemoryScope:
@@ -61,7 +42,7 @@ def scope_named(store: Store, name: str) -> MemoryScope:
         NotFoundError: nothing was ever remembered in this scope.
         InvalidInputError: the context is of another kind.
     """
-    context_id = split_stream_id(stream_of(store, name, ("memory",)))[1]
+    context_id = split_stream_id(args.stream_of(store, name, ("memory",)))[1]
     return store.memory().scope(decoded_id(context_id))
 
 
@@ -92,13 +73,13 @@ everything = click.option(
 
 
 @click.command("remove", short_help="Forget what is under a key.")
-@argument("context", help="The scope.", metavar="SCOPE", callback=scope)
+@args.argument("context", help="The scope.", metavar="SCOPE", callback=scope)
 @items(required=False, metavar="KEY", help="The keys.")
 @everything
-@reason
-@actor
-@database
-@as_json
+@args.reason
+@args.actor
+@args.database
+@args.as_json
 def remove(
     context: str,
     items: tuple[str, ...],
@@ -122,17 +103,17 @@ def remove(
             raise NotFoundError(f"nothing is remembered in {shown.stream_id} under {key!r}: {way_out}")
 
     _require_choice(items, is_all)
-    with changing(location, actor) as store:
+    with args.changing(location, actor) as store:
         _changed(store, context, items, forget, kind=MemoryForgotten, done="forgotten", as_json=as_json)
 
 
 @click.command("restore", short_help="Take back what was forgotten.")
-@argument("context", help="The scope.", metavar="SCOPE", callback=scope)
+@args.argument("context", help="The scope.", metavar="SCOPE", callback=scope)
 @items(required=False, metavar="KEY", help="The keys.")
 @everything
-@actor
-@database
-@as_json
+@args.actor
+@args.database
+@args.as_json
 def restore(context: str, items: tuple[str, ...], is_all: bool, actor: str, location: str, as_json: bool) -> None:
     """
     Take back what was forgotten last in SCOPE under KEY, or under every key that is not remembered anew.
@@ -140,13 +121,13 @@ def restore(context: str, items: tuple[str, ...], is_all: bool, actor: str, loca
     With --json: {context, kind, version, items: [{stream, version, id}]}; id is the key.
     """
     _require_choice(items, is_all)
-    with changing(location, actor) as store:
+    with args.changing(location, actor) as store:
         _changed(store, context, items, MemoryScope.restore, kind=MemoryRestored, done="restored", as_json=as_json)
 
 
 def _require_choice(keys: tuple[str, ...], is_all: bool) -> None:
     if bool(keys) == is_all:
-        raise usage_error("give either KEY or --all")
+        raise args.usage_error("give either KEY or --all")
 
 
 def _changed(
@@ -178,26 +159,26 @@ def _changed(
 
 
 @click.command("show", short_help="Show what there is, now or at a moment of the past.")
-@argument(
+@args.argument(
     "reference",
     help="The scope, and a moment.",
     metavar="SCOPE[@V]",
-    callback=parse_reference,
+    callback=args.reference,
     shell_complete=named_contexts,
 )
 @items(required=False, metavar="KEY", help="The keys.")
 @at_moment("SCOPE")
-@click.option("--prefix", metavar="P", callback=optional_text, help="Only keys with this beginning.")
+@click.option("--prefix", metavar="P", callback=args.optional_text, help="Only keys with this beginning.")
 @click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Only records of this kind.")
-@click.option("--tag", metavar="T", callback=optional_text, help="Only records with this tag.")
+@click.option("--tag", metavar="T", callback=args.optional_text, help="Only records with this tag.")
 @click.option(
     "--evicted",
     is_flag=True,
     help="The records that were forgotten and are not back, with the reason, instead of the present records.",
 )
 @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N records.")
-@database
-@as_json
+@args.database
+@args.as_json
 def show(
     reference: Reference,
     items: tuple[str, ...],
@@ -217,7 +198,7 @@ def show(
 
     With --json: what `refold show --json` prints.
     """
-    require_one_moment(reference, moment, "SCOPE")
+    args.require_one_moment(reference, moment, "SCOPE")
 
     def is_wanted(item: Item) -> bool:
         return (
@@ -227,7 +208,7 @@ def show(
             and (tag is None or tag in item.tags)
         )
 
-    with reading(location) as store:
+    with args.reading(location) as store:
         view = items_seen(store, reference, moment, "memory")
         is_filtered = any((prefix, kind, tag))
         shown = shown_of(view, evicted=evicted, tail=tail, names=items, is_wanted=is_wanted if is_filtered else None)
@@ -235,10 +216,10 @@ def show(
 
 
 @click.command("add", short_help="Remember a value under a key.")
-@argument("context", help="The scope.", metavar="SCOPE", callback=scope)
-@argument("key", help="The key; its old value is replaced.", metavar="KEY", callback=required_text)
-@content("VALUE")
-@is_json("VALUE")
+@args.argument("context", help="The scope.", metavar="SCOPE", callback=scope)
+@args.argument("key", help="The key; its old value is replaced.", metavar="KEY", callback=args.required_text)
+@args.content("VALUE")
+@args.is_json("VALUE")
 @click.option(
     "--kind",
     type=click.Choice([kind.value for kind in MemoryKind]),
@@ -247,9 +228,9 @@ def show(
     help="Events (episodic), facts (semantic) or methods (procedural).",
 )
 @click.option("--tag", "tags", metavar="T", callback=texts, multiple=True, help="A tag of the record.")
-@actor
-@database
-@as_json
+@args.actor
+@args.database
+@args.as_json
 def add(
     context: str,
     key: str,
@@ -269,8 +250,8 @@ def add(
     With --json: {context, kind, version, item: {stream, version, id}, replaced}; id is the key, replaced names the
     record that was there, and is null where there was none.
     """
-    value = parsed(content, is_json=is_json)
-    with changing(location, actor) as store:
+    value = args.parsed(content, is_json=is_json)
+    with args.changing(location, actor) as store:
         chosen = scope_to_be(store, context)
         is_new = not chosen.version
         chosen.put(MemoryRecord(scope=chosen.scope, key=key, value=value, kind=MemoryKind(kind), tags=list(tags)))
@@ -286,7 +267,7 @@ def add(
         note(f"nothing was remembered in {chosen.scope} before")
 
 
-command = group(
+command = args.group(
     "memory",
     "Show, change and search what is remembered: values by key, in scopes such as user:42.",
     [show, add, remove, restore, search_command("memory", "--scope", "SCOPE")],

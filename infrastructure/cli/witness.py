@@ -9,19 +9,7 @@ import click
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..store import Store
-from .args import (
-    actor,
-    argument,
-    as_json,
-    database,
-    group,
-    opening_options,
-    optional_text,
-    reading,
-    required_text,
-    shown,
-    usage_error,
-)
+from . import args
 from .changes import note
 from .render import one_line, print_json
 
@@ -29,8 +17,8 @@ FAILED = 1
 
 
 @click.command("show")
-@database
-@as_json
+@args.database
+@args.as_json
 def show(location: str, as_json: bool) -> int:
     """
     Show what the witness saw last: how many events, the root over them, and when. The exit code is 1 where it cannot be
@@ -39,7 +27,7 @@ def show(location: str, as_json: bool) -> int:
     With --json: {witness, lineage, events, root, time, writers, failure}: `writers` are processes that have not closed
     the store, `failure` says why the witness cannot be reached.
     """
-    with reading(location) as store:
+    with args.reading(location) as store:
         found = _state(store)
     if as_json:
         print_json(found)
@@ -52,19 +40,19 @@ def show(location: str, as_json: bool) -> int:
 
 
 @click.command("check")
-@database
-@as_json
+@args.database
+@args.as_json
 def check(location: str, as_json: bool) -> int:
     """
     Compare all events with all checkpoints that the witness has. A line for each difference; then the exit code is 1.
 
     With --json: {database, events, problems: [{where, reason}]}.
     """
-    with reading(location) as store:
+    with args.reading(location) as store:
         state, faults = _state(store), store.compare_with_witness()
     if as_json:
         problems = [{"where": where, "reason": reason} for where, reason in faults]
-        print_json({"database": shown(location), "events": state["events"], "problems": problems})
+        print_json({"database": args.shown(location), "events": state["events"], "problems": problems})
     else:
         for where, reason in faults:
             click.echo(one_line(f"{where}: {reason}"))
@@ -74,9 +62,9 @@ def check(location: str, as_json: bool) -> int:
 
 
 @click.command("accept")
-@click.option("--reason", metavar="TEXT", required=True, callback=required_text, help="Why; the witness keeps it.")
-@actor
-@database
+@click.option("--reason", metavar="TEXT", required=True, callback=args.required_text, help="Why; the witness keeps it.")
+@args.actor
+@args.database
 def accept(reason: str, actor: str, location: str) -> None:
     """
     Have the witness begin anew with the store as it is: after a restore, or when a program wrote without it. Its
@@ -84,25 +72,27 @@ def accept(reason: str, actor: str, location: str) -> None:
     """
     from ..open import accept_store
 
-    events = accept_store(location, actor=actor, reason=reason, **opening_options())
+    events = accept_store(location, actor=actor, reason=reason, **args.opening_options())
     note(f"the witness begins anew with {counted(events, 'event')}")
 
 
-command = group("witness", "Show the witness of the store, and compare the store with it.", (show, check, accept))
+command = args.group("witness", "Show the witness of the store, and compare the store with it.", (show, check, accept))
 
 
 @click.command("prove")
-@argument("event", help="The event, as `stream@version`.", metavar="[EVENT]", required=False, callback=optional_text)
+@args.argument(
+    "event", help="The event, as `stream@version`.", metavar="[EVENT]", required=False, callback=args.optional_text
+)
 @click.option("--since", type=click.IntRange(min=1), metavar="N", help="Prove that the checkpoint of N events goes on.")
-@database
+@args.database
 def prove(event: str | None, since: int | None, location: str) -> None:
     """
     Print a proof, as JSON: that EVENT is among those that the witness saw; or, with --since, that its last checkpoint
     continues the one of N events. `docs/how-to/prove.md` has the lines that check it without Refold.
     """
     if (event is None) == (since is None):
-        raise usage_error("give an EVENT, or --since N")
-    with reading(location) as store:
+        raise args.usage_error("give an EVENT, or --since N")
+    with args.reading(location) as store:
         # A store without a witness is refused with how to name one.
         _state(store)
         print_json(store.prove_consistency(since) if since else store.prove(event or ""))

@@ -12,7 +12,7 @@ from ..context.folded_stream import Place
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_or_new_transaction, current_transaction, seen_within
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
-from ..log.envelope import NAME_THE_WRITER, Event
+from ..log.envelope import NAME_THE_WRITER
 from ..log.gate import opening_allowed
 from ..log.ports import StreamEnd
 from .commands import Begin
@@ -155,7 +155,9 @@ class RunFactory:
         flush_streams(self._attachment, stream)
         end = log.end(stream)
         if end.version:
-            agent = _require_agent(log.read_events(stream, until=1)[0], stream, agent)
+            opened_with = getattr(log.read_events(stream, until=1)[0], "agent", None)
+            _require_same(opened_with, stream, agent)
+            agent = opened_with
         return self._journal_at(end, identity, agent)
 
     def _journal_at(self, end: StreamEnd, identity: RunId, agent: str | None) -> Journal[RunState]:
@@ -180,13 +182,6 @@ def _begin(journal: Journal[RunState], identity: RunId, agent: str | None) -> bo
     except ConcurrencyError:
         return False
     return True
-
-
-def _require_agent(first: Event, stream: str, given: str | None) -> str | None:
-    """Return the agent that a run was opened with, from its first event."""
-    agent: str | None = getattr(first, "agent", None)
-    _require_same(agent, stream, given)
-    return agent
 
 
 def _require_same(agent: str | None, stream: str, given: str | None) -> None:

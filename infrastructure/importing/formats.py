@@ -233,7 +233,8 @@ def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
         runs = [_split(number, entry, MESSAGES_FIELD[kind]) for number, entry in enumerate(entries, 1)]
     keys = _keys([attributes for _, attributes in runs], kind)
     is_open = wanted == "auto" and kind != "tau"
-    dialects = dialects_of(runs) if is_open else [_dialect(wanted)] * len(runs)
+    named: Dialect = "anthropic" if wanted == "anthropic" else "openai"
+    dialects = dialects_of(runs) if is_open else [named] * len(runs)
     return [
         _conversation(number, key, messages, attributes, dialect)
         for number, (key, (messages, attributes), dialect) in enumerate(zip(keys, runs, dialects, strict=True), 1)
@@ -330,10 +331,6 @@ def _own_or_numbers(own: Sequence[str | None]) -> list[str]:
     """Return the own keys of conversations if each has another one, else their numbers."""
     keys = [key for key in own if key is not None]
     return keys if len(set(keys)) == len(own) else [str(number) for number, _ in enumerate(own, 1)]
-
-
-def _dialect(wanted: Format) -> Dialect:
-    return "anthropic" if wanted == "anthropic" else "openai"
 
 
 def _conversation(

@@ -24,7 +24,7 @@ from ...domain.totals import Totals, total_of
 from ..views.changes import after, forked_shape, merged_shape
 from . import args
 from .changes import note, report
-from .completion import context_and_moment, named_contexts
+from .completion import context_and_moment, named_contexts, reference_argument
 from .containers import (
     changed,
     container_in,
@@ -208,13 +208,7 @@ def _explain_container(
 
 
 @click.command("merge")
-@args.argument(
-    "reference",
-    help="The context, and a moment.",
-    metavar="FROM[@V]",
-    callback=args.reference,
-    shell_complete=named_contexts,
-)
+@reference_argument("FROM[@V]")
 @args.argument(
     "into",
     help="The context that gets the items.",

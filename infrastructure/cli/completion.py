@@ -151,13 +151,18 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 context = argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
-context_and_moment = argument(
-    "reference",
-    help="The context, and a moment.",
-    metavar="CTX[@V]",
-    callback=reference,
-    shell_complete=named_contexts,
-)
+
+
+def reference_argument(
+    metavar: str, help: str = "The context, and a moment.", *, required: bool = True
+) -> Callable[[F], F]:
+    """Return the decorator for an argument that names a context and, with `@`, a moment of it."""
+    return argument(
+        "reference", help, metavar=metavar, callback=reference, shell_complete=named_contexts, required=required
+    )
+
+
+context_and_moment = reference_argument("CTX[@V]")
 
 
 def at_moment(reference: str) -> Callable[[F], F]:

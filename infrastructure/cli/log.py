@@ -21,10 +21,9 @@ from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.fork_graph import Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
-from .args import argument, as_json, checked_text, database, optional_text, position, reading, stream_of, usage_error
-from .args import reference as parse_reference
+from .args import as_json, checked_text, database, optional_text, position, reading, stream_of, usage_error
 from .changes import note
-from .completion import named_contexts
+from .completion import reference_argument
 from .item_list import seen
 from .lines import print_events, summary_of, type_of
 from .readable import Later, LeftOutError, Readable, rows_of
@@ -98,14 +97,7 @@ def _is_called(event: Any, wanted: str) -> bool:
 
 
 @click.command("log")
-@argument(
-    "reference",
-    help="The context, and a version to end at.",
-    metavar="[CTX[@V]]",
-    callback=parse_reference,
-    shell_complete=named_contexts,
-    required=False,
-)
+@reference_argument("[CTX[@V]]", "The context, and a version to end at.", required=False)
 @click.option(
     "--type",
     "types",

@@ -20,7 +20,7 @@ from ..store import Store
 from ..views.shapes import named_shape
 from . import args
 from .changes import items, note, report, texts
-from .completion import at_moment, named_contexts
+from .completion import at_moment, reference_argument
 from .item_list import items_seen, print_shown, shown_of
 from .render import one_line
 from .search import search_command
@@ -159,13 +159,7 @@ def _changed(
 
 
 @click.command("show", short_help="Show what there is, now or at a moment of the past.")
-@args.argument(
-    "reference",
-    help="The scope, and a moment.",
-    metavar="SCOPE[@V]",
-    callback=args.reference,
-    shell_complete=named_contexts,
-)
+@reference_argument("SCOPE[@V]", "The scope, and a moment.")
 @items(required=False, metavar="KEY", help="The keys.")
 @at_moment("SCOPE")
 @click.option("--prefix", metavar="P", callback=args.optional_text, help="Only keys with this beginning.")

@@ -67,11 +67,17 @@ def fill_store(
         DecisionRefusedError: there is something in it already; nothing was changed.
     """
     extent = SIZES[size]
-    simulation = Simulation(until - extent.days * DAY)
+    seconds = extent.days * DAY
+    simulation = Simulation(until - seconds)
+
+    def tell(done: float) -> None:
+        if progress is not None:
+            progress(int(done), int(seconds))
+
     # Without a sync for each commit: what a power cut would take is made again.
     with open_store(location, synchronous="NORMAL", system=simulation, keys=keys, encrypt=None) as store:
         with _alone(store):
-            asyncio.run(simulation.run(_jobs(store, simulation, extent), _told(progress, extent.days * DAY)))
+            asyncio.run(simulation.run(_jobs(store, simulation, extent), tell))
         return Made(len(store.contexts()), sum(row.events for row in store.rollup()), extent.days)
 
 
@@ -102,14 +108,6 @@ def _require_empty(store: Store) -> None:
         raise DecisionRefusedError(
             f"the store is not empty, it has {stream}: give a database that is not there yet, as --db demo.db"
         )
-
-
-def _told(progress: Callable[[int, int], None] | None, total: float) -> Callable[[float], None]:
-    def tell(done: float) -> None:
-        if progress is not None:
-            progress(int(done), int(total))
-
-    return tell
 
 
 def _jobs(store: Store, simulation: Simulation, extent: Extent) -> list[tuple[float, Job]]:

@@ -69,11 +69,6 @@ class _SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
     kept: dict[str, _Kept]
     branches: list[tuple[str, Branch]]
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about results that the user may not expect."""
-        return self.run.notes
-
 
 def import_file(
     store: Store,
@@ -101,12 +96,13 @@ def import_runs(
         ConcurrencyError, StorageError: the runs before the one with the error are written; import them again.
     """
     plans = [(_planned_session if run.form == "claude-code" else _planned)(store, run, user) for run in runs]
+    notes = [note for plan in plans for note in (plan.notes if isinstance(plan, _Plan) else plan.run.notes)]
     done: list[ImportedContext] = []
     for number, plan in enumerate(plans, 1):
         done += [_written(store, plan, user)] if isinstance(plan, _Plan) else _write_session(store, plan, user)
         if progress is not None:
             progress(number, len(plans))
-    return ImportReport(contexts=tuple(done), notes=tuple(note for plan in plans for note in plan.notes))
+    return ImportReport(contexts=tuple(done), notes=tuple(notes))
 
 
 # Comparing with what is there

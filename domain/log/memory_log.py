@@ -21,6 +21,7 @@ from ..errors import (
     InvalidInputError,
     LogWentBackError,
     RefoldError,
+    StorageClosedError,
     StorageReadOnlyError,
 )
 from ..positions import ONE_SEQUENCE, Moment, Position, require_kind
@@ -57,7 +58,7 @@ class MemoryLog:
 
     def __init__(self, system: System = REAL_SYSTEM, *, read_only: bool = False) -> None:
         self.chain = Chain()
-        self._system, self._read_only = system, read_only
+        self._system, self._read_only, self._is_closed = system, read_only, False
         self._lock = fork_safe_lock()
         self.news = News()
         self._all: list[RecordedEvent] = []
@@ -80,6 +81,8 @@ class MemoryLog:
 
     @synchronized
     def _append(self, batch: Sequence[NewEvents]) -> list[Receipt]:
+        if self._is_closed:
+            raise StorageClosedError("the store in memory is closed: open another one")
         if self._read_only:
             raise StorageReadOnlyError("the log in memory was opened for reading only")
         if len({new.stream for new in batch}) != len(batch):
@@ -274,4 +277,5 @@ class MemoryLog:
         ]
 
     def close(self) -> None:
-        """Do nothing, since there is nothing to close."""
+        """Take no more events, as a log in a database; what is there can be read, since nothing was let go."""
+        self._is_closed = True

@@ -6,7 +6,7 @@ import pytest
 
 import refold
 from refold.domain.clock import RealSystem
-from refold.domain.errors import LogWentBackError, StorageReadOnlyError
+from refold.domain.errors import LogWentBackError, StorageClosedError, StorageReadOnlyError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import LiveLog, StreamEnd
 from refold.domain.positions import BEGINNING, ONE_SEQUENCE, Moment
@@ -118,6 +118,15 @@ def test_an_append_takes_the_lock() -> None:
     # As an interrupt leaves it.
     log._indexed, log._streams = 0, {}
     assert (log.head("chat:a"), log.head("chat:a"), lock.taken) == (1, 1, 3)
+
+
+def test_a_closed_log_takes_no_events() -> None:
+    """As in a database, so that a test with a store in memory finds who uses one that was closed."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+    with pytest.raises(StorageClosedError, match="the store in memory is closed"):
+        chat.add_message("user", "hello")
+    assert (chat.version, len(chat.items)) == (1, 0)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3, 5])

@@ -197,6 +197,8 @@ class DatabaseLog(ABC):
     # Its table is that of the database, and is there once the database is open.
     _snapshots: LogSnapshots
     _reader: Any
+    # All that read events.
+    _readers: Sequence[Any]
 
     def __init__(self, codec: Codec, packing: Compression | Plain, paused: Leavable | None = None) -> None:
         self.codec, self.chain, self.news = codec, Chain(), News()
@@ -286,6 +288,8 @@ class DatabaseLog(ABC):
     def use_evidence(self, evidence: Evidence) -> None:
         """Compare with this evidence what is read from now on."""
         self.evidence = self._snapshots.evidence = evidence
+        for reader in self._readers:
+            reader.use_evidence(evidence)
 
     @abstractmethod
     def _reached(self, stream: str) -> int:

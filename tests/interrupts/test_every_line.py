@@ -34,10 +34,16 @@ ALWAYS = {
 STEPS = {
     "memory": ALWAYS | {"domain/log/memory_log.py"},
     "sqlite": ALWAYS
-    | {"infrastructure/log/group_commit.py", "infrastructure/log/sqlite/append.py", "infrastructure/log/sqlite/log.py"},
+    | {
+        "infrastructure/log/group_commit.py",
+        "infrastructure/log/database_log.py",
+        "infrastructure/log/sqlite/append.py",
+        "infrastructure/log/sqlite/log.py",
+    },
     "postgres": ALWAYS
     | {
         "infrastructure/log/group_commit.py",
+        "infrastructure/log/database_log.py",
         "infrastructure/log/postgres/append.py",
         "infrastructure/log/postgres/wire.py",
     },

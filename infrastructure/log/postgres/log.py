@@ -34,7 +34,7 @@ from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, erased_form
 from ..database_log import AcknowledgedEnd, Answer, Batch, joined
 from ..erasure_watch import ERASURE_WATCH
-from ..evidence import Evidence, require_ends, require_version
+from ..evidence import require_ends, require_version
 from ..records import ANY, Part, Request, part_of
 from ..row_faults import RETIRED
 from .append import Appender, Begun, Interrupted
@@ -90,6 +90,7 @@ class PostgresLog(CheckedLog):
         self._blocks = Blocks(self._compression)
         self._appender = Appender(self.database, "", system, self._compression, self, self._blocks, self.chain)
         self._reader = Reader(self.database, codec, self._compression, self._went_back, self.chain)
+        self._readers = (self._reader,)
         self._ends = Ends(self.database)
         self._pager = Pager(self.database, self._ends, self._blocks)
         self._sealer = Sealer(self.database, self._compression, self._reader.check_rows)
@@ -121,11 +122,6 @@ class PostgresLog(CheckedLog):
         answers = self._shared_out(batches, cached) if isinstance(cached, list) else self._append(batches, cached)
         self._wake(answers)
         return answers
-
-    def use_evidence(self, evidence: Evidence) -> None:
-        """Compare with this evidence what is read from now on."""
-        super().use_evidence(evidence)
-        self._reader.use_evidence(evidence)
 
     def segment_table(self) -> Segments:
         """Return the table for what the evidence keeps of segments."""

@@ -36,7 +36,7 @@ from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
 from ..database_log import NO_LIMIT, Answer, Batch, Nothing, joined
 from ..erasure_watch import ERASURE_WATCH
-from ..evidence import SEGMENT, Evidence, require_ends, require_version, segment_of
+from ..evidence import SEGMENT, require_ends, require_version, segment_of
 from ..records import Appended, Part, Request, part_of
 from ..row_faults import RETIRED, whole
 from .append import END, Appender
@@ -88,6 +88,7 @@ class SqliteLog(CheckedLog):
         self._appender = Appender(self.database, "", system, self._compression, chain=self.chain)
         self._reader = Reader(codec, self._compression, self.chain)
         self._marking_reader = Reader(codec.marking(), self._compression, self.chain)
+        self._readers = (self._reader, self._marking_reader)
         self._sealer = Sealer(self._compression, self._reader)
         self._wake_behind = SEGMENT
         self._sealed_to = 0
@@ -134,12 +135,6 @@ class SqliteLog(CheckedLog):
 
     def _append_locked(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
         return self._appender.append_locked(requests, self._require_acknowledged)
-
-    def use_evidence(self, evidence: Evidence) -> None:
-        """Compare with this evidence what is read from now on."""
-        super().use_evidence(evidence)
-        self._reader.use_evidence(evidence)
-        self._marking_reader.use_evidence(evidence)
 
     def segment_table(self) -> Segments:
         """Return the table for what the evidence keeps of segments."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.clock import REAL_SYSTEM, Stopwatch
+from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import ProjectionError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, Page
@@ -74,9 +74,8 @@ class Comparison:
         projections: Collection[Projection],
         *,
         progress: Progress | None,
-        watch: Stopwatch = REAL_SYSTEM,
     ) -> None:
-        self._log, self._store, self._progress, self._watch = log, store, progress, watch
+        self._log, self._store, self._progress = log, store, progress
         # Writers may go on, and may be faster than this reading, so its end is fixed.
         self._end = log.now()
         self._page = _OnePage()
@@ -111,7 +110,7 @@ class Comparison:
         Raises:
             DamagedError: an event is missing or was changed.
         """
-        began, moment = self._watch.monotonic(), BEGINNING
+        began, moment = REAL_SYSTEM.monotonic(), BEGINNING
         while not moment.includes(self._end):
             page = self._log.read_all(after=moment, limit=PAGE_EVENTS, until=self._end, undecodable=True)
             if not page.events:
@@ -121,7 +120,7 @@ class Comparison:
             self._fold(page)
             moment = page.moment
             self.events += len(page.events)
-            self._report(self._watch.monotonic() - began)
+            self._report(REAL_SYSTEM.monotonic() - began)
             if stop():
                 return False
         return True

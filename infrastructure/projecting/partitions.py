@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
-from ...domain.clock import Stopwatch
+from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import RefoldError
 from ...domain.ids import SLICES
 from ...domain.log.ports import LiveLog, PartitionedLog
@@ -111,12 +111,9 @@ def forget_partitions(store: ProjectionStore, projection: Projection) -> None:
 class PartitionedBuild:
     """The build of all partitions of a projection, while this process holds the lease of the shadow."""
 
-    def __init__(
-        self, events: LiveLog, store: ProjectionStore, projection: Projection, build: Build, watch: Stopwatch
-    ) -> None:
+    def __init__(self, events: LiveLog, store: ProjectionStore, projection: Projection, build: Build) -> None:
         self._events, self._store, self._projection, self._build = events, store, projection, build
         self._note, self._plan = _plan_note(projection), ""
-        self._watch = watch
 
     def run(self, executor: Executor, partitions: int, stop: Stop) -> bool:
         """
@@ -142,7 +139,7 @@ class PartitionedBuild:
             PartitionTask(location, self._projection, partition, partition.share(until), self._plan, chain_key)
             for _, partition in found
         ]
-        progress = _Parts(self._build, self._store, found, until, self._watch)
+        progress = _Parts(self._build, self._store, found, until)
         while True:
             is_built, folded = self._build_all(executor, tasks, stop, progress), progress.folded()
             # Partitions that went away meanwhile, as by an erasure, are built again.
@@ -236,17 +233,12 @@ class _Parts:
     """The progress of partitions that workers build."""
 
     def __init__(
-        self,
-        build: Build,
-        store: ProjectionStore,
-        partitions: Sequence[tuple[Projection, Partition]],
-        until: Moment,
-        watch: Stopwatch,
+        self, build: Build, store: ProjectionStore, partitions: Sequence[tuple[Projection, Partition]], until: Moment
     ) -> None:
-        self._build, self._store, self._partitions, self._watch = build, store, partitions, watch
+        self._build, self._store, self._partitions = build, store, partitions
         self._total = until.events
         self._goal = sum(partition.share(until).events for _, partition in partitions)
-        self._began, self._before = watch.monotonic(), self._done()
+        self._began, self._before = REAL_SYSTEM.monotonic(), self._done()
 
     def _done(self) -> int:
         done = sum(self._store.checkpoint(shadow).events for shadow, _ in self._partitions)
@@ -259,7 +251,7 @@ class _Parts:
     def report(self) -> None:
         """Report the progress of all partitions together."""
         done = self._done()
-        self._build.report(done, self._total, done - self._before, self._watch.monotonic() - self._began)
+        self._build.report(done, self._total, done - self._before, REAL_SYSTEM.monotonic() - self._began)
 
 
 def _partitions(store: ProjectionStore, projection: Projection) -> list[tuple[Projection, Partition]]:

@@ -115,7 +115,7 @@ def rebuild(
             _forget_unreadable(store, projection)
         found: Compared | None = Compared()
         try:
-            is_done = _build_in_partitions(log, store, projection, build, stop, workers, watch)
+            is_done = _build_in_partitions(log, store, projection, build, stop, workers)
             if is_done and swap:
                 is_done = _build_and_replace(store, projection, build, stop)
             elif is_done:
@@ -142,7 +142,7 @@ def rebuild(
         )
 
 
-def discard(log: LiveLog, store: ProjectionStore, projection: Projection, *, watch: Stopwatch = REAL_SYSTEM) -> bool:
+def discard(log: LiveLog, store: ProjectionStore, projection: Projection) -> bool:
     """
     Drop the new rows that an unfinished rebuild left beside the live rows; return whether there were any.
 
@@ -151,7 +151,7 @@ def discard(log: LiveLog, store: ProjectionStore, projection: Projection, *, wat
         StorageReadOnlyError: the store was opened for reading only.
     """
     require_kept(store, "rebuilt")
-    with Build(log, store, projection, shadow_of(projection), watch=watch) as build:
+    with Build(log, store, projection, shadow_of(projection)) as build:
         note = CODE + build.shadow.name
         was_there = store.checkpoint(build.shadow) != BEGINNING or has_partitions(store, projection)
         _forget_shadow(store, projection, build)
@@ -183,19 +183,13 @@ def _forget_unreadable(store: ProjectionStore, projection: Projection) -> None:
 
 
 def _build_in_partitions(
-    log: LiveLog,
-    store: ProjectionStore,
-    projection: Projection,
-    build: Build,
-    stop: Stop,
-    workers: Workers | None,
-    watch: Stopwatch,
+    log: LiveLog, store: ProjectionStore, projection: Projection, build: Build, stop: Stop, workers: Workers | None
 ) -> bool:
     """Build most of the shadow in partitions, if there are workers or partitions were left; False if it was stopped."""
     if store.checkpoint(build.shadow) != BEGINNING or not is_partitionable(log, projection):
         # A shadow that was begun without partitions is continued without them.
         return True
-    work = PartitionedBuild(log, store, projection, build, watch)
+    work = PartitionedBuild(log, store, projection, build)
     if workers is not None:
         return work.run(workers.executor, workers.partitions, stop)
     if not has_partitions(store, projection):
@@ -248,7 +242,6 @@ def check(
     *,
     progress: Progress | None = None,
     stop: Stop = lambda: False,
-    watch: Stopwatch = REAL_SYSTEM,
 ) -> RebuildReport:
     """
     Compare the live rows of a projection with those that its events give, and leave the live rows as they are.
@@ -258,10 +251,10 @@ def check(
     Raises:
         ProjectionError: it cannot fold an event.
     """
-    began, kept = watch.monotonic(), kept_by(store)
+    began, kept = REAL_SYSTEM.monotonic(), kept_by(store)
     if kept is store:
         ProjectionRunner(log, store, [projection]).catch_up(projection)
-    with Comparison(log, kept, [projection], progress=progress, watch=watch) as comparison:
+    with Comparison(log, kept, [projection], progress=progress) as comparison:
         is_read = comparison.read(stop=stop)
         found = comparison.compared(projection) if is_read else Compared(is_met=False)
         return RebuildReport(
@@ -269,7 +262,7 @@ def check(
             is_done=found.is_met,
             rows=found.rows,
             events=comparison.events,
-            seconds=watch.monotonic() - began,
+            seconds=REAL_SYSTEM.monotonic() - began,
             differing=found.differing,
             differences=found.differences,
             set_aside=len(comparison.set_aside(projection)),

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...domain.clock import REAL_SYSTEM, Stopwatch
+from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
@@ -99,10 +99,9 @@ class SharedComparison:
         *,
         processes: int | None = None,
         progress: Progress | None = None,
-        watch: Stopwatch = REAL_SYSTEM,
     ) -> None:
-        self._log, self._store, self._progress, self._watch = events, store, progress, watch
-        self._end, self._began = events.now(), watch.monotonic()
+        self._log, self._store, self._progress = events, store, progress
+        self._end, self._began = events.now(), REAL_SYSTEM.monotonic()
         self._helpers: list[Helper] = []
         self._right: dict[str, list[SetAside]] | None = None
         self._again: Comparison | None = None
@@ -219,7 +218,7 @@ class SharedComparison:
     def _tell_of(self, own: int) -> None:
         if self._progress is not None:
             done, total = min([own, *(helper.done for helper in self._helpers)]), self._end.events
-            self._progress(progress_after("events", done, total, done, self._watch.monotonic() - self._began))
+            self._progress(progress_after("events", done, total, done, REAL_SYSTEM.monotonic() - self._began))
 
 
 class Helper(HelperProcess):

@@ -175,7 +175,8 @@ class Wire:
         if not self._owed:
             self._pgconn.enter_pipeline_mode()
         for call in sent:
-            sql, values = call
+            # psycopg before 3.3 takes values in a list only.
+            sql, values = call.sql, list(call.values)
             name = self._names.get(sql)
             if name is not None:
                 self._pgconn.send_query_prepared(name, values, _binary(len(values)), 1)

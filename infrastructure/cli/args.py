@@ -150,6 +150,11 @@ def as_json(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, callback=_has_json, help="Print JSON.")(lines(command))
 
 
+def change_options(command: F) -> F:
+    """Give a command the options of all that change something: `--actor`, `--db`, `--json` and `--jsonl`."""
+    return actor(database(as_json(command)))
+
+
 def shown(location: str) -> str:
     """Return a location that is safe to print: on one line, and without a password."""
     return one_line(PASSWORD.sub(r"\1\2***", location))

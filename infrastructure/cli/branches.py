@@ -61,9 +61,7 @@ MERGED = ("chat", "queue", "pool")
 @click.option(
     "--agent", metavar="A", callback=args.optional_text, help="The agent of the new chat.  [default: the parent's]"
 )
-@args.actor
-@args.database
-@args.as_json
+@args.change_options
 def fork(
     reference: Reference,
     new: str,
@@ -236,9 +234,7 @@ def _explain_container(
 @click.option(
     "--agent-id", metavar="A", callback=args.optional_text, help="With --how result: the agent of the answer."
 )
-@args.actor
-@args.database
-@args.as_json
+@args.change_options
 def merge(
     reference: Reference,
     into: str,

@@ -210,9 +210,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
     @context
     @items(required=True, metavar=items_named)
     @args.reason
-    @args.actor
-    @args.database
-    @args.as_json
+    @args.change_options
     def command(
         context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool
     ) -> None:
@@ -258,9 +256,7 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
     @click.command("restore", help=help_text, short_help="Put items back.")
     @context
     @items(required=True, metavar=items_named)
-    @args.actor
-    @args.database
-    @args.as_json
+    @args.change_options
     def command(context: str, items: tuple[str, ...], actor: str, location: str, as_json: bool) -> None:
         with args.changing(location, actor) as store:
             container = container_in(store, args.stream_of(store, context, (kind,)))
@@ -326,9 +322,7 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
 )
 @create
 @limit
-@args.actor
-@args.database
-@args.as_json
+@args.change_options
 def add_to_queue(
     context: str,
     content: str,
@@ -386,9 +380,7 @@ queue = args.group(
 @args.is_json("CONTENT")
 @create
 @limit
-@args.actor
-@args.database
-@args.as_json
+@args.change_options
 def add_to_pool(
     context: str,
     item_id: str,

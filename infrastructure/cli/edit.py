@@ -12,7 +12,16 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..exchange.backup_file import is_backup
 from ..views.changes import evicted_shape, named_items
-from .args import actor, argument, as_json, changing, checked_text, database, existing, opened, reason, usage_error
+from .args import (
+    argument,
+    change_options,
+    changing,
+    checked_text,
+    existing,
+    opened,
+    reason,
+    usage_error,
+)
 from .backup import restore_options, restore_store
 from .changes import items, note, report
 from .completion import context, named_contexts
@@ -22,9 +31,7 @@ from .completion import context, named_contexts
 @context
 @items(required=True)
 @reason
-@actor
-@database
-@as_json
+@change_options
 def evict(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
     """
     Take items out of the view of CTX; `refold restore` brings them back.
@@ -77,9 +84,7 @@ def _context_or_backup(ctx: click.Context, param: click.Parameter, value: str) -
 @items(required=False)
 @restore_options
 @reason
-@actor
-@database
-@as_json
+@change_options
 def restore(
     context: str | Path,
     items: tuple[str, ...],
@@ -139,9 +144,7 @@ def pin_command(name: str, about: str, *, is_pinned: bool) -> click.Command:
     @context
     @items(required=True)
     @reason
-    @actor
-    @database
-    @as_json
+    @change_options
     def command(
         context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool
     ) -> None:

@@ -17,11 +17,9 @@ from ..exchange.event_files import writing_file
 from ..trust.erasing import ErasedContext, Erasure
 from ..trust.receipts import Signer
 from .args import (
-    actor,
     argument,
-    as_json,
+    change_options,
     changing,
-    database,
     optional_text,
     reading,
     required_text,
@@ -47,9 +45,7 @@ FOR_GOOD = click.option("--for-good", is_flag=True, help="Erase it; without, onl
 @FOR_GOOD
 @click.option("--receipt", "receipt", metavar="FILE", type=Path, help="Write the receipt into this file.")
 @click.option("--sign", "key", metavar="FILE", type=Path, help="Sign the receipt with this Ed25519 key (PEM).")
-@actor
-@database
-@as_json
+@change_options
 def erase(
     user: str | None,
     context: str | None,
@@ -134,9 +130,7 @@ def _print_contexts(contexts: Iterable[ErasedContext]) -> None:
           callback=optional_text)  # fmt: skip
 @click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")
 @click.option("--release", "is_release", is_flag=True, help="Let it be erased again.")
-@actor
-@database
-@as_json
+@change_options
 def hold(context: str | None, why: str | None, is_release: bool, actor: str, location: str, as_json: bool) -> None:
     """
     Refuse to erase anything that a context shows, until it is released; or list what is held.
@@ -174,9 +168,7 @@ def _print_by_context(found: Mapping[str, str], what: str, nothing: str, as_json
               help="All contexts whose last event is so long ago, as '90 days'.")  # fmt: skip
 @click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be archived.")
-@actor
-@database
-@as_json
+@change_options
 def archive(
     file: Path | None,
     contexts: tuple[str, ...],
@@ -221,9 +213,7 @@ def _check_archive(
 @click.command("unarchive")
 @argument("contexts", help="The contexts, by their names.", metavar="CTX...", nargs=-1, required=True, callback=texts)
 @click.option("--from", "file", metavar="FILE", type=Path, help="The archive, if it is not where it was.")
-@actor
-@database
-@as_json
+@change_options
 def unarchive(contexts: tuple[str, ...], file: Path | None, actor: str, location: str, as_json: bool) -> None:
     """
     Bring the texts of archived contexts back into the log; what was erased meanwhile stays erased.
@@ -253,9 +243,7 @@ def _print_archived(done: Archived, as_json: bool) -> None:
 
 @click.command("retain")
 @click.option("--for-good", is_flag=True, help="Erase what is due; without, it is listed.")
-@actor
-@database
-@as_json
+@change_options
 def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
     """
     List the contexts whose time is over by a policy of `store.retain()`; or erase them.

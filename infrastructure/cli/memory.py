@@ -77,9 +77,7 @@ everything = click.option(
 @items(required=False, metavar="KEY", help="The keys.")
 @everything
 @args.reason
-@args.actor
-@args.database
-@args.as_json
+@args.change_options
 def remove(
     context: str,
     items: tuple[str, ...],
@@ -111,9 +109,7 @@ def remove(
 @args.argument("context", help="The scope.", metavar="SCOPE", callback=scope)
 @items(required=False, metavar="KEY", help="The keys.")
 @everything
-@args.actor
-@args.database
-@args.as_json
+@args.change_options
 def restore(context: str, items: tuple[str, ...], is_all: bool, actor: str, location: str, as_json: bool) -> None:
     """
     Take back what was forgotten last in SCOPE under KEY, or under every key that is not remembered anew.
@@ -222,9 +218,7 @@ def show(
     help="Events (episodic), facts (semantic) or methods (procedural).",
 )
 @click.option("--tag", "tags", metavar="T", callback=texts, multiple=True, help="A tag of the record.")
-@args.actor
-@args.database
-@args.as_json
+@args.change_options
 def add(
     context: str,
     key: str,

@@ -16,10 +16,10 @@ from ..store import Store
 from ..times import exact
 from ..views.shapes import context_shape
 from .args import (
-    actor,
     address,
     argument,
     as_json,
+    change_options,
     changing,
     database,
     note_slices,
@@ -50,9 +50,7 @@ CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
     required=False,
     callback=position,
 )
-@actor
-@database
-@as_json
+@change_options
 def moments(name: str | None, position: str | None, actor: str, location: str, as_json: bool) -> None:
     """
     List the moments of the whole store that have a name; or give a name to POSITION, or to now. A name that is given

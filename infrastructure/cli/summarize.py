@@ -12,7 +12,7 @@ from ...domain.context.description import count_of, counted
 from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
 from ..views.changes import after
-from .args import actor, as_json, changing, checked_text, database, opened, usage_error
+from .args import change_options, changing, checked_text, opened, usage_error
 from .changes import note, report
 from .completion import context
 from .lines import body_of
@@ -84,9 +84,7 @@ def model_of(text: str) -> LLM:
     help="The number of items that stay, instead: a long turn is summarized, too, but for its question.",
 )
 @click.option("--undo", is_flag=True, help="Remove the last summary, and restore the items that it replaced.")
-@actor
-@database
-@as_json
+@change_options
 def command(
     context: str,
     model: str | None,

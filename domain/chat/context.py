@@ -203,10 +203,10 @@ class ChatContext(ChatView["ChatContext"]):
         """
         parts = (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
         about: dict[str, Any] = {}
-        counts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cached_tokens": cached_tokens}
-        given = {"model": model, "cost": cost, **counts}
-        if usage is not None or any(value is not None for value in given.values()):
-            about["metrics"] = metrics_of(None, usage, **given)
+        # One comparison: most messages have none of these, and every append passes here.
+        if (usage, model, cost, input_tokens, output_tokens, cached_tokens) != (None,) * 6:
+            counts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cached_tokens": cached_tokens}
+            about["metrics"] = metrics_of(None, usage, model=model, cost=cost, **counts)
         event = make_event(
             MessageAdded,
             id=message_id or self._system.new_id("msg_"),

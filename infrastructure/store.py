@@ -999,7 +999,7 @@ class Store:
             processes=processes,
         )  # fmt: skip
         is_witnessed = self._checkpoints is not None and report.is_done
-        return with_faults(report, self._compared(stop)) if is_witnessed else report
+        return with_faults(report, self.compare_with_witness(stop)) if is_witnessed else report
 
     # Evidence
 
@@ -1010,9 +1010,6 @@ class Store:
         Raises:
             InvalidInputError: the store has no witness.
         """
-        return self._compared(stop)
-
-    def _compared(self, stop: Stop) -> list[tuple[str, str]]:
         from .trust.proofs import faults_of
 
         return faults_of(self._witnessed_by(), stop)

@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -22,6 +22,7 @@ import pytest
 
 import refold
 from refold.domain.errors import DamagedError, RefoldError, StorageError
+from refold.infrastructure.log import evidence
 from refold.infrastructure.log.sqlite import blocks as sealing
 from refold.infrastructure.log.sqlite import log
 from refold.infrastructure.log.sqlite import read as reading
@@ -73,7 +74,9 @@ def sampled(cases: Sequence[T], every: int) -> Sequence[T]:
 @contextmanager
 def short_segments() -> Iterator[None]:
     """Let so few events be sealed as a store of a test has."""
-    with patch.object(sealing, "SEGMENT", 16), patch.object(reading, "SEGMENT", 16), patch.object(log, "SEGMENT", 16):
+    with ExitStack() as patches:
+        for module in (evidence, sealing, reading, log):
+            patches.enter_context(patch.object(module, "SEGMENT", 16))
         yield
 
 

@@ -53,12 +53,15 @@ from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, ev
 from ..trust.retention import Time, days_of
 from ..trust.selection import Sealed, Selection
 from .backup import reading_stored, stored_payload
-from .event_files import EventLine, event_in, line_of, lines_in, writing_file
+from .event_files import EventLine, event_in, lines_in, payload_line, writing_file
 from .export import Collection
 
 PAGE_EVENTS = 2_048
 HASH = "blake2b"
 PRIVATE = 0o600
+# With these begins a payload that was packed once more, as in archives of before 2026-11-29 that happened to look so.
+# An event is a map.
+PACKED_BYTES = (b"\xc4", b"\xc5", b"\xc6")
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +257,8 @@ class Archivist:
                 continue
             said = msgspec.json.decode(line.event)
             payload = base64.b64decode(said) if isinstance(said, str) else encode_payload(event_in(line.event))
+            if payload[:1] in PACKED_BYTES:
+                payload = msgspec.msgpack.decode(payload)
             yield pages.event(line.stream, line.version), payload, line
 
     def _digest(self, before: bytes, recorded: RecordedEvent, meta: Meta, payload: bytes) -> bytes:
@@ -299,7 +304,7 @@ class _StoredEvents(Collection):
         payload = stored_payload(stored.event)
         if encode_payload(recorded.event) != payload:
             # It is encrypted, or in an older shape, which its digest covers.
-            line = msgspec.structs.replace(line, event=line_of(payload))
+            line = msgspec.structs.replace(line, event=payload_line(payload))
         return msgspec.structs.replace(line, meta=stored.meta)
 
 

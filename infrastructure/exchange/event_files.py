@@ -76,8 +76,13 @@ def line_of(event: Any) -> msgspec.Raw:
     # fields with their default are left out.
     # JSON writes some characters as six, so the payload in base64 may be shorter than the JSON.
     if len(said) > PAYLOAD_BYTES_MAX or (b"null" in said and not _says(said, event)):
-        return msgspec.Raw(_encode(encode_payload(event)))
+        return payload_line(encode_payload(event))
     return msgspec.Raw(said)
+
+
+def payload_line(payload: bytes) -> msgspec.Raw:
+    """Return the payload of an event, in base64, as a line has it."""
+    return msgspec.Raw(_encode(payload))
 
 
 def _says(said: bytes, event: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from base64 import b64decode
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -24,12 +23,9 @@ from refold.domain.errors import (
     NotFoundError,
     StorageBusyError,
 )
-from refold.domain.log.envelope import encode_payload
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.exchange import archiving
 from refold.infrastructure.exchange.archiving import Archived
 from refold.infrastructure.exchange.copying import copy_store
-from refold.infrastructure.exchange.event_files import payload_line
 from refold.infrastructure.exchange.import_events import take_in_events
 from tests.cli.running import refold as run
 from tests.trust.stores import KINDS, WORD, Place, places
@@ -268,24 +264,6 @@ def test_a_file_that_is_gone_or_changed(store: refold.Store, tmp_path: Path) -> 
     store.unarchive("a", file=moved)
 
     assert texts_of(chat) == {"a question"}
-
-
-@pytest.mark.parametrize("place", ["sealed"], indirect=True)
-def test_encrypted_bytes_that_read_like_a_null(
-    store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are written as they are; where an older archive has them packed once more, they come back all the same."""
-    assert msgspec.json.decode(payload_line(b64decode("nullAAAA"))) == "nullAAAA"
-    chat = store.chat("a")
-    chat.add_message("user", "a question")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(archiving, "payload_line", lambda payload: payload_line(encode_payload(payload)))
-        store.archive(tmp_path / "cold", "a", why="cold")
-    store.unarchive("a")
-
-    assert texts_of(chat) == {"a question"}
-    assert store.verify().problems == ()
 
 
 def test_an_erasure_that_comes_between(store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,12 @@ class GatedLog(LogOver):
 
     def __init__(self, behind: LiveLog, gate: Gate) -> None:
         super().__init__(behind)
-        self.behind_gate, self.gate = behind, gate
+        self.gate = gate
+
+    @property
+    def behind_gate(self) -> LiveLog:
+        """The log below, by the name that only a gate has."""
+        return self.below
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         """
@@ -50,66 +55,66 @@ class GatedLog(LogOver):
         if not self.gate.is_inside:
             for new in batch:
                 self.gate.admit(new)
-        return self.behind_gate.append(batch, wait=wait)
+        return self.below.append(batch, wait=wait)
 
     def read(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[RecordedEvent]:
         self.gate.ask("read", stream)
-        return self.behind_gate.read(stream, after=after, until=until, known=known)
+        return self.below.read(stream, after=after, until=until, known=known)
 
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
         self.gate.ask("read", stream)
-        return self.behind_gate.read_events(stream, after=after, until=until, known=known)
+        return self.below.read_events(stream, after=after, until=until, known=known)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         for stream in dict.fromkeys(one.stream for one in ranges):
             self.gate.ask("read", stream)
-        return self.behind_gate.read_ranges(ranges)
+        return self.below.read_ranges(ranges)
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
         self.gate.ask("read", stream)
-        return self.behind_gate.recorded_under(stream, key)
+        return self.below.recorded_under(stream, key)
 
     def snapshot(self, stream: str) -> bytes | None:
         self.gate.ask("read", stream)
-        return self.behind_gate.snapshot(stream)
+        return self.below.snapshot(stream)
 
     def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
-        self.behind_gate.keep_snapshot(stream, pack)
+        self.below.keep_snapshot(stream, pack)
 
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         self.gate.ask("search")
-        return self.behind_gate.streams(prefix, limit=limit)
+        return self.below.streams(prefix, limit=limit)
 
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         self.gate.ask("read")
-        return self.behind_gate.read_all(after=after, limit=limit, until=until, undecodable=undecodable)
+        return self.below.read_all(after=after, limit=limit, until=until, undecodable=undecodable)
 
     def erase(self, remnants: Sequence[Remnant], new: Sequence[NewEvents]) -> list[Receipt]:
         self.gate.ask("admin")
-        return self.behind_gate.erase(remnants, new)
+        return self.below.erase(remnants, new)
 
     def sealed_payload(self, stream: str, version: int, meta: Meta, payload: bytes) -> tuple[Meta, bytes]:
-        return self.behind_gate.sealed_payload(stream, version, meta, payload)
+        return self.below.sealed_payload(stream, version, meta, payload)
 
     def scrub(self) -> list[str]:
         self.gate.ask("admin")
-        return self.behind_gate.scrub()
+        return self.below.scrub()
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
         self.gate.ask("read")
-        return self.behind_gate.idempotency_keys()
+        return self.below.idempotency_keys()
 
     def streams_with_snapshot(self) -> Iterable[str]:
         self.gate.ask("search")
-        return self.behind_gate.streams_with_snapshot()
+        return self.below.streams_with_snapshot()
 
     def doubtful_streams(self) -> Iterable[str]:
         self.gate.ask("search")
-        return self.behind_gate.doubtful_streams()
+        return self.below.doubtful_streams()
 
 
 class _GatedPartitionedLog(GatedLog):
@@ -122,8 +127,8 @@ class _GatedPartitionedLog(GatedLog):
 
     @property
     def _partitioned(self) -> PartitionedLog:
-        assert isinstance(self.behind_gate, PartitionedLog)
-        return self.behind_gate
+        assert isinstance(self.below, PartitionedLog)
+        return self.below
 
     def prepare_partitions(self) -> None:
         """Prepare the log so that partitions are read quickly."""

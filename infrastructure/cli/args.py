@@ -306,6 +306,12 @@ def position(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     return address(ctx, param, f"pos:{value}" if bare else value)
 
 
+def after_option(what: str) -> Callable[[F], F]:
+    """Give a command `--after`: only what comes after a moment of the store is listed."""
+    said = f"Only {what} after this moment of the store: a position, a time, or a name that `refold moments` lists."
+    return click.option("--after", metavar="X", callback=position, help=said)
+
+
 def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> Reference | None:
     """Return the context and the moment that `CTX` or `CTX@V` names."""
     found = None if value is None else _parsed(value)

@@ -19,7 +19,17 @@ from ..queries.node_audit import SeveralNodesError, is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
 from ..views.answer_shapes import change_shape, view_changes
-from .args import argument, as_json, checked_text, database, optional_text, position, reading, summed_up, usage_error
+from .args import (
+    after_option,
+    argument,
+    as_json,
+    checked_text,
+    database,
+    optional_text,
+    reading,
+    summed_up,
+    usage_error,
+)
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
 from .item_list import seen
@@ -105,12 +115,7 @@ def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Referenc
     help="Only the changes of this attribute: of a node, or of the items and settings of a context.",
 )
 @click.option("--who", metavar="A", callback=optional_text, help="Only the changes by this actor.")
-@click.option(
-    "--after",
-    metavar="X",
-    callback=position,
-    help="Only the changes after this moment of the store: a position, a time, or a name that `refold moments` lists.",
-)
+@after_option("the changes")
 @click.option(
     "--session",
     "session_id",

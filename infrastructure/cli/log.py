@@ -21,7 +21,7 @@ from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.fork_graph import Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
-from .args import as_json, checked_text, database, optional_text, position, reading, stream_of, usage_error
+from .args import after_option, as_json, checked_text, database, optional_text, reading, stream_of, usage_error
 from .changes import note
 from .completion import reference_argument
 from .item_list import seen
@@ -107,12 +107,7 @@ def _is_called(event: Any, wanted: str) -> bool:
     help="Only events of this type, such as message_added.",
 )
 @click.option("--who", metavar="A", callback=optional_text, help="Only events by this actor.")
-@click.option(
-    "--after",
-    metavar="X",
-    callback=position,
-    help="Only events after this moment of the store: a position, a time, or a name that `refold moments` lists.",
-)
+@after_option("events")
 @click.option("--limit", "-n", metavar="N", type=click.IntRange(min=1), help="At most N events.")
 @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N of these events.")
 @click.option(

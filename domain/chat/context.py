@@ -33,6 +33,7 @@ from .events import (
 )
 from .item_events import MADE_UP, as_given, conversion, items_as_given, make_event
 from .merge_source import merge_with, other_as_given, require_chat, require_merge, seen_from
+from .roles import ChatRole
 from .rules import commands
 from .rules.calls import find_call, version_before
 from .rules.commands import MergeRule
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
         FunctionCall,
         FunctionCallOutput,
     )
-    from .roles import ChatRole
     from .summarising import SummaryAnswer
 
 
@@ -520,11 +520,9 @@ class ChatContext(ChatView["ChatContext"]):
             ConcurrencyError: another writer came first.
         """
         outcome = self._insert([item], expected_version, idempotency_key)
-        from .item_conversion import item_of
-
         recorded = added_item(outcome.events[0]) if outcome.replayed and outcome.events else None
         # The same key again: the item that the first call inserted.
-        return item if recorded is None else cast(Item, item_of(recorded))
+        return item if recorded is None else cast(Item, conversion().item_of(recorded))
 
     def insert_many(
         self,

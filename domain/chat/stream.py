@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -22,11 +22,9 @@ from ..concurrency.threads import in_thread
 from ..errors import DecisionRefusedError, InvalidInputError, RefoldError
 from .events import UNFINISHED, MessageAdded, is_instructions
 from .item_events import make_event
+from .roles import ChatRole
 from .rules.commands import AddItems, WritePiece
 from .usage import Usage, metrics_of
-
-if TYPE_CHECKING:
-    from .roles import ChatRole
 
 # A piece is recorded when it has this size in UTF-8, or when the last one is this old.
 PIECE_BYTES_MAX = 4_096

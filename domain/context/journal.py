@@ -303,6 +303,7 @@ class Journal(FoldedStream[S]):
         decided = tuple(self.decider.decide(command, known))
         if not decided:
             return Outcome(())
+        # `recorded_event`, without a call for each event: every append passes here.
         events = tuple([event.event if isinstance(event, Resolved) else event for event in decided])
         key, call = keyed or (None, None)
         meta = current_meta(default_actor=self.place.actor, idempotency_key=key, fingerprint=call)

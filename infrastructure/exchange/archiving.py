@@ -59,8 +59,7 @@ from .export import Collection
 PAGE_EVENTS = 2_048
 HASH = "blake2b"
 PRIVATE = 0o600
-# With these begins a payload that was packed once more, as in archives of before 2026-11-29 that happened to look so.
-# An event is a map.
+# An older archive may have an event that was packed twice: its bytes begin with one of these, as those of no other do.
 PACKED_BYTES = (b"\xc4", b"\xc5", b"\xc6")
 
 

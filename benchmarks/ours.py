@@ -126,7 +126,13 @@ class Ours:
         rows = self._projection_store()
         for projection in PROJECTIONS:
             rows.drop(projection)
-        ProjectionWorker(self.store.log, rows, PROJECTIONS).work()
+        worker = ProjectionWorker(self.store.log, rows, PROJECTIONS)
+        worker.work()
+        # Else the next worker would leave this one its share, and fold nothing.
+        worker._crew.release()
+        late = [one.name for one in self.store.projections() if one.behind]
+        if late:
+            raise AssertionError(f"not brought up to date: {', '.join(late)}")
 
     def rest(self) -> None:
         """Have done what is done when nobody writes for a while: complete segments are sealed."""

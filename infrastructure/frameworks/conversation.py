@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...domain.canonical import canonical_json
+from ...domain.canonical import canonical_json, json_in_order
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Origin, is_apart
 from ...domain.chat.rules.commands import EvictItems, InsertItems
@@ -274,7 +274,8 @@ class Conversation:
 
 
 def _stored(form: str, beside: dict[str, Any]) -> bytes:
-    return canonical_json({form: beside}, what=f"a message of {form}")
+    # Providers keep what they have read only as long as a request begins with the same bytes.
+    return json_in_order({form: beside}, what=f"a message of {form}")
 
 
 def _sound_groups(items: Sequence[ChatItemEvent], start: int, end: int) -> Iterator[list[int]]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...arguments import require_several
-from ...canonical import canonical_json
+from ...canonical import json_in_order
 from ...chat.events import ChatItemEvent, FunctionReturned, Image, Origin
 from ...clock import System
 from ...errors import InvalidInputError
@@ -318,6 +318,6 @@ def _with_origins(
     for part, (item, beside) in enumerate(zip(items, besides, strict=True)):
         # The first item always records that its source is Anthropic, even if there is nothing else to keep.
         rest = {**source, "anthropic": beside} if part == 0 else {"anthropic": beside} if beside else None
-        origin = Origin(starts=starts and part == 0, rest=canonical_json(rest, what=where) if rest is not None else b"")
+        origin = Origin(starts=starts and part == 0, rest=json_in_order(rest, what=where) if rest is not None else b"")
         shaped.append(msgspec.structs.replace(item, created_at=created_at, origin=origin))
     return shaped

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ...arguments import require_several
-from ...canonical import canonical_json
+from ...canonical import canonical_json, json_in_order
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ...clock import System
 from ...errors import InvalidInputError
@@ -296,7 +296,7 @@ class _Shaper:
 def _with_origins(drafts: Sequence[Draft], where: str) -> list[ChatItemEvent]:
     return [
         msgspec.structs.replace(
-            item, origin=Origin(starts=part == 0, rest=canonical_json(rest, what=where) if rest else b"")
+            item, origin=Origin(starts=part == 0, rest=json_in_order(rest, what=where) if rest else b"")
         )
         for part, (item, rest) in enumerate(drafts)
     ]

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ...arguments import require_several
-from ...canonical import canonical_json
+from ...canonical import canonical_json, json_in_order
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, is_instructions
 from ...chat.pairing import is_of_model
 from ...clock import System
@@ -127,7 +127,7 @@ class _Reader:
                 return msgspec.structs.replace(
                     item, origin=Origin(starts=_starts(item, before), rest=_rest_of(item, beside))
                 )
-        rest = canonical_json({"responses": {"before": [fields.value]}}, what=fields.where)
+        rest = json_in_order({"responses": {"before": [fields.value]}}, what=fields.where)
         return msgspec.structs.replace(self._message("assistant", ()), origin=Origin(rest=rest, apart=True))
 
     def finished(self) -> list[ChatItemEvent]:
@@ -240,7 +240,7 @@ class _Reader:
 
 def _rest_of(item: Spoken, beside: Beside) -> bytes:
     # Instructions from the input always get the mark `responses`, even if it is empty.
-    return canonical_json({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
+    return json_in_order({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
 
 
 def _starts(item: Spoken, before: Sequence[ChatItemEvent]) -> bool:

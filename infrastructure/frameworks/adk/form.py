@@ -19,7 +19,7 @@ from ....domain.chat.events import ChatItemEvent, FunctionCalled, MessageAdded
 from ....domain.chat.usage import NO_USAGE, metrics_of, usage_in
 from ....domain.formats.openai.receive import Fields
 from ....domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
-from ....domain.formats.receive import Receiver
+from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
 
 NAME = "adk"
@@ -85,9 +85,7 @@ def _part(part: Fields) -> Part:
         return part.text("text")
     if isinstance(call := given.get("function_call"), dict):
         named = Fields("a function call", call)
-        return Call(
-            named.text("name"), canonical_json(call.get("args") or {}, what="arguments").decode(), call.get("id")
-        )
+        return Call(named.text("name"), as_text(call.get("args") or {}, "arguments"), call.get("id"))
     if isinstance(response := given.get("function_response"), dict):
         named = Fields("a function response", response)
         output, is_error = _output(response.get("response"))
@@ -120,7 +118,7 @@ def _output(response: Any) -> tuple[Any, bool]:
         # A text that is itself an object would be written as that object.
         if kind in ("result", "error") and isinstance(value, str) and _object(value) is None:
             return value, kind == "error"
-    return canonical_json(response, what="a response").decode(), False
+    return as_text(response, "a response"), False
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -20,7 +20,8 @@ from ....domain.chat.rules.commands import EvictItems
 from ....domain.clock import REAL_SYSTEM
 from ....domain.concurrency.threads import in_thread
 from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError
-from ....domain.ids import decoded_id, split_stream_id
+from ....domain.ids import decoded_id, stream_id
+from ....projections.catalogue import CATALOGUE, CatalogueRow
 from ....projections.saved_states import SavedStateRow
 from ..conversation import Message
 from ..open_chats import Entry, OpenChat, OpenChats, acting_as, require_store, take_all_out
@@ -30,11 +31,13 @@ from .stored import (
     STATE,
     Key,
     Saved,
+    changed_at,
     delta_of,
     message_of,
     of_scope,
     plain_state,
     save,
+    save_place,
     saved_in,
     saved_prefix,
     scope_id,
@@ -173,7 +176,7 @@ class RefoldSessionService(BaseSessionService):
             found = self._taken(key.chat_id, until, key.user)
             if saved_in(found, key) is not None:
                 raise AlreadyExistsError(f"Session with id {key.session} already exists.")
-            save(found, key, now, of_scope(state, ""), None)
+            save(found, key, now, of_scope(state, ""))
 
         with acting_as(self._actor):
             self._change(key, state, begin)
@@ -240,10 +243,10 @@ class RefoldSessionService(BaseSessionService):
                 nonlocal now
                 EVENTS.add_named(chat, [message])
                 _apply(found, message)
-                now = save(found, key, at, {**before.state, **own} if own else None, before)
+                now = save(found, key, at, {**before.state, **own}) if own else save_place(found, key, at, before)
 
             self._change(key, state, record, decided_on=chat.stream_id)
-            found.beside = (chat.version, now._replace(since=chat.version) if own else now)
+            found.beside = (chat.version, now)
             return chat.version
 
     def _change(
@@ -285,28 +288,31 @@ class RefoldSessionService(BaseSessionService):
         return found
 
     def _page(self, app: str, user: str | None, limit: int | None, cursor: str | None) -> SessionPage:
-        rows = self._store.saved_states(NAME, prefix=saved_prefix(app, user))
-        rows = sorted(rows, key=lambda row: (row.recorded_at, row.context), reverse=True)
+        saves = {row.context: row for row in self._store.saved_states(NAME, prefix=saved_prefix(app, user))}
+        near = stream_id("chat", scope_id(app, user)) + BETWEEN
+        found: list[CatalogueRow] = self._store._runner.rows_under([CATALOGUE], [near])
+        rows = sorted((row for row in found if row.key in saves), key=_changed, reverse=True)
         if cursor is not None:
-            rows = [row for row in rows if (row.recorded_at, row.context) < _place(cursor)]
+            rows = [row for row in rows if _changed(row) < _place(cursor)]
         shown = rows[:limit]
         states: dict[str, dict[str, Any]] = {}
-        sessions = [session for row in shown if (session := self._listed(row, states)) is not None]
+        sessions = [one for row in shown if (one := self._listed(row, saves[row.key], states)) is not None]
         return SessionPage(sessions, _cursor(shown[-1]) if len(rows) > len(shown) else None)
 
-    def _listed(self, row: SavedStateRow, states: dict[str, dict[str, Any]]) -> Session | None:
+    def _listed(self, row: CatalogueRow, saved: SavedStateRow, states: dict[str, dict[str, Any]]) -> Session | None:
         """Return a session without its events; `states` are those of users and apps that were read already."""
-        key = Key(*map(decoded_id, split_stream_id(row.context)[1].split(BETWEEN)))
-        value = value_at(self._store, row.context, row.version)
+        key = Key(*map(decoded_id, row.id.split(BETWEEN)))
+        value = value_at(self._store, row.key, saved.version)
         if value is None:
             return None
-        own = value if STATE in value else value_at(self._store, row.context, value["since"])
+        own = value if STATE in value else value_at(self._store, row.key, value["since"])
         state = dict(own[STATE]) if own else {}
         for prefix, chat_id in key.scopes.items():
             if chat_id not in states:
                 states[chat_id] = self._scope_state(chat_id)
             state |= {f"{prefix}{name}": one for name, one in states[chat_id].items()}
-        return Session(id=key.session, app_name=key.app, user_id=key.user, state=state, last_update_time=value["at"])
+        at = changed_at(self._store, row, saved, value["at"])
+        return Session(id=key.session, app_name=key.app, user_id=key.user, state=state, last_update_time=at)
 
     def _deleted(self, key: Key) -> None:
         with acting_as(self._actor):
@@ -426,8 +432,12 @@ def _wanted(entries: Sequence[Entry], config: GetSessionConfig) -> list[Event]:
     return events[::-1]
 
 
-def _cursor(row: SavedStateRow) -> str:
-    return f"{row.recorded_at}:{row.context}"
+def _changed(row: CatalogueRow) -> tuple[int, str]:
+    return row.changed_at, row.key
+
+
+def _cursor(row: CatalogueRow) -> str:
+    return f"{row.changed_at}:{row.key}"
 
 
 def _place(cursor: str) -> tuple[int, str]:

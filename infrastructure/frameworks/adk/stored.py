@@ -2,7 +2,8 @@
 What is saved of a session beside its items: names, times and state.
 
 The state of a session is saved in its own chat, and that of an app or a user in a chat of that app or user. Each is
-saved as a whole when it has changed, so that it is read at once, and its past is the past of the chat.
+saved as a whole when it has changed, so that it is read at once, and its past is the past of the chat. An event that
+changes no state is its items alone: the session changed last when the last of them was made.
 """
 
 from __future__ import annotations
@@ -19,18 +20,25 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ....domain.canonical import canonical_json
 from ....domain.chat.context import ChatContext
-from ....domain.chat.events import StateSaved
+from ....domain.chat.events import ITEM_EVENTS, StateSaved
 from ....domain.errors import InvalidInputError
 from ....domain.ids import encoded_id
+from ...times import time_of
 from ..conversation import Message
 from ..open_chats import OpenChat
 from .form import NAME
 
 if TYPE_CHECKING:
+    from ....projections.catalogue import CatalogueRow
+    from ....projections.saved_states import SavedStateRow
     from ...store import Store
 
 SESSION, STATE = "session", "state"
 BETWEEN = "/"
+# A save is looked for from the end of a chat, so the place of the state is saved again after so many events.
+SAVED_EVERY = 64
+# The time of the last change of a session in a list is looked for in so many events at its end.
+LOOKED_AT = 8
 
 
 class Key(NamedTuple):
@@ -56,13 +64,14 @@ class Key(NamedTuple):
 
 class Saved(NamedTuple):
     """
-    Data beside the last event of a session: the time of its last change, its own state as JSON, and the version that
-    saved this state.
+    Data beside the events of a session: the time of its last change, its own state as JSON, the version that saved this
+    state, and that of the last save.
     """
 
     at: float
     encoded: bytes
     since: int
+    version: int
 
     @property
     def state(self) -> dict[str, Any]:
@@ -166,29 +175,43 @@ def _read(chat: ChatContext, key: Key) -> Saved | None:
     saved = chat.saved_states.last(NAME, key.saved_name)
     if saved is None or saved.value is None:
         return None
-    value, since = saved.value, saved.version
+    value, since, items = saved.value, saved.version, chat._state.items
+    whole = value
     if STATE not in value:
         since = value["since"]
         before = chat.saved_states.at(since)
         assert before is not None, "a version that is named has a state"
-        return Saved(value["at"], msgspec.json.encode((before.value or {})[STATE]), since)
-    return Saved(value["at"], msgspec.json.encode(value[STATE]), since)
+        whole = before.value or {}
+    last = items.reach - 1
+    is_newer = last >= 0 and items.arrival(last) > saved.version
+    at = items.arena.items[last].created_at if is_newer else value["at"]
+    return Saved(at, msgspec.json.encode(whole[STATE]), since, saved.version)
 
 
-def save(found: OpenChat, key: Key, at: float, state: dict[str, Any] | None, before: Saved | None) -> Saved:
-    """
-    Save the time of a change, and the state if it is another one now; else the version that saved it.
+def save(found: OpenChat, key: Key, at: float, state: dict[str, Any]) -> Saved:
+    """Save the state of a session as a whole."""
+    version = _save(found, key, {"at": at, STATE: state})
+    return Saved(at, msgspec.json.encode(state), version, version)
 
-    The result has no version of a state that is saved here: once it is committed, that is the version of the chat.
-    """
-    if state is None:
-        assert before is not None, "a session begins with a state"
-        about: dict[str, Any] = {"since": before.since}
-        saved = before._replace(at=at)
-    else:
-        about, saved = {STATE: state}, Saved(at, msgspec.json.encode(state), 0)
-    found.chat.saved_states.save(NAME, {key.saved_name: {"at": at, **about}}, expected_version=found.chat.version)
-    return saved
+
+def save_place(found: OpenChat, key: Key, at: float, before: Saved) -> Saved:
+    """Save now and then which version saved the state, so that it is found near the end; return what is known then."""
+    if found.chat.version - before.version < SAVED_EVERY:
+        return before._replace(at=at)
+    return before._replace(at=at, version=_save(found, key, {"at": at, "since": before.since}))
+
+
+def _save(found: OpenChat, key: Key, value: dict[str, Any]) -> int:
+    return found.chat.saved_states.save(NAME, {key.saved_name: value}, expected_version=found.chat.version)
+
+
+def changed_at(store: Store, row: CatalogueRow, saved: SavedStateRow, at: float) -> float:
+    """Return when a session in a list changed last; `at` is the time that was saved last."""
+    after = max(saved.version, row.version - LOOKED_AT)
+    for event in reversed(list(store.log.read_events(row.key, after=after, until=row.version))):
+        if isinstance(event, ITEM_EVENTS):
+            return event.created_at
+    return at if after == saved.version else time_of(row.changed_at).timestamp()
 
 
 def value_at(store: Store, stream: str, version: int) -> dict[str, Any] | None:

@@ -98,3 +98,34 @@ async def test_a_session_made_by_hand_knows_what_its_last_event_says(store: refo
     await service.append_event(newest, said("three"))
 
     assert await texts(service) == ["one", "two", "three"]
+
+
+async def test_an_event_that_changes_no_state_is_one_event_of_the_log(store: refold.Store) -> None:
+    """The state is found near the end of a long session all the same, also as each event was saved with its place."""
+    service = RefoldSessionService(store)
+    session = await filled(service, said("one", actions=EventActions(state_delta={"n": 1})))
+    chat = store.chat(service.chat_id(**KEY))
+    before = chat.version
+    for number in range(70):
+        await service.append_event(session, said(f"{number}", timestamp=2_000.0 + number))
+
+    chat.refresh()
+    saves = [one for one in chat.saved_states.all("adk", after=before) if one.value]
+    assert chat.version == before + 70 + len(saves)
+    [place] = saves
+    assert chat.version - place.version < 64
+    assert place.value is not None
+    assert chat.saved_states.at(place.value["since"]) == chat.saved_states.all("adk")[-2]
+    for at in (2_069.0, 7.0):
+        # The second time behind a save as earlier versions made one for each event.
+        again = await RefoldSessionService(store).get_session(**KEY)
+        listed = (await service.list_sessions_page(app_name=MIA["app_name"])).sessions
+        assert again is not None
+        assert [(one.state, one.last_update_time) for one in (again, *listed)] == [({"n": 1}, at)] * 2
+        chat.saved_states.save("adk", {"session/shop/mia/": {"at": 7.0, "since": place.value["since"]}})
+
+    for number in range(9):
+        # Others changed the session, and made no item.
+        chat.name_version(f"v{number}")
+    [one] = (await service.list_sessions(app_name=MIA["app_name"])).sessions
+    assert one.last_update_time == pytest.approx(chat.history()[-1].recorded_at / 1e6)

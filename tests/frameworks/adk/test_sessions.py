@@ -462,6 +462,10 @@ async def test_sessions_come_page_by_page(store: refold.Store) -> None:
     assert [one.state for one in seen][:2] == [{"n": 2, "user:last": 6}, {"n": 6, "user:last": 6}]
     whole = (await service.list_sessions(**MIA)).sessions
     assert whole[0].id == "s0"
+    for one in whole:
+        found = await service.get_session(**MIA, session_id=one.id)
+        assert found is not None
+        assert found.last_update_time == one.last_update_time
     for wrong in ("x", "1", "a:b", "9" * 5_000 + ":b"):
         with pytest.raises(InvalidInputError):
             await service.list_sessions_page(**APP, cursor=wrong)

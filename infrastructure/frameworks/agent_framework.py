@@ -39,11 +39,15 @@ class AgentForm:
         if role not in ROLES or not isinstance(contents, list):
             raise fields.unexpected_value("role", role, f"one of {', '.join(ROLES)}, and contents as a list")
         read_parts(ROLES[role], (_part(Fields("a content", content)) for content in contents), into, "a message")
+        if role == "assistant" and isinstance(author := message.get("author_name"), str) and author:
+            into.items[:] = [msgspec.structs.replace(item, agent_id=author) for item in into.items]
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
         """Return the message that these items are."""
         contents = [{**_content(part), **NOTHING_BESIDE} for part in parts_of(items)]
-        return {"type": "message", "role": role_of(items), "contents": contents, **NOTHING_BESIDE}
+        role, agent = role_of(items), items[0].agent_id
+        about = {"author_name": agent} if agent and role == "assistant" else {}
+        return {"type": "message", "role": role, "contents": contents, **about, **NOTHING_BESIDE}
 
 
 CONVERSATION = Conversation(AgentForm())

@@ -48,9 +48,9 @@ class EventForm:
         if not isinstance(listed, list):
             raise fields.unexpected_value("content", content, "an object with a list of parts")
         is_user = (content.get("role") or author) == USER
-        read_parts(
-            USER if is_user else "assistant", (_part(Fields("a part", part)) for part in listed), into, "an event"
-        )
+        # An event of empty texts, or of nothing at all, is left out by the kit, too, when it asks a model.
+        parts = [_part(Fields("a part", part)) or None for part in listed] or [None]
+        read_parts(USER if is_user else "assistant", parts, into, "an event")
         about: dict[str, Any] = {} if author in ("", USER, MODEL) else {"agent_id": author}
         if isinstance(at := message.get("timestamp"), int | float):
             about["created_at"] = float(at)

@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions import Session
+from google.genai import types
 
 import refold
 from refold.adk import RefoldSessionService
@@ -129,3 +131,22 @@ async def test_an_event_that_changes_no_state_is_one_event_of_the_log(store: ref
         chat.name_version(f"v{number}")
     [one] = (await service.list_sessions(app_name=MIA["app_name"])).sessions
     assert one.last_update_time == pytest.approx(chat.history()[-1].recorded_at / 1e6)
+
+
+async def test_an_event_that_says_nothing_is_sent_to_no_model(store: refold.Store) -> None:
+    """One that only changes state, that has an error, or whose texts are empty: the kit has it, and no provider."""
+    service = RefoldSessionService(store)
+    silent = [types.Content(role="model", parts=parts) for parts in ([], [types.Part(text="")])]
+    events = [
+        Event(author="clerk", actions=EventActions(state_delta={"n": 1})),
+        Event(author="user", actions=EventActions(state_delta={"n": 2})),
+        Event(author="clerk", error_code="429", error_message="too many"),
+        *(Event(author="clerk", content=content) for content in silent),
+    ]
+    await filled(service, said("Where?"), *events, said("In Lyon.", "clerk"))
+
+    chat = store.chat(service.chat_id(**KEY))
+    assert [message["role"] for message in chat.to_openai_messages()] == ["user", "assistant"]
+    session = await RefoldSessionService(store).get_session(**KEY)
+    assert session is not None
+    assert session.events[1:-1] == events

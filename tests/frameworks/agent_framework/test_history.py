@@ -33,6 +33,7 @@ MESSAGES = [
     Message("tool", [Content.from_function_result("c1", result="in Lyon")]),
     Message("tool", [Content.from_function_result("c2", result={"no": 1}, exception="ValueError")]),
     Message("assistant", ["It is in Lyon."], additional_properties={"seen": True}),
+    Message("assistant", ["Anything else?"], author_name="clerk"),
     Message("system", []),
     Message("developer", ["Be brief."]),
 ]
@@ -136,3 +137,14 @@ async def test_a_session_needs_an_id_and_a_chat_is_made_by_the_first_message() -
         with pytest.raises(InvalidInputError, match="role"):
             await provider.save_messages("s1", [MESSAGES[0], Message("narrator", ["x"])])
         assert store.contexts() == []
+
+
+async def test_the_author_of_an_answer_is_its_agent(store: refold.Store) -> None:
+    """Of the answer alone: who asks is no agent. An agent of Refold's is the author of what it said."""
+    provider = RefoldHistoryProvider(store)
+    said = [Message("user", ["Where?"], author_name="mia"), Message("assistant", ["In Lyon."], author_name="clerk")]
+    await provider.save_messages("s1", said)
+    store.chat("s1").add_message("assistant", "It is on its way.", agent_id="helper")
+
+    assert [item.agent_id for item in store.chat("s1").items] == [None, "clerk", "helper"]
+    assert [one.author_name for one in await provider.get_messages("s1")] == ["mia", "clerk", "helper"]

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
-from ..canonical import parse_json
+from ..canonical import canonical_json, parse_json
 from ..errors import InvalidInputError
 from .events import ChatItemEvent, FunctionCalled, MessageAdded
+from .pairing import is_spoken
 
 # Each tuple lists the names that different providers give to the same field.
 MODEL = ("model", "model_name", "model_id", "model_version")
@@ -126,6 +127,23 @@ def metrics_of(given: Mapping[str, Any] | None = None, usage: object = None, **n
             raise InvalidInputError(f"cost is {about['cost']!r}: it is in US dollars, from 0 to {COUNT_MAX // NANOS:,}")
         about["cost"] = float(cost)
     return {**(given or {}), **about, **({"usage": counts} if counts else {})} or None
+
+
+def put_usage(items: list[ChatItemEvent], used: Mapping[str, Any] | None, *, what: str) -> None:
+    """
+    Store the usage of an answer with the first of its items that the model wrote; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it is not JSON.
+    """
+    for index, item in enumerate(items) if used else ():
+        if is_spoken(item):
+            items[index] = msgspec.structs.replace(item, metrics=canonical_json(used, what=what))
+            return
+        if isinstance(item, FunctionCalled):
+            both = {**(parse_json(item.metadata) or {}), **(used or {})}
+            items[index] = msgspec.structs.replace(item, metadata=canonical_json(both, what=what))
+            return
 
 
 def _plain(usage: object) -> dict[str, Any]:

@@ -14,10 +14,9 @@ from typing import Any
 
 import msgspec
 
-from ..canonical import canonical_json
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ..chat.pairing import is_of_model, pair_calls
-from ..chat.usage import metrics_of, usage_of
+from ..chat.usage import metrics_of, put_usage, usage_of
 from ..errors import InvalidInputError
 from .documents import DocumentForm
 from .openai.receive import Fields
@@ -161,9 +160,8 @@ def _complete(fields: Fields, into: Receiver) -> None:
     cost = {"cost": counted["cost_usd"]} if isinstance(counted.get("cost_usd"), int | float) else {}
     model = {"model": step["model_name"]} if isinstance(step.get("model_name"), str) else {}
     given = metrics_of(None, None, **used, **cost, **model) if used or cost or model else None
-    if given and isinstance(first, MessageAdded | FunctionCalled) and step.get("source") == "agent":
-        name = "metrics" if isinstance(first, MessageAdded) else "metadata"
-        into.items[0] = msgspec.structs.replace(first, **{name: canonical_json(given, what="the metrics of a step")})
+    if step.get("source") == "agent":
+        put_usage(into.items, given, what="the metrics of a step")
 
 
 def _message(told: Sequence[str | Picture]) -> str | list[dict[str, Any]]:

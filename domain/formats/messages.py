@@ -13,14 +13,13 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..canonical import canonical_json, parse_json
+from ..canonical import canonical_json
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..chat.item_conversion import recorded_form
 from ..chat.item_events import items_as_given
 from ..chat.items import ChatItem, items_from_dict
-from ..chat.pairing import is_spoken
 from ..chat.state.sequence import Items
-from ..chat.usage import is_usage, metrics_of
+from ..chat.usage import is_usage, metrics_of, put_usage
 from ..clock import System
 from ..errors import InvalidInputError
 from ..messages import Message, kind_of, message_of
@@ -233,22 +232,10 @@ def items_of(given: Given, held: Items, *, system_clock: System) -> list[ChatIte
         last = first + len(list(run))
         messages, places = given.messages[first:last], given.places[first:last]
         read = READERS[dialect](messages, system, system_clock=system_clock, places=places)
-        items += _with_usage(read, next(iter(given.used[first:last]), None))
+        put_usage(read, next(iter(given.used[first:last]), None), what="the usage")
+        items += read
         first, system = last, None
     return named_outputs(items, held)
-
-
-def _with_usage(items: list[ChatItemEvent], used: dict[str, Any] | None) -> list[ChatItemEvent]:
-    """Return the items of an answer; its usage is stored with the first that the model wrote."""
-    for index, item in enumerate(items) if used else ():
-        if is_spoken(item):
-            items[index] = msgspec.structs.replace(item, metrics=canonical_json(used, what="the usage"))
-            break
-        if isinstance(item, FunctionCalled):
-            both = {**(parse_json(item.metadata) or {}), **(used or {})}
-            items[index] = msgspec.structs.replace(item, metadata=canonical_json(both, what="the usage"))
-            break
-    return items
 
 
 def _items_recorded(

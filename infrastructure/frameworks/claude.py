@@ -25,6 +25,7 @@ from claude_agent_sdk import (
 )
 
 from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded, Origin, is_user
+from ...domain.chat.usage import metrics_of, put_usage
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.threads import in_thread
 from ...domain.errors import InvalidInputError
@@ -206,8 +207,38 @@ def _add(found: OpenChat, key: SessionKey, messages: Sequence[Message]) -> None:
         data, plain = before.get("summary"), [message["line"] for message in new]
         earlier = None if data is None else SessionSummaryEntry(session_id=key["session_id"], mtime=0, data=data)
         value["summary"] = fold_session_summary(earlier, key, plain)["data"]
-    LINES.add_named(chat, new)
+    groups = LINES.items_of(new, chat._state.items)
+    if counted := _count(groups, new, before.get("counted")):
+        value["counted"] = counted
+    LINES.add_items(chat, groups)
     chat.saved_states.save(NAME, {name: value})
+
+
+def _count(
+    groups: Sequence[list[ChatItemEvent]], messages: Sequence[Message], counted: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """
+    Keep the usage of answers with their items; return the answer that was counted last, with its usage.
+
+    An answer comes in several lines. Each has the usage of the whole as far as it was known, so what counts is how much
+    more it is than in the line before. Lines of a forked session were counted where they came from.
+    """
+    for items, message in zip(groups, messages, strict=True):
+        line = message["line"]
+        answer = line.get("message")
+        usage = answer.get("usage") if line.get("type") == "assistant" and isinstance(answer, dict) else None
+        if not isinstance(usage, dict) or "forkedFrom" in line:
+            continue
+        known = {name: count for name, count in usage.items() if type(count) is int}
+        before = counted["usage"] if counted and counted["id"] == answer.get("id") else {}
+        more = {name: max(0, count - before.get(name, 0)) for name, count in known.items()}
+        counted = {"id": answer.get("id"), "usage": known}
+        with suppress(InvalidInputError):
+            named = {"model": model} if isinstance(model := answer.get("model"), str) else {}
+            put_usage(
+                items, metrics_of(None, more if any(more.values()) else None, **named), what="the usage of a line"
+            )
+    return counted
 
 
 def _empty(found: OpenChat, key: SessionKey) -> None:

@@ -160,8 +160,11 @@ class Conversation:
             InvalidInputError: a message is none of this form.
             ConcurrencyError: somebody else has changed the chat.
         """
-        held = chat._state.items
-        items = named_outputs([item for group in self.items_of(messages, held) for item in group], held)
+        return self.add_items(chat, self.items_of(messages, chat._state.items))
+
+    def add_items(self, chat: ChatContext, groups: Iterable[Iterable[ChatItemEvent]]) -> list[ChatItemEvent]:
+        """Put the items of messages at the end of a chat, as `add_named` does."""
+        items = named_outputs([item for group in groups for item in group], chat._state.items)
         if items:
             chat.record_items(items, expected_version=chat.version)
         return items

@@ -9,14 +9,13 @@ that others know, such as one that only changes state, is an item that is apart.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from ....domain.canonical import canonical_json
-from ....domain.chat.events import ChatItemEvent, FunctionCalled, MessageAdded
-from ....domain.chat.usage import NO_USAGE, metrics_of, usage_in
+from ....domain.chat.events import ChatItemEvent
+from ....domain.chat.usage import NO_USAGE, metrics_of, put_usage, usage_in
 from ....domain.formats.openai.receive import Fields
 from ....domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
 from ....domain.formats.receive import Receiver, as_text
@@ -55,7 +54,9 @@ class EventForm:
         if isinstance(at := message.get("timestamp"), int | float):
             about["created_at"] = float(at)
         into.items[:] = [msgspec.structs.replace(item, **about) for item in into.items]
-        _count(message, into)
+        if isinstance(usage := message.get("usage_metadata"), dict) and (counted := usage_in(usage)) != NO_USAGE:
+            used = metrics_of(usage=counted, model=message.get("model_version"))
+            put_usage(into.items, used, what="the usage of an event")
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
         """Return the event that these items are."""
@@ -128,19 +129,3 @@ def _object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _count(message: Message, into: Receiver) -> None:
-    """Keep the usage of a response with its first item that can have one, where Refold counts tokens."""
-    usage = message.get("usage_metadata")
-    carriers: Iterator[tuple[int, ChatItemEvent]] = (
-        (index, item) for index, item in enumerate(into.items) if isinstance(item, MessageAdded | FunctionCalled)
-    )
-    counted = usage_in(usage) if isinstance(usage, dict) else NO_USAGE
-    found = next(carriers, None)
-    if counted == NO_USAGE or found is None:
-        return
-    index, item = found
-    used = canonical_json(metrics_of(usage=counted, model=message.get("model_version")), what="the usage of an event")
-    field = "metadata" if isinstance(item, FunctionCalled) else "metrics"
-    into.items[index] = msgspec.structs.replace(item, **{field: used})

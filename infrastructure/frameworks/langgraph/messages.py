@@ -8,6 +8,7 @@ no JSON, or of a class of the user's, keeps besides what the serializer of LangG
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -31,9 +32,8 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
-from ....domain.canonical import canonical_json
-from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
-from ....domain.chat.usage import metrics_of
+from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from ....domain.chat.usage import metrics_of, put_usage
 from ....domain.concurrency.collector import uncollected
 from ....domain.errors import DamagedError, InvalidInputError
 from ....domain.formats.openai.receive import refusal_in
@@ -93,20 +93,23 @@ class LangChainForm:
         content, where = message.get("content", ""), f"a message of type {kind!r}"
         # Beside chat completions of OpenAI, whose refusals are no part of the content.
         content = content or refusal_in(message.get("additional_kwargs") or {}) or content
-        start = len(into.items)
         if base == "tool":
             is_error = message.get("status") == "error"
             text = content if isinstance(content, str) else as_text(content, where)
             into.answer(message.get("name") or "", text, message.get("tool_call_id"), is_error=is_error, where=where)
             return
         calls = [call for call in message.get("tool_calls", ()) if isinstance(call, dict)]
-        if content or not calls:
+        parts = _parts(content, into)
+        if parts or not calls:
             role = message.get("role") if base == "chat" else ROLES.get(base)
-            into.say(role if role in TYPES else "user", _parts(content, into), {}, where)
+            into.say(role if role in TYPES else "user", parts, {}, where)
+            if content and not parts:
+                # Blocks such as thinking alone, which only their provider understands.
+                into.items[0] = msgspec.structs.replace(into.items[0], origin=Origin(apart=True))
         for call in calls:
             into.call(str(call.get("name")), call.get("args", {}), call.get("id"), {}, where)
         if base == "ai":
-            into.items[start] = _used(into.items[start], message)
+            _count(message, into)
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
         """Return the plain form; None for a handoff or a change of the configuration."""
@@ -174,25 +177,18 @@ def _call(item: FunctionCalled) -> dict[str, Any]:
     return {"name": item.name, "args": args, "id": item.call_id, "type": "tool_call"}
 
 
-def _used(item: ChatItemEvent, message: Message) -> ChatItemEvent:
-    """Return the first item of an answer with the tokens that its model used, and with the agent that gave it."""
+def _count(message: Message, into: Receiver) -> None:
+    """Keep the tokens that the model of an answer used, and the agent that gave it."""
     usage, name = message.get("usage_metadata"), message.get("name")
-    if not usage and name is None:
-        return item
+    if isinstance(name, str) and name:
+        into.items[0] = msgspec.structs.replace(into.items[0], agent_id=name)
+    if not usage:
+        return
     about = message.get("response_metadata") or {}
     model = about.get("model_name") or about.get("model")
-    named = {"model": model} if isinstance(model, str) and model and usage else {}
-    try:
-        metrics = metrics_of(None, usage or None, **named)
-    except InvalidInputError:
-        metrics = None
-    item = msgspec.structs.replace(item, agent_id=name) if isinstance(name, str) and name else item
-    if not metrics:
-        return item
-    stored = canonical_json(metrics, what="the usage of a message")
-    if isinstance(item, MessageAdded):
-        return msgspec.structs.replace(item, metrics=stored)
-    return msgspec.structs.replace(item, metadata=stored) if isinstance(item, FunctionCalled) else item
+    named = {"model": model} if isinstance(model, str) and model else {}
+    with suppress(InvalidInputError):
+        put_usage(into.items, metrics_of(None, usage, **named), what="the usage of a message")
 
 
 def plain_of(message: BaseMessage, values: Values) -> Message:

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from ....domain.canonical import canonical_json
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from ....domain.chat.usage import put_usage
 from ....domain.chat.view import ChatView
 from ....domain.errors import InvalidInputError
 from ....domain.formats.openai.receive import Fields
@@ -179,10 +179,7 @@ def _count(message: Message, into: Receiver) -> None:
     counted |= {"cached_tokens": usage["cache_read_tokens"]} if usage.get("cache_read_tokens") else {}
     if not counted:
         return
-    used = canonical_json({**counted, "model": message.get("model_name")}, what="the usage of a response")
-    item = into.items[0]
-    is_call = isinstance(item, FunctionCalled)
-    into.items[0] = msgspec.structs.replace(item, **{"metadata" if is_call else "metrics": used})
+    put_usage(into.items, {**counted, "model": message.get("model_name")}, what="the usage of a response")
 
 
 # Writing parts

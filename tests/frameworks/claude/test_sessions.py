@@ -118,6 +118,26 @@ async def test_a_session_is_a_chat(store: refold.Store, tmp_path: Path) -> None:
     assert (listed.session_id, listed.first_prompt) == (own["session_id"], "Where is my order?")
 
 
+async def test_the_tokens_of_an_answer_count_once(store: refold.Store) -> None:
+    """They come with each of its lines, and more are known with the last; a fork of the session counts none again."""
+    sessions = RefoldSessions(store)
+    lines: list[Any] = []
+    for one, read, written in ((THINKING, 100, 1), (CALL, 100, 30), (ANSWER, 140, 9)):
+        usage = {"input_tokens": read, "output_tokens": written, "service_tier": "standard"}
+        about = {"id": "m2" if one is ANSWER else "m1", "model": "c-1", "usage": usage}
+        lines.append({**one, "message": {**one["message"], **about}})
+    for batch in ([QUESTION], lines[:1], [lines[1], RESULT], lines[2:], lines[2:]):
+        await sessions.append(KEY, batch)
+    forked: list[Any] = [{**one, "uuid": f"f{one['uuid']}", "forkedFrom": {"sessionId": "s1"}} for one in lines]
+    await sessions.append({**KEY, "session_id": "s2"}, forked)
+
+    rows = store.usage(by=["model", "context"])
+    assert [(row.model, row.counted_in, row.counted_out, row.context[-2:]) for row in rows if row.model] == [
+        ("c-1", 240, 39, "s1")
+    ]
+    assert await RefoldSessions(store).load(KEY) == [QUESTION, *lines[:2], RESULT, lines[2]]
+
+
 async def test_a_repeated_batch_counts_once(store: refold.Store) -> None:
     """The SDK sends a batch again after an error; lines without a uuid are added again, as it says."""
     sessions = RefoldSessions(store)

@@ -113,3 +113,18 @@ def test_a_message_of_a_type_that_nobody_knows_is_damage() -> None:
 
         with pytest.raises(DamagedError, match="'m1' is damaged: LangChain has no messages of type 'hologram'"):
             _ = RefoldChatMessageHistory(store, "s1").messages
+
+
+def test_thinking_is_sent_to_no_other_provider() -> None:
+    """A message of thinking and a call is the call, and one of thinking alone is apart; both come back whole."""
+    thinking = {"type": "thinking", "thinking": "look", "signature": "sig"}
+    use = {"type": "tool_use", "id": "c1", "name": "track", "input": {"order": 7}}
+    messages = [MESSAGES[0], AIMessage([thinking, use], tool_calls=[CALL]), MESSAGES[4], AIMessage([thinking])]
+    with refold.open(":memory:") as store:
+        RefoldChatMessageHistory(store, "s1").add_messages(messages)
+
+        sent = store.chat("s1").to_openai_messages()
+        found = RefoldChatMessageHistory(store, "s1").messages
+
+    assert [(one["role"], one.get("content")) for one in sent[1:]] == [("assistant", None), ("tool", "in Lyon")]
+    assert [(one.type, one.content) for one in found] == [(one.type, one.content) for one in messages]

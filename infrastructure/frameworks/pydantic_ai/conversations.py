@@ -168,16 +168,21 @@ class _Chats:
             path = None if base is None else self._path(base, found, record.conversation_id, record.forked_from)
             if base is not None and path is None:
                 raise ConversationConflict(record.conversation_id)
-            if found is None:
-                context_id = encoded_id(record.conversation_id, "the conversation's id")
-                chat = self._store.chat(context_id) if path is None else path.view.fork(context_id)
-            else:
-                chat = found.chat
+            chat = self._begun(record.conversation_id, path) if found is None else found.chat
             if path is None or path.view is not chat or not path.is_whole:
                 _show(chat, [] if path is None else path.items)
             CONVERSATION.add(chat, written)
             chat.saved_states.save(NAME, {RECORD: saved})
         self._note_chat(chat.id, *(entry.id for entry in new_entries))
+
+    def _begun(self, conversation_id: str, path: _Path | None) -> ChatContext:
+        """Make the chat of a conversation that has none, in a transaction."""
+        context_id = encoded_id(conversation_id, "the conversation's id")
+        chat = self._store.chat(context_id) if path is None else path.view.fork(context_id)
+        if chat.version > 1:
+            # Others have made it since it was looked for.
+            raise ConversationConflict(conversation_id)
+        return chat
 
     def delete_record(self, conversation_id: str, expected_revision: str) -> None:
         with self._changed(conversation_id, expected_revision) as found:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,29 @@ async def test_two_writers(store: refold.Store) -> None:
     assert len(store.chat("c").items) == 2
     with pytest.raises(ConversationConflict):
         await first.fork("c", new_conversation_id="c")
+
+
+async def test_two_begin_one_conversation(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes second is refused, also between the look for the chat and its making, and takes nothing out."""
+    opened, others = refold.Store.chat, [RefoldConversations(store)]
+    theirs = Conversation(conversation_id="c", messages=[asked("theirs")])
+
+    def overtaken(self: refold.Store, *given: Any, create: bool = True, **settings: Any) -> refold.ChatContext:
+        if create and others:
+            # In a thread of its own, because this one is in a transaction.
+            thread = threading.Thread(target=asyncio.run, args=(others.pop().save(theirs),))
+            thread.start()
+            thread.join()
+        return opened(self, *given, create=create, **settings)
+
+    monkeypatch.setattr(refold.Store, "chat", overtaken)
+    conversations = RefoldConversations(store)
+    with pytest.raises(ConversationConflict):
+        await conversations.save(Conversation(conversation_id="c", messages=[asked("ours")]))
+    loaded = await conversations.load("c")
+
+    assert loaded is not None
+    assert loaded.messages == theirs.messages
 
 
 async def test_what_is_refused_changes_nothing(store: refold.Store) -> None:

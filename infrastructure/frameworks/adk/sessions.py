@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -88,6 +90,8 @@ class RefoldSessionService(BaseSessionService):
         """Keep sessions in `store`; `actor` is recorded where nobody else is named as the actor."""
         self._store, self._actor = require_store(store), actor
         self._chats = OpenChats(store, EVENTS, shown=_events_of)
+        # By a loaded session and its event loop; kept as long as a task appends to it.
+        self._turns: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
     def chat_id(self, *, app_name: str, user_id: str, session_id: str) -> str:
         """
@@ -157,15 +161,25 @@ class RefoldSessionService(BaseSessionService):
         if event.partial:
             return event
         key, message = Key(session.app_name, session.user_id, session.id), message_of(event)
-        version = await in_thread(self._appended, key, message, session)
-        # Nothing is changed in memory before the event is stored.
+        # Tasks that share a session, such as those of a live run, take turns: each appends to what the one before left.
+        turn = self._turns.setdefault((id(session), id(asyncio.get_running_loop())), asyncio.Lock())
+        async with turn:
+            versions: list[int] = []
+            try:
+                await in_thread(lambda: versions.append(self._appended(key, message, session)))
+            finally:
+                # Nothing is changed in memory before the event is stored; it may be, although the caller is cancelled.
+                if versions:
+                    self._note_appended(session, event, versions[0])
+        return event
+
+    def _note_appended(self, session: Session, event: Event, version: int) -> None:
         self._apply_temp_state(session, event)
         self._trim_temp_delta_state(event)
         if not any(one is event or one.id == event.id for one in session.events[-1:]):
             self._commit_event_to_session(session, event)
         session.last_update_time = event.timestamp
         session._storage_update_marker = _marker(version)
-        return event
 
     # Each of the following runs in a thread.
 

@@ -1,5 +1,6 @@
 """Others beside the kit in one chat: what they add, what comes too late, and what is no event."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -150,3 +151,48 @@ async def test_an_event_that_says_nothing_is_sent_to_no_model(store: refold.Stor
     session = await RefoldSessionService(store).get_session(**KEY)
     assert session is not None
     assert session.events[1:-1] == events
+
+
+async def test_tasks_that_share_a_session_take_turns(store: refold.Store) -> None:
+    """As with the kit's own service on a database: they append in the order of their calls, and none is too late."""
+    service = RefoldSessionService(store)
+    session = await filled(service)
+    names = [str(number) for number in range(4)]
+    await asyncio.gather(
+        *(
+            service.append_event(session, said(name, actions=EventActions(state_delta={name: 1, f"app:{name}": 1})))
+            for name in names
+        )
+    )
+
+    assert await texts(service) == names
+    again = await service.get_session(**KEY)
+    assert again is not None
+    assert (session.events, session.state) == (again.events, again.state)
+    assert len(service._turns) == 0
+
+
+async def test_a_task_that_is_cancelled_leaves_its_session_in_use(
+    store: refold.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its event is in the store and in the session, or in neither, and the others that share the session go on."""
+    service = RefoldSessionService(store)
+    session = await filled(service)
+    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+    add = EVENTS.add_named
+
+    def added(*given: Any) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        return add(*given)
+
+    monkeypatch.setattr(EVENTS, "add_named", added)
+    first, second = (asyncio.create_task(service.append_event(session, said(name))) for name in ("first", "second"))
+    await begun.wait()
+    first.cancel()
+    second.cancel()
+    assert [type(one) for one in await asyncio.gather(first, second, return_exceptions=True)] == [
+        asyncio.CancelledError
+    ] * 2
+    await service.append_event(session, said("third"))
+
+    assert await texts(service) == [event.content.parts[0].text for event in session.events] == ["first", "third"]

@@ -110,8 +110,7 @@ class RefoldSession(SessionABC):
 
     async def save_run_state(self, state: RunState[Any, Any]) -> None:
         """Save the state of a run that waits, such as for an approval, beside the items."""
-        saved = {RUN_STATE: state.to_json()}
-        await in_thread(self._as(None, lambda: self._chat.saved_states.save(NAME, saved)))
+        await in_thread(self._as(None, self._save), {RUN_STATE: state.to_json()})
 
     async def run_state(self, agent: Any) -> RunState[Any, Any] | None:
         """Return the state of a run that was saved last, for `Runner.run(agent, state)`; None if there is none."""
@@ -195,6 +194,11 @@ class RefoldSession(SessionABC):
             self._chat.flush()
         else:
             self._chat.rebase(lambda chat: _record(chat, items))
+
+    @synchronized
+    def _save(self, saved: dict[str, Any]) -> None:
+        self._chat.saved_states.save(NAME, saved)
+        self._chat.flush()
 
     @synchronized
     def _clear(self) -> None:

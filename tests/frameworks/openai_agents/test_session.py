@@ -400,10 +400,11 @@ async def test_a_run_that_waits_is_kept_beside_the_entries(tmp_path: Path) -> No
     ran: list[int] = []
     agent = clerk(ran.append, ScriptedModel(), needs_approval=True)
     with refold.open(tmp_path / "s.db") as store:
-        session = RefoldSession(store, "s")
+        session = RefoldSession(store, "s", durability="enqueue")
         result = await Runner.run(agent, "Where are my orders?", session=session)
         assert await session.run_state(agent) is None
         await session.save_run_state(result.to_state())
+        assert store.log.head("chat:s") == session.chat.version
     with refold.open(tmp_path / "s.db") as store:
         session = RefoldSession(store, "s")
         state: Any = await session.run_state(agent)

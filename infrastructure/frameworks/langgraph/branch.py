@@ -71,12 +71,12 @@ class Branch:
 
     def __init__(self, chat: ChatContext) -> None:
         self.chat = chat
-        self.held: Held | None = None
         self._past: ReadOnlyChatContext | None = None
         self._forget()
 
     def _forget(self) -> None:
         self.low = self.high = self.chat.version
+        self.held: Held | None = None
         # Newest last. A checkpoint is hidden if it was deleted or pruned: its writes may still be needed.
         self.marks: deque[Mark] = deque()
         self.versions: dict[str, int] = {}
@@ -102,8 +102,15 @@ class Branch:
 
     def refresh(self) -> None:
         """Read the events that others recorded."""
-        if self.chat.version == self.high:
+        if self.chat.version != self.high:
+            # The chat went to the head of the log by itself, as it may in a child process.
+            self._forget()
+        try:
             self._note_newer(self.chat.refresh())
+        except BaseException:
+            # After an interrupt some may not be noted, and the chat is ahead of what is: all is read again.
+            self._forget()
+            raise
 
     def read_back(self) -> None:
         """Read some earlier events."""
@@ -196,7 +203,6 @@ class Branch:
 
     def _note_key(self, version: int, key: str, is_there: bool) -> None:
         if key == THREAD:
-            self.held = None
             self._forget()
             self.low, self.is_alive = version, is_there
         elif key == KEPT:

@@ -8,10 +8,12 @@ from langchain_core.messages import RemoveMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 from refold.domain.chat.context import ChatContext
+from refold.domain.errors import CheckpointSupersededError
+from refold.infrastructure.frameworks.langgraph.branch import Branch
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
 
-from .graphs import State, chatting, said, thread
+from .graphs import State, chatting, put, said, thread
 from .test_saver import echo
 
 
@@ -111,3 +113,29 @@ def test_a_thread_is_deleted_beside_others_who_write(store: Store, monkeypatch: 
 
     assert saver.get_tuple(thread()) is None
     assert list(store.chat("t").items) == []
+
+
+@pytest.mark.parametrize(("name", "last"), [("_note_newer", 1), ("_note_key", 2)])
+def test_a_look_that_was_interrupted(memory: Store, monkeypatch: pytest.MonkeyPatch, name: str, last: int) -> None:
+    """What others saved meanwhile is seen by the next one, and overtakes who goes on from before."""
+    saver, theirs = RefoldSaver(memory), RefoldSaver(memory)
+    chatting(saver, echo).invoke(said("hello", "h1"), thread())
+    seen = saver.get_tuple(thread())
+    assert seen is not None
+    chatting(theirs, echo).invoke(said("more", "h2"), thread())
+    plain, left = getattr(Branch, name), [last]
+
+    def interrupted(*given: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        return plain(*given)
+
+    monkeypatch.setattr(Branch, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        saver.get_tuple(thread())
+    with pytest.raises(CheckpointSupersededError):
+        put(saver, seen.config, n=1)
+    for one in (saver, RefoldSaver(memory)):
+        assert one.get_tuple(thread()) == theirs.get_tuple(thread())
+        assert [found.config for found in one.list(thread())] == [found.config for found in theirs.list(thread())]

@@ -250,15 +250,17 @@ class Thread:
         if self._root is not None:
             return self._root
         name = self.name
-        return Branch(
-            self._store.chat(
-                name.chat,
-                session=name.session,
-                agent=FRAMEWORK,
-                source=FRAMEWORK,
-                durability="commit",
-            )
+        chat = self._store.chat(
+            name.chat,
+            session=name.session,
+            agent=FRAMEWORK,
+            source=FRAMEWORK,
+            durability="commit",
         )
+        if chat.version > 1:
+            # Others have begun it since it was looked for, and may have saved a checkpoint.
+            raise ConcurrencyError(chat.stream_id, expected=0, actual=chat.version)
+        return Branch(chat)
 
     def _beginning(self, root: Branch, *, is_begun: bool = False) -> dict[str, Saved | None]:
         """

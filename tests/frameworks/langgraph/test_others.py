@@ -13,7 +13,7 @@ from refold.infrastructure.frameworks.langgraph.branch import Branch
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
 
-from .graphs import State, chatting, put, said, thread
+from .graphs import State, chatting, put, said, thread, values
 from .test_saver import echo
 
 
@@ -113,6 +113,24 @@ def test_a_thread_is_deleted_beside_others_who_write(store: Store, monkeypatch: 
 
     assert saver.get_tuple(thread()) is None
     assert list(store.chat("t").items) == []
+
+
+def test_two_begin_one_thread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes second is refused, also between the look for the chat and its making: the thread has one line."""
+    opened, others = Store.chat, [chatting(RefoldSaver(store), echo)]
+
+    def overtaken(self: Store, *given: Any, create: bool = True, **settings: Any) -> ChatContext:
+        if create and others:
+            # Outside of the transaction, as another program would.
+            Context().run(others.pop().invoke, said("theirs", "h1"), thread())
+        return opened(self, *given, create=create, **settings)
+
+    monkeypatch.setattr(Store, "chat", overtaken)
+    with pytest.raises(CheckpointSupersededError):
+        chatting(RefoldSaver(store), echo).invoke(said("ours", "h2"), thread(), durability="sync")
+
+    assert [one.id for one in values(RefoldSaver(store), thread())["messages"]] == ["h1", "m1"]
+    assert [item.id for item in store.chat("t").items] == ["h1", "m1"]
 
 
 @pytest.mark.parametrize(("name", "last"), [("_note_newer", 1), ("_note_key", 2)])

@@ -227,11 +227,11 @@ def test_an_older_copy_is_put_back(tmp_path: Path) -> None:
     notes, path, copy = Conversation(Notes()), str(tmp_path / "s.db"), str(tmp_path / "copy.db")
     with refold.open(path) as store:
         notes.add(store.chat("c"), [noted(text="one")])
-        _copied(path, copy)
+        copied(path, copy)
         chats = OpenChats(store, notes)
         notes.add(store.chat("c"), [noted(text="two")])
         assert len(shown(chats)) == 2
-        _copied(copy, path)
+        copied(copy, path)
 
         assert len(shown(chats)) == 1
         with chats.taken("c") as found:
@@ -240,7 +240,8 @@ def test_an_older_copy_is_put_back(tmp_path: Path) -> None:
         assert [message["text"] for message in shown(chats)] == ["one", "three"]
 
 
-def _copied(source: str, target: str) -> None:
+def copied(source: str, target: str) -> None:
+    """Put a database in the place of another one."""
     with closing(sqlite3.connect(source)) as connection, closing(sqlite3.connect(target)) as copy:
         connection.backup(copy)
 

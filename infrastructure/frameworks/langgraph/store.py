@@ -43,7 +43,7 @@ from langgraph.store.memory import InMemoryStore
 from ....domain.canonical import require_unicode
 from ....domain.concurrency.locks import locked, synchronized
 from ....domain.concurrency.threads import in_thread
-from ....domain.errors import ConcurrencyError, InvalidInputError, NotFoundError, ReadOnlyError
+from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError, NotFoundError, ReadOnlyError
 from ....domain.ids import decoded_id, encoded_id
 from ....domain.log.envelope import acting, current_meta
 from ....domain.memory.memory import MemoryScope
@@ -409,7 +409,11 @@ class RefoldStore(BaseStore):
     def _scope(self, name: str) -> MemoryScope:
         scope = self._memory.scope(name)
         if not scope.is_ahead:
-            scope.refresh()
+            try:
+                scope.refresh()
+            except LogWentBackError:
+                # An older copy of the database was put back: it is read as that has it.
+                scope.cleanup()
         return scope if self._moment is None else scope.at(self._moment)
 
     def _collections(self, prefix: Namespace) -> Iterator[Collection]:

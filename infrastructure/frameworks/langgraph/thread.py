@@ -14,7 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from ....domain.chat.context import ChatContext
 from ....domain.concurrency.locks import locked, synchronized
-from ....domain.errors import CheckpointSupersededError, ConcurrencyError, DecisionRefusedError, NotFoundError
+from ....domain.errors import (
+    CheckpointSupersededError,
+    ConcurrencyError,
+    DecisionRefusedError,
+    LogWentBackError,
+    NotFoundError,
+)
 from ....domain.ids import derived_id
 from ...store import Store
 from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, RUN, THREAD, Branch, Found, Saved
@@ -208,8 +214,11 @@ class Thread:
     def _refresh(self) -> None:
         """Open the root, or read what others recorded in it."""
         if self._root is not None:
-            self._root.refresh()
-            return
+            with suppress(LogWentBackError):
+                self._root.refresh()
+                return
+            # An older copy of the database was put back: it is opened as that has it.
+            self._reset()
         with suppress(NotFoundError):
             self._root = Branch(self._store.chat(self.name.chat, create=False, durability="commit"))
 
@@ -228,10 +237,11 @@ class Thread:
         if self._root and chat == self._root.chat.id:
             return self._root
         branch = self._forks.get(chat)
-        if branch is None:
-            branch = self._forks[chat] = Branch(self._store.chat(chat, create=False, durability="commit"))
-        else:
-            branch.refresh()
+        if branch is not None:
+            with suppress(LogWentBackError):
+                branch.refresh()
+                return branch
+        branch = self._forks[chat] = Branch(self._store.chat(chat, create=False, durability="commit"))
         return branch
 
     def _branches(self) -> Iterator[Branch]:

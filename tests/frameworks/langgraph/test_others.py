@@ -1,18 +1,21 @@
 """A graph and others in one chat: what they add and take out is part of the state."""
 
 from contextvars import Context
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import RemoveMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
+import refold
 from refold.domain.chat.context import ChatContext
 from refold.domain.errors import CheckpointSupersededError
 from refold.infrastructure.frameworks.langgraph.branch import Branch
 from refold.infrastructure.store import Store
-from refold.langgraph import RefoldSaver
+from refold.langgraph import RefoldSaver, RefoldStore
 
+from ..test_open_chats import copied
 from .graphs import State, chatting, put, said, thread, values
 from .test_saver import echo
 
@@ -157,3 +160,26 @@ def test_a_look_that_was_interrupted(memory: Store, monkeypatch: pytest.MonkeyPa
     for one in (saver, RefoldSaver(memory)):
         assert one.get_tuple(thread()) == theirs.get_tuple(thread())
         assert [found.config for found in one.list(thread())] == [found.config for found in theirs.list(thread())]
+
+
+def test_an_older_copy_is_put_back(tmp_path: Path) -> None:
+    """Threads, with their branches, and memories are read as the database has them then, and can be written to."""
+    path, copy = str(tmp_path / "s.db"), str(tmp_path / "copy.db")
+    with refold.open(path) as store:
+        saver, memories = RefoldSaver(store), RefoldStore(store)
+        first = put(saver, thread(), n=1)
+        put(saver, first, n=2)
+        second = put(saver, next(one for one in saver.list(thread()) if one.parent_config is None).config, n=3)
+        memories.put(("u",), "k", {"n": 3})
+        copied(path, copy)
+        put(saver, second, n=4)
+        memories.put(("u",), "k", {"n": 4})
+        copied(copy, path)
+
+        for number in (3, 5):
+            found, item = saver.get_tuple(thread()), memories.get(("u",), "k")
+            assert found is not None
+            assert item is not None
+            assert found.checkpoint["channel_values"] == item.value == {"n": number}
+            put(saver, found.config, n=5)
+            memories.put(("u",), "k", {"n": 5})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +27,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from ....domain.arguments import require_whole
 from ....domain.canonical import ID_BYTES_MAX
-from ....domain.concurrency.locks import synchronized
+from ....domain.concurrency.locks import fork_safe_lock, synchronized
 from ....domain.concurrency.threads import in_thread
 from ....domain.erasure.forgetting import watch
 from ....domain.errors import InvalidInputError
@@ -86,7 +85,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         self._compare_last = None if compare_last is None else require_whole(compare_last, "compare_last")
         self._prefix = prefix
         self._threads: OrderedDict[tuple[str, str], Thread] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         watch(store.log, self)
 
     @synchronized

@@ -41,7 +41,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 from ....domain.canonical import require_unicode
-from ....domain.concurrency.locks import locked, synchronized
+from ....domain.concurrency.locks import locked, renew_in_child, synchronized
 from ....domain.concurrency.threads import in_thread
 from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError, NotFoundError, ReadOnlyError
 from ....domain.ids import decoded_id, encoded_id
@@ -220,6 +220,10 @@ class RefoldStore(BaseStore):
         self._moment: When | None = None
         # Threads of a process share the scopes of the memory.
         self._lock = threading.RLock()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """
@@ -260,6 +264,7 @@ class RefoldStore(BaseStore):
         """Return the memory as it was at a time or a position of the log; items show up whether they expired or not."""
         past = copy(self)
         past._moment = moment
+        renew_in_child(past)
         return past
 
     @synchronized

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ....domain.chat.context import ChatContext
-from ....domain.concurrency.locks import locked, synchronized
+from ....domain.concurrency.locks import locked, renew_in_child, synchronized
 from ....domain.errors import (
     CheckpointSupersededError,
     ConcurrencyError,
@@ -53,6 +53,12 @@ class Thread:
         self._root: Branch | None = None
         self._forks: dict[str, Branch] = {}
         self._channels = ChannelChats(store, name.chat, name.session)
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # A thread of the parent may hold the lock, and have changed the rest by half.
+        self._lock = threading.RLock()
+        self._reset()
 
     # Reading
 

@@ -1,5 +1,7 @@
 """A graph and others in one chat: what they add and take out is part of the state."""
 
+import os
+import threading
 from contextvars import Context
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,32 @@ def test_a_look_that_was_interrupted(memory: Store, monkeypatch: pytest.MonkeyPa
     for one in (saver, RefoldSaver(memory)):
         assert one.get_tuple(thread()) == theirs.get_tuple(thread())
         assert [found.config for found in one.list(thread())] == [found.config for found in theirs.list(thread())]
+
+
+def test_a_child_process_has_locks_of_its_own(tmp_path: Path) -> None:
+    """It was forked while calls of another thread were going on, which end in the parent alone."""
+    is_held, is_over = threading.Event(), threading.Event()
+    with refold.open(tmp_path / "s.db") as store:
+        saver, memories = RefoldSaver(store), RefoldStore(store)
+        put(saver, thread(), n=1)
+        held: list[Any] = [saver._thread_named("t", ""), memories, memories.at(1)]
+
+        def hold() -> None:
+            with held[0]._lock, held[1]._lock, held[2]._lock:
+                is_held.set()
+                is_over.wait()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        is_held.wait()
+        child = os.fork()
+        if child == 0:
+            are_free = all(one._lock.acquire(timeout=5) for one in held)
+            os._exit(0 if are_free and values(saver, thread()) == {"n": 1} else 1)
+        is_over.set()
+        holder.join()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_an_older_copy_is_put_back(tmp_path: Path) -> None:

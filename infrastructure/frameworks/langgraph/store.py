@@ -111,6 +111,12 @@ class Collection(NamedTuple):
         """Let a record expire so many minutes from now."""
         self._put_beside(EXPIRES, key, {"minutes": minutes, "until": now + int(minutes * MINUTE)})
 
+    def prolong(self, key: str, expiry: dict[str, Any], now: int) -> None:
+        """Let a record that was read live on from now; others may have put or forgotten it meanwhile."""
+        record = self.values.get(key)
+        if record and self.expiry(record) == expiry:
+            self.extend(key, expiry["minutes"], now)
+
     def expire(self, key: str, now: int, gone: set[tuple[Namespace, str]]) -> None:
         """Forget a key whose time is over, and note it in `gone`; others may have put or forgotten it meanwhile."""
         record = self.values.get(key)
@@ -288,8 +294,7 @@ class RefoldStore(BaseStore):
         changes: list[Change] = []
         for one, key, expiry in read if self._moment is None else ():
             if expiry["until"] - now < FRESH * expiry["minutes"] * MINUTE:
-                extend = partial(Collection.extend, key=key, minutes=expiry["minutes"], now=now)
-                changes.append(Change(one.namespace, extend))
+                changes.append(Change(one.namespace, partial(Collection.prolong, key=key, expiry=expiry, now=now)))
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         changes += [Change(op.namespace, partial(self._put, op=op, known=known, now=now)) for op in puts.values()]
         self._change(changes)

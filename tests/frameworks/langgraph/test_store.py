@@ -215,6 +215,30 @@ def test_a_sweep_leaves_what_others_put(store: Store, monkeypatch: pytest.Monkey
     assert (ours.sweep_ttl(), store.now()) == (0, version)
 
 
+def test_a_read_puts_off_what_it_read(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that others put or delete meanwhile keeps its new time to live, or has none."""
+    now = [0]
+    monkeypatch.setattr(RefoldStore, "_now", lambda _: now[0])
+    ours, theirs, changed = RefoldStore(memory), RefoldStore(memory), RefoldStore._change
+    for key in ("longer", "deleted", "same"):
+        ours.put(("u",), key, {}, ttl=5)
+    now[0] = 4 * 60_000_000
+
+    def change(self: RefoldStore, changes: Any) -> None:
+        if self is ours:
+            theirs.put(("u",), "longer", {}, ttl=60)
+            theirs.delete(("u",), "deleted")
+        changed(self, changes)
+
+    monkeypatch.setattr(RefoldStore, "_change", change)
+    assert len(ours.search(("u",))) == 3
+    now[0] = 30 * 60_000_000
+
+    assert theirs.sweep_ttl() == 1
+    assert [item.key for item in theirs.search(("u",), refresh_ttl=False)] == ["longer"]
+    assert [record.key for record in memory.memory().scope("langgraph/.beside/u").search()] == ["expires/longer"]
+
+
 def test_a_read_seldom_writes(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A time to live is put off when a tenth of it is over; items without one are never written by a read."""
     now = [0]

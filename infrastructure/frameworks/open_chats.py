@@ -49,6 +49,22 @@ def acting_as(actor: str) -> AbstractContextManager[None]:
     return acting(actor=current_meta(default_actor=actor, idempotency_key=None).actor)
 
 
+def retried(attempt: Callable[[], T]) -> T:
+    """
+    Return what an attempt returns; it is made again as long as another writer comes first.
+
+    Raises:
+        ConcurrencyError: another writer came first a hundred times.
+    """
+    for number in range(CATCH_UPS_MAX):
+        try:
+            return attempt()
+        except ConcurrencyError as error:
+            if error.is_ahead or number == CATCH_UPS_MAX - 1:
+                raise
+    raise AssertionError("the loop returns or raises")
+
+
 class Entry(NamedTuple):
     """A message in the view of a chat as JSON, with its id, the ids of its items, and the index behind the last one."""
 
@@ -192,16 +208,14 @@ class OpenChats:
         Raises:
             ConcurrencyError: another writer came first a hundred times.
         """
-        for attempt in range(CATCH_UPS_MAX):
-            try:
-                with ExitStack() as until, current_or_new_transaction(self._store.log):
-                    # It is put back behind the transaction.
-                    found = until.enter_context(self.taken(chat_id, create=create))
-                    return None if found is None else change(found)
-            except ConcurrencyError as error:
-                if error.is_ahead or attempt == CATCH_UPS_MAX - 1:
-                    raise
-        raise AssertionError("the loop returns or raises")
+
+        def attempt() -> T | None:
+            with ExitStack() as until, current_or_new_transaction(self._store.log):
+                # It is put back behind the transaction.
+                found = until.enter_context(self.taken(chat_id, create=create))
+                return None if found is None else change(found)
+
+        return retried(attempt)
 
     def _refreshed(self, chat_id: str, known: int | None) -> OpenChat | None:
         found = self._chats.pop(chat_id, None)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -33,7 +34,7 @@ from ....domain.erasure.forgetting import watch
 from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id
 from ...store import Store
-from ..open_chats import require_store
+from ..open_chats import require_store, retried
 from .branch import FRAMEWORK, RUN, THREAD, Found
 from .channels import SOURCE
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write
@@ -216,28 +217,45 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         self._thread(config).put_writes(config["configurable"]["checkpoint_id"], task_id, task_path, packed)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with all its namespaces; the log keeps it, and `store.chat(id).at(version)` shows it."""
-        for thread in self._namespaces(thread_id):
-            thread.delete()
+        """
+        Delete a thread with all its namespaces, all or nothing; the log keeps it, and `store.chat(id).at(version)`
+        shows it.
+        """
+
+        def delete() -> None:
+            for thread in self._namespaces(thread_id):
+                self._own(thread).delete()
+
+        self._at_once(delete)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints of runs; their run_id is in the metadata."""
+        """Delete the checkpoints of runs, all of a thread or none; their run_id is in the metadata."""
         runs, values = set(run_ids), self._values()
         rows = self.store.saved_states(FRAMEWORK, prefix=RUN)
         chats = {row.context for row in rows if row.name.removeprefix(RUN) in runs}
+
+        def hide(thread: Thread) -> None:
+            own = self._own(thread)
+            own.hide([one for one in own.checkpoints() if own.metadata(one, values).get("run_id") in runs])
+
         for thread in self._all_threads() if chats else ():
             if not chats.isdisjoint(thread.streams()):
-                thread.hide([one for one in thread.checkpoints() if thread.metadata(one, values).get("run_id") in runs])
+                self._at_once(partial(hide, thread))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """
-        Copy a thread with all its checkpoints; messages and values are named, not copied.
+        Copy a thread with all its checkpoints, all or nothing; messages and values are named, not copied.
 
         Raises:
             DecisionRefusedError: the target has checkpoints.
         """
-        for source in self._namespaces(source_thread_id):
-            source.copy_to(self._thread_named(target_thread_id, source.name.namespace))
+
+        def copy() -> None:
+            for source in self._namespaces(source_thread_id):
+                target = Thread(self.store, self._name(target_thread_id, source.name.namespace))
+                self._own(source).copy_to(target)
+
+        self._at_once(copy)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """
@@ -248,9 +266,16 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         """
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInputError(f"strategy is {strategy!r}: give 'keep_latest' or 'delete'")
-        for thread_id in thread_ids:
+
+        def keep_newest(thread_id: str) -> None:
             for thread in self._namespaces(thread_id):
-                thread.delete() if strategy == "delete" else thread.keep_newest()
+                self._own(thread).keep_newest()
+
+        for thread_id in thread_ids:
+            if strategy == "delete":
+                self.delete_thread(thread_id)
+            else:
+                self._at_once(partial(keep_newest, thread_id))
 
     def get_next_version(self, current: int | str | None, channel: None) -> Any:
         """Return the next version of a channel: a number, or a text where other savers began with texts."""
@@ -325,6 +350,23 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         return await in_thread(self.get_delta_channel_history, config=config, channels=channels)
 
     # Threads
+
+    def _at_once(self, change: Callable[[], object]) -> None:
+        """Make a change of several chats in one transaction, on threads of its own."""
+
+        def attempt() -> None:
+            with self.store.transaction():
+                change()
+
+        retried(attempt)
+
+    def _own(self, thread: Thread) -> Thread:
+        """
+        Return a thread for a transaction, which nobody else uses: so no other call has to wait for its end.
+
+        Other calls see the change as one of another process.
+        """
+        return Thread(self.store, thread.name)
 
     def _values(self) -> Values:
         return Values(self.serde, self._compare_last)

@@ -43,16 +43,15 @@ from langgraph.store.memory import InMemoryStore
 from ....domain.canonical import require_unicode
 from ....domain.concurrency.locks import locked, renew_in_child, synchronized
 from ....domain.concurrency.threads import in_thread
-from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError, NotFoundError, ReadOnlyError
+from ....domain.errors import InvalidInputError, LogWentBackError, NotFoundError, ReadOnlyError
 from ....domain.ids import decoded_id, encoded_id
 from ....domain.log.envelope import acting, current_meta
 from ....domain.memory.memory import MemoryScope
 from ....domain.memory.records import MemoryChange, MemoryRecord
 from ....domain.positions import Moment
 from ...store import Store
-from ..open_chats import require_store
+from ..open_chats import require_store, retried
 from .branch import FRAMEWORK
-from .thread import ATTEMPTS_MAX
 
 PREFIX = "langgraph/"
 # No label of a namespace has a period.
@@ -377,16 +376,15 @@ class RefoldStore(BaseStore):
         if changes and self._moment is not None:
             raise ReadOnlyError("this memory is a view of the past and cannot be changed: change the one it shows")
         actor = current_meta(default_actor=FRAMEWORK, idempotency_key=None).actor
-        for attempt in range(ATTEMPTS_MAX) if changes else ():
+
+        def attempt() -> None:
             opened = {change.namespace: self._collection(change.namespace) for change in changes}
-            try:
-                with acting(actor=actor), self.store.transaction():
-                    for change in changes:
-                        change.make(opened[change.namespace])
-                return
-            except ConcurrencyError:
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise
+            with acting(actor=actor), self.store.transaction():
+                for change in changes:
+                    change.make(opened[change.namespace])
+
+        if changes:
+            retried(attempt)
 
     def _texts(self, ops: Sequence[Op]) -> tuple[list[str], list[str]]:
         """Return the texts to embed, and the queries, each once."""

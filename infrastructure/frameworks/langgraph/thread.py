@@ -9,11 +9,10 @@ import heapq
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from ....domain.chat.context import ChatContext
 from ....domain.concurrency.locks import locked, renew_in_child, synchronized
+from ....domain.context.journal import CATCH_UPS_MAX
 from ....domain.errors import (
     CheckpointSupersededError,
     ConcurrencyError,
@@ -28,7 +27,6 @@ from .channels import ChannelChats
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Reader, Recording, Write, copied_record, new_writes
 from .values import Values
 
-ATTEMPTS_MAX = 20
 DELETED = "the thread was deleted"
 
 T = TypeVar("T")
@@ -164,34 +162,29 @@ class Thread:
         """Save writes of a task on a checkpoint; those that it has already stay as they are."""
         self._retried(lambda: self._put_writes(checkpoint, task, path, writes))
 
+    # These are for a transaction; who calls them has this object alone.
+
     def hide(self, checkpoints: Sequence[Found]) -> None:
         """Delete checkpoints; the log keeps them."""
         for found in checkpoints:
-            self._save_in(found.branch, {f"{CHECKPOINT}{found.id}": None})
+            found.branch.chat.saved_states.save(FRAMEWORK, {f"{CHECKPOINT}{found.id}": None})
 
-    @synchronized
     def keep_newest(self) -> None:
         """Delete all checkpoints but the newest; the log keeps them."""
-        newest = self.newest()
-        for branch in list(self._branches()) if newest else ():
+        branches = list(self._branches())
+        # It is looked for last: a checkpoint that comes behind it is a conflict then, and is not lost.
+        newest = self._newest_known()
+        for branch in branches if newest else ():
             kept = [newest.id] if newest and branch is newest.branch else []
-            self._save_in(branch, {KEPT: {"checkpoints": kept}})
+            branch.chat.saved_states.save(FRAMEWORK, {KEPT: {"checkpoints": kept}})
 
-    @synchronized
     def delete(self) -> None:
         """Delete all of it; the log keeps it."""
         branches = list(self._branches())
-        self._reset()
-        for chat in self._channels.chats():
-            chat.rebase(self._emptied)
-        for branch in reversed(branches):
-            branch.chat.rebase(partial(self._emptied, is_root=branch is branches[0]))
-
-    def _emptied(self, chat: ChatContext, *, is_root: bool = False) -> None:
-        with self._store.transaction():
+        for chat in (*self._channels.chats(), *(branch.chat for branch in branches)):
             chat.clear(reason=DELETED)
-            if is_root:
-                chat.saved_states.save(FRAMEWORK, {THREAD: None})
+        if branches:
+            branches[0].chat.saved_states.save(FRAMEWORK, {THREAD: None})
 
     def copy_to(self, target: Thread) -> None:
         """
@@ -200,16 +193,12 @@ class Thread:
         Raises:
             DecisionRefusedError: the target has checkpoints.
         """
-        locked(self._lock, locked, target._lock, self._copy_to, target)
-
-    def _copy_to(self, target: Thread) -> None:
         newest = self.newest()
         if target.newest() is not None:
             raise DecisionRefusedError(f"the thread {target.name.thread!r} has checkpoints: copy to another one")
         # The branch with the newest checkpoint comes last, so that the graph goes on from it there, too.
-        branches = [branch for branch in self._branches() if newest and branch is not newest.branch]
-        for branch in [*branches, newest.branch] if newest else ():
-            target._retried(partial(target._take, branch))
+        if newest:
+            target._take([*(branch for branch in self._branches() if branch is not newest.branch), newest.branch])
 
     # Branches
 
@@ -303,13 +292,13 @@ class Thread:
     @synchronized
     def _retried(self, save: Callable[[], T]) -> T:
         """Save, and do so again as long as others write in between."""
-        for attempt in range(ATTEMPTS_MAX):
+        for attempt in range(CATCH_UPS_MAX):
             try:
                 return save()
             except CheckpointSupersededError:
                 raise
             except ConcurrencyError:
-                if attempt == ATTEMPTS_MAX - 1:
+                if attempt == CATCH_UPS_MAX - 1:
                     raise
                 self._channels.forget()
                 for branch in [one for one in (self._root, *self._forks.values()) if one]:
@@ -319,13 +308,6 @@ class Thread:
                 self._reset()
                 raise
         raise AssertionError("the loop returns or raises")
-
-    def _save_in(self, branch: Branch, saved: dict[str, Saved | None]) -> None:
-        def save() -> None:
-            version = branch.chat.version
-            branch.note_saved(saved, branch.chat.saved_states.save(FRAMEWORK, saved, expected_version=version))
-
-        self._retried(save)
 
     def _put(self, put: Put, values: Values, *, is_begun: bool) -> None:
         if self._root is None:
@@ -420,19 +402,20 @@ class Thread:
         if saved:
             branch.note_saved(saved, last)
 
-    def _take(self, source: Branch) -> None:
-        """Copy a branch of another thread."""
-        self._refresh()
-        is_first = self._root is None
-        made = self.name.chat if is_first else derived_id(self.name.chat, self._store._system.new_id("-"))
-        saved: dict[str, Saved | None] = {THREAD: self._about()} if is_first else {}
-        checkpoints = list(source.found())
-        # By its runs `delete_for_runs` finds the chats that have their checkpoints.
-        saved |= {f"{RUN}{run}": {} for run in sorted(source.runs)}
-        saved |= {f"{CHECKPOINT}{found.id}": copied_record(found) for found in reversed(checkpoints)}
-        with self._store.transaction():
-            chat = source.chat.fork(made, agent=FRAMEWORK)
-            chat.saved_states.save(FRAMEWORK, saved)
-        self._refresh()
-        if self._root and not is_first:
-            self._save_in(self._root, self._beginning(self._root) | {f"{BRANCH}{chat.id}": {}})
+    def _take(self, sources: Sequence[Branch]) -> None:
+        """Copy branches of another thread."""
+        root = self._root.chat if self._root else None
+        beginning: dict[str, Saved | None] = self._beginning(self._root) if self._root else {THREAD: self._about()}
+        for source in sources:
+            checkpoints = list(source.found())
+            # By its runs `delete_for_runs` finds the chats that have their checkpoints.
+            saved: dict[str, Saved | None] = {f"{RUN}{run}": {} for run in sorted(source.runs)}
+            saved |= {f"{CHECKPOINT}{found.id}": copied_record(found) for found in reversed(checkpoints)}
+            if root is None:
+                root = source.chat.fork(self.name.chat, agent=FRAMEWORK)
+                root.saved_states.save(FRAMEWORK, beginning | saved)
+            else:
+                made = derived_id(self.name.chat, self._store._system.new_id("-"))
+                source.chat.fork(made, agent=FRAMEWORK).saved_states.save(FRAMEWORK, saved)
+                root.saved_states.save(FRAMEWORK, beginning | {f"{BRANCH}{made}": {}})
+            beginning = {}

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import RemoveMessage
+from langchain_core.messages import HumanMessage, RemoveMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 import refold
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.saved_states import SavedStates
 from refold.domain.errors import CheckpointSupersededError
 from refold.infrastructure.frameworks.langgraph.branch import Branch
 from refold.infrastructure.store import Store
@@ -136,6 +137,73 @@ def test_two_begin_one_thread(store: Store, monkeypatch: pytest.MonkeyPatch) -> 
 
     assert [one.id for one in values(RefoldSaver(store), thread())["messages"]] == ["h1", "m1"]
     assert [item.id for item in store.chat("t").items] == ["h1", "m1"]
+
+
+def test_a_thread_is_deleted_or_copied_as_a_whole(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its branches, channels and namespaces: whoever is interrupted at any of them has changed nothing."""
+    saver = RefoldSaver(memory)
+    first = put(saver, thread(), messages=[HumanMessage("a", id="1")], notes=[HumanMessage("n", id="2")])
+    put(saver, first, n=1)
+    found = next(one for one in saver.list(thread()) if one.parent_config is None)
+    put(saver, found.config, n=2)
+    put(saver, {"configurable": {**thread()["configurable"], "checkpoint_ns": "within"}}, n=3)
+    before = memory.now()
+
+    def interrupted(owner: type, name: str, last: int) -> bool:
+        plain, left = getattr(owner, name), [last]
+
+        def change(*given: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+            return plain(*given, **named)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, change)
+            try:
+                if owner is ChatContext:
+                    saver.delete_thread("t")
+                else:
+                    saver.copy_thread("t", "copy")
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    assert len(list(saver.list(thread()))) == 4
+    for owner, name, count in ((SavedStates, "save", 4), (ChatContext, "clear", 4)):
+        for last in range(1, count + 1):
+            assert interrupted(owner, name, last)
+            assert memory.now() == before
+        assert not interrupted(owner, name, count + 1)
+        before = memory.now()
+    assert list(RefoldSaver(memory).list(thread())) == []
+    assert len(list(RefoldSaver(memory).list(thread("copy")))) == 4
+
+
+@pytest.mark.parametrize("is_branch", [False, True])
+def test_a_thread_is_pruned_beside_others_who_write(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, is_branch: bool
+) -> None:
+    """What another one saves at that moment is the newest one, which stays."""
+    saver, theirs = RefoldSaver(store), RefoldSaver(store)
+    config = put(saver, put(saver, thread(), n=1), n=2)
+    if is_branch:
+        config = put(saver, next(one for one in saver.list(thread()) if one.parent_config is None).config, n=3)
+    save, others = SavedStates.save, [config]
+
+    def saved(states: SavedStates, *given: Any, **settings: Any) -> int:
+        if others:
+            # Outside of the transaction, as another program would.
+            Context().run(put, theirs, others.pop(), n=4)
+        return save(states, *given, **settings)
+
+    monkeypatch.setattr(SavedStates, "save", saved)
+    saver.prune(["t"])
+
+    for one in (saver, theirs, RefoldSaver(store)):
+        assert [values(one, found.config) for found in one.list(thread())] == [{"n": 4}]
+        assert values(one, thread()) == {"n": 4}
+    assert values(theirs, put(theirs, theirs.get_tuple(thread()).config, n=5)) == {"n": 5}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("name", "last"), [("_note_newer", 1), ("_note_key", 2)])

@@ -12,6 +12,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import refold
+from refold.domain.context.journal import CATCH_UPS_MAX
 from refold.domain.errors import (
     CheckpointSupersededError,
     ConcurrencyError,
@@ -20,7 +21,7 @@ from refold.domain.errors import (
     InvalidInputError,
 )
 from refold.infrastructure.frameworks.langgraph import saver as saver_module
-from refold.infrastructure.frameworks.langgraph.thread import ATTEMPTS_MAX, Thread
+from refold.infrastructure.frameworks.langgraph.thread import Thread
 from refold.infrastructure.frameworks.langgraph.values import Values
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
@@ -450,7 +451,7 @@ def test_others_that_never_pause(memory: Store, monkeypatch: pytest.MonkeyPatch)
         patched.setattr(Thread, "_put", overtaken)
         with pytest.raises(ConcurrencyError):
             put(saver, config, n=2)
-    assert len(tries) == ATTEMPTS_MAX
+    assert len(tries) == CATCH_UPS_MAX
     assert values(saver, thread()) == {"n": 1}
 
 

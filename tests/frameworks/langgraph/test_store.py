@@ -14,10 +14,10 @@ from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp,
 from langgraph.store.memory import InMemoryStore
 
 import refold
+from refold.domain.context.journal import CATCH_UPS_MAX
 from refold.domain.errors import ConcurrencyError, InvalidInputError, ReadOnlyError
 from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.frameworks.langgraph.store import Collection
-from refold.infrastructure.frameworks.langgraph.thread import ATTEMPTS_MAX
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldStore
 
@@ -360,7 +360,7 @@ def test_others_that_never_pause(memory: Store, monkeypatch: pytest.MonkeyPatch)
         patched.setattr(Collection, "put", overtaken)
         with pytest.raises(ConcurrencyError):
             ours.put(("u",), "k", {"n": 2})
-    assert len(tries) == ATTEMPTS_MAX
+    assert len(tries) == CATCH_UPS_MAX
     assert [item.value for item in ours.search(("u",))] == [{"n": 1}]
 
 

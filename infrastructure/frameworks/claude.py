@@ -28,6 +28,7 @@ from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded,
 from ...domain.chat.usage import metrics_of, put_usage
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.threads import in_thread
+from ...domain.context.transaction import current_or_new_transaction
 from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.receive import AnthropicReader
 from ...domain.formats.anthropic.source_shape import message_of
@@ -37,7 +38,7 @@ from ...domain.formats.receive import Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, Order, read_lines
 from .conversation import Conversation, Message
-from .open_chats import OpenChat, OpenChats, acting_as, require_store, take_all_out
+from .open_chats import OpenChat, OpenChats, acting_as, require_store, retried, take_all_out
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -137,7 +138,10 @@ class RefoldSessions(SessionStore):
         return await in_thread(self._summaries, project_key)
 
     async def delete(self, key: SessionKey) -> None:
-        """Take all lines out of the view, without a subpath also those of sub-agents. They stay in the past."""
+        """
+        Take all lines out of the view, without a subpath also those of sub-agents: all or nothing. They stay in the
+        past.
+        """
         await in_thread(self._delete, key)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
@@ -185,13 +189,16 @@ class RefoldSessions(SessionStore):
         return [decoded_id(split_stream_id(row.context)[1].split(BETWEEN)[2]) for row in rows if row.name == name]
 
     def _delete(self, key: SessionKey) -> None:
-        keys = [key]
-        if "subpath" not in key:
-            plain = SessionListSubkeysKey(project_key=key["project_key"], session_id=key["session_id"])
-            keys += [SessionKey(**plain, subpath=subpath) for subpath in self._subkeys(plain)]
-        with acting_as(self._actor):
-            for one in reversed(keys):
-                self._chats.change(self.chat_id(one), partial(_empty, key=one), create=False)
+        def delete() -> None:
+            keys = [key]
+            if "subpath" not in key:
+                plain = SessionListSubkeysKey(project_key=key["project_key"], session_id=key["session_id"])
+                keys += [SessionKey(**plain, subpath=subpath) for subpath in self._subkeys(plain)]
+            with acting_as(self._actor), current_or_new_transaction(self._store.log):
+                for one in keys:
+                    self._chats.change(self.chat_id(one), partial(_empty, key=one), create=False)
+
+        retried(delete)
 
 
 def _add(found: OpenChat, key: SessionKey, messages: Sequence[Message]) -> None:

@@ -238,3 +238,26 @@ async def test_an_append_costs_the_same_at_any_length(tmp_path: Path, events_rea
             costs.append(sum(events_read))
 
         assert costs[:2] == costs[2:]
+
+
+async def test_a_delete_is_whole_or_nothing(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session with its sub-agents: if one of them cannot be deleted now, all of them stay."""
+    sessions, clear, left = RefoldSessions(store), refold.ChatContext.clear, [2]
+    for key in (KEY, SUB, {**KEY, "subpath": "subagents/agent-2"}):
+        await sessions.append(key, [QUESTION])
+    before = await state_of(sessions)
+
+    def interrupted(chat: refold.ChatContext, **settings: Any) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        clear(chat, **settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(refold.ChatContext, "clear", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sessions._delete(KEY)
+    assert await state_of(sessions) == before
+    await sessions.delete(KEY)
+    assert [await sessions.load(key) for key in (KEY, SUB)] == [None, None]
+    assert await sessions.list_subkeys({"project_key": KEY["project_key"], "session_id": KEY["session_id"]}) == []

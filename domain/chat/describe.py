@@ -297,9 +297,11 @@ def thoughts_of(item: ChatItemEvent) -> list[str]:
         *_list(_object(rest.get("responses")).get("before")),
         *_list(_object(rest.get("responses")).get("after")),
     ]
-    blocks = [*_list(_object(kept.get("anthropic")).get("blocks")), *reasoned]
-    # What only its source understands is kept in a form of its own.
-    blocks += _objects(rest) if is_apart(item) else ()
+    # What only its source understands is kept in a form of its own, or in that of the Responses API.
+    blocks = [
+        *_list(_object(kept.get("anthropic")).get("blocks")),
+        *(_objects(rest) if is_apart(item) else reasoned),
+    ]
     parts = _list(_object(kept.get("google")).get("parts"))
     given = _object(rest.get("whole") or _object(rest.get("message")).get("set"))
     said: list[Any] = [_thought(block) for block in blocks if isinstance(block, dict) and block.get("type") in THOUGHTS]

@@ -42,6 +42,19 @@ def test_an_entry_of_its_source_says_what_it_is(rest: Any, sort: str, thoughts: 
     assert body_of(item) == f"[{sort}, for its source only]"
 
 
+def test_reasoning_of_the_responses_api_is_said_once() -> None:
+    """It is kept in the form of that API, where it is looked for in other items, too."""
+    item = MessageAdded(
+        id="m1",
+        created_at=0.0,
+        role="assistant",
+        content=(),
+        origin=Origin(rest=json.dumps({"responses": {"before": [REASONING]}}).encode(), apart=True),
+    )
+
+    assert (apart_sort(item), thoughts_of(item)) == ("reasoning", ["They ask why."])
+
+
 def test_its_text_follows() -> None:
     """An entry with a text keeps it."""
     assert body_of(entry(CLICK, ("a text",))) == "[computer_call, for its source only]\na text"

@@ -256,8 +256,38 @@ def apart_sort(item: ChatItemEvent) -> str | None:
     """Return what an entry that only its source understands is called there, as `reasoning`; None for other items."""
     if not is_apart(item):
         return None
-    sorts = [found for one in _objects(_rest_of(item)) if isinstance(found := one.get("type"), str)]
-    return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else "entry")
+    kept = [_first_part(one) for one in _rest_of(item).values()]
+    objects = [*_objects(kept), *_objects(_beside(item))]
+    sorts = [sort for one in objects if (sort := _sort_in(one)) is not None]
+    # Thinking of Pydantic AI is kept without a word for it, and is the only such entry with a text.
+    unnamed = "thinking" if isinstance(item, MessageAdded) and item.content else "entry"
+    return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else unnamed)
+
+
+def _first_part(kept: Any) -> Any:
+    """Return what is kept of the first part of a message, without that of the parts behind it."""
+    changed = _object(_object(_object(kept).get("patch")).get("in"))
+    parts = _object(changed.get("parts")).get("in")
+    return kept if parts is None else _object(parts).get("0")
+
+
+def _sort_in(kept: dict[str, Any]) -> str | None:
+    """Return the word of an object for its sort; in a patch it is the text that `is` there now."""
+    for name in ("type", "part_kind"):
+        found = kept.get(name)
+        found = found.get("is") if isinstance(found, dict) else found
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _beside(item: ChatItemEvent) -> dict[str, Any]:
+    """Return what a provider's answer had that a message or a call has no field for."""
+    match item:
+        case MessageAdded(extra=kept) | FunctionCalled(metadata=kept):
+            return _object(parse_json(kept))
+        case _:
+            return {}
 
 
 def _rest_of(item: ChatItemEvent) -> dict[str, Any]:
@@ -287,12 +317,9 @@ def said_by(item: ChatItemEvent) -> str:
 
 def thoughts_of(item: ChatItemEvent) -> list[str]:
     """Return the thinking of a model that its provider returned with a message or a call; HIDDEN where it is closed."""
-    match item:
-        case MessageAdded(extra=beside) | FunctionCalled(metadata=beside):
-            kept = _object(parse_json(beside))
-        case _:
-            return []
-    rest = _rest_of(item)
+    if not isinstance(item, MessageAdded | FunctionCalled):
+        return []
+    kept, rest = _beside(item), _rest_of(item)
     reasoned = [
         *_list(_object(rest.get("responses")).get("before")),
         *_list(_object(rest.get("responses")).get("after")),

@@ -55,6 +55,36 @@ def test_reasoning_of_the_responses_api_is_said_once() -> None:
     assert (apart_sort(item), thoughts_of(item)) == ("reasoning", ["They ask why."])
 
 
+@pytest.mark.parametrize(
+    ("patch", "sort"),
+    [
+        ({"in": {"line": {"in": {"type": {"is": "summary"}}, "set": {"summary": "Orders"}}}}, "summary"),
+        ({"in": {"parts": {"in": {"0": {"in": {"part_kind": {"is": "compaction"}}}}}}}, "compaction"),
+        ({"in": {"parts": {"in": {"1": {"in": {"args": {"is": {"type": "city"}}}}}}}}, "thinking"),
+    ],
+)
+def test_a_patch_has_the_word_for_the_sort(patch: dict[str, Any], sort: str) -> None:
+    """It replaced the word of another entry. What is kept of all parts of a message lies beside the first of them."""
+    rest = json.dumps({"framework": {"items": 1, "patch": patch}}).encode()
+    item = MessageAdded(id="m1", created_at=0.0, role="assistant", content="Hm.", origin=Origin(rest=rest, apart=True))
+
+    assert apart_sort(item) == sort
+
+
+def test_thinking_of_anthropic_is_called_so() -> None:
+    """It is kept beside the text of the message; the kept rest says that this was a message."""
+    item = MessageAdded(
+        id="m1",
+        created_at=0.0,
+        role="assistant",
+        content=(),
+        origin=Origin(rest=b'{"claude":{"patch":{"set":{"type":"message"}}}}', apart=True),
+        extra=b'{"anthropic":{"blocks":[{"thinking":"Why?","type":"thinking"}]}}',
+    )
+
+    assert (apart_sort(item), thoughts_of(item)) == ("thinking", ["Why?"])
+
+
 def test_its_text_follows() -> None:
     """An entry with a text keeps it."""
     assert body_of(entry(CLICK, ("a text",))) == "[computer_call, for its source only]\na text"

@@ -151,7 +151,9 @@ def _check(reference: Reference, moment: str | None, form: str, valid: bool, evi
         raise usage_error("--valid goes with --as openai or anthropic; what is printed for others is valid always")
     if evicted and form in PROVIDERS:
         raise usage_error("--evicted goes with --as text or json: what left the view is sent to nobody")
-    if tail and (evicted or valid or form in PROVIDERS[1:]):
+    if tail and evicted:
+        raise usage_error("--tail does not go with --evicted")
+    if tail and (valid or form in PROVIDERS[1:]):
         raise usage_error(
             "--tail would take apart what belongs together here: `refold fork CTX NEW --turns N` keeps it whole"
         )

@@ -76,7 +76,7 @@ def test_what_is_not_there_is_left_out(talking: Path) -> None:
         (["--as", "anthropic", "--tail", "2"], "--tail would take apart"),
         (["--as", "openai-responses", "--valid"], "--valid goes with --as openai or anthropic"),
         (["--as", "openai", "--valid", "--tail", "2"], "--tail would take apart"),
-        (["--evicted", "--tail", "2"], "--tail would take apart"),
+        (["--evicted", "--tail", "2"], "--tail does not go with --evicted"),
         (["--evicted", "--as", "openai"], "--evicted goes with --as text or json"),
     ],
 )

@@ -296,6 +296,9 @@ def _forget_stdout() -> None:
 def _usage_message(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     way_out = f" (see `{context.command_path} --help`)" if context is not None else ""
+    if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
+        # The ids of Claude's sessions begin with the path of a directory, in which each slash is a hyphen.
+        way_out += "; a context whose id begins with - has its kind in front: chat:-ID"
     message = error.format_message()
     return (message if message.endswith("...") else message.rstrip(".")) + way_out
 

@@ -114,6 +114,10 @@ def test_commands_need_no_bar(database: Path) -> None:
     [
         (["nonsense"], "No such command 'nonsense' (see `refold --help`)"),
         (["--nonsense"], "No such option '--nonsense' (see `refold --help`)"),
+        (
+            ["show", "-home-mia/0a1b"],
+            "No such option '-o' (see `refold show --help`); a context whose id begins with - has its kind in front: ",
+        ),
         (["show"], "Missing argument 'CTX[@V]' (see `refold show --help`)"),
         (["import"], "Missing argument 'FILE...' (see `refold import --help`)"),
         (

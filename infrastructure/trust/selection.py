@@ -7,6 +7,7 @@ of a configuration in a fork: they are erased as well. The same text in any othe
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -230,6 +231,38 @@ def _texts_of(value: Any) -> Iterator[str]:
     elif isinstance(value, msgspec.Struct) and not isinstance(value, Span):
         for name in value.__struct_fields__:
             yield from _texts_of(getattr(value, name))
+        if isinstance(value, chat.StateSaved) and value.value:
+            yield from (text for text in _packed_texts(value.value) if len(text) >= COPY_CHARACTERS_MIN)
+
+
+def _packed_texts(saved: bytes) -> Iterator[str]:
+    """Yield the texts of values that LangGraph saved in a form within JSON: as JSON in a text, or as MessagePack."""
+    pending: list[Any] = [msgspec.json.decode(saved)]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            pending += _unpacked(one) or [inner for pair in one.items() for inner in pair]
+        elif isinstance(one, list):
+            pending += one
+
+
+def _unpacked(packed: dict[Any, Any]) -> list[Any]:
+    """Return what a packed value holds; nothing where it is none."""
+    try:
+        if packed.keys() == {"text"}:
+            return [msgspec.json.decode(packed["text"])]
+        if packed.get("type") == "msgpack":
+            return [_from_msgpack(b64decode(packed["base64"]))]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        pass
+    return []
+
+
+def _from_msgpack(data: bytes) -> Any:
+    # The extensions of LangGraph hold objects as MessagePack: the name of the type, and its fields.
+    return msgspec.msgpack.decode(data, ext_hook=lambda _, inner: _from_msgpack(bytes(inner)))
 
 
 # Items

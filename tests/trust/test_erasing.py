@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from hashlib import blake2b
@@ -16,6 +17,7 @@ import psycopg
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import msgpack
 from msgspec.structs import replace
 
 import refold
@@ -209,6 +211,11 @@ def test_one_item_leaves_with_what_was_made_of_it(store: refold.Store) -> None:
     chat.add_message("user", "this may stay, and is a longer text as well")
     asyncio.run(chat.summarize(Teller(f"They spoke of {WORD}."), keep_recent_turns=1))
     chat.saved_states.save("graph", {"k": {"messages": [f"please forget {WORD}, which is a longer text"]}})
+    packed = msgpack.encode(
+        [{"said": msgpack.Ext(5, msgpack.encode([f"please forget {WORD}, which is a longer text"]))}]
+    )
+    chat.saved_states.save("graph", {"k": {"is": {"type": "msgpack", "base64": b64encode(packed).decode()}}})
+    chat.saved_states.save("graph", {"k": {"text": f'{{"z":["please forget {WORD}, which is a longer text"],"a":1}}'}})
     other = store.chat("other")
     other.add_message("user", f"please forget {WORD}, which is a longer text")
     other.saved_states.save("graph", {"k": {"messages": [f"please forget {WORD}, which is a longer text"]}})
@@ -219,6 +226,7 @@ def test_one_item_leaves_with_what_was_made_of_it(store: refold.Store) -> None:
     assert told.copies == (f"chat:other@{other.version - 1}", f"chat:other@{other.version}")
     texts = repr([one.event for one in chat.recorded_events()])
     assert WORD not in texts
+    assert not any(one.value for one in chat.saved_states.all("graph"))
     assert "this may stay" in texts
     assert store.verify().problems == ()
 

@@ -242,7 +242,9 @@ class Reader:
         With `as_shown` its messages are those that the chat shows now, also what others added since.
         """
         record, what = found.record, f"the checkpoint {found.id}"
-        channels = {channel: self._channel(found, channel, ref) for channel, ref in record["values"].items()}
+        saved = {channel: self._saved(found.branch, ref) for channel, ref in record["values"].items()}
+        # Nothing is left of an erased value: the channel is as before its first one, and the thread can go on.
+        channels = {name: self._values.unpack(one, f"the channel {name!r}") for name, one in saved.items() if one}
         for channel, named in record.get("lists", {}).items():
             channels[channel] = self._channels.value(named, self._values)
         if "messages" in record and as_shown and found.branch.touched > found.version:
@@ -270,9 +272,6 @@ class Reader:
         """Return the metadata of a checkpoint."""
         metadata: dict[str, Any] = self._values.unpack(found.record["metadata"], f"the metadata of {found.id}")
         return metadata
-
-    def _channel(self, found: Found, channel: str, ref: Ref) -> Any:
-        return self._values.unpack(self._saved(found.branch, ref), f"the channel {channel!r}")
 
     def writes(self, found: Found) -> list[Write]:
         """Return the writes on a checkpoint, in the order in which a run applies them."""

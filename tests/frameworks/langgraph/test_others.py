@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.graph import START, MessagesState, StateGraph
 
 import refold
 from refold.domain.chat.context import ChatContext
@@ -21,6 +22,12 @@ from refold.langgraph import RefoldSaver, RefoldStore
 from ..test_open_chats import copied
 from .graphs import State, chatting, put, said, thread, values
 from .test_saver import echo
+
+
+class Noting(MessagesState):
+    """A graph that notes what it read."""
+
+    seen: str
 
 
 def test_an_edit_of_the_chat_is_one_of_the_state(store: Store) -> None:
@@ -279,3 +286,21 @@ def test_an_older_copy_is_put_back(tmp_path: Path) -> None:
             assert found.checkpoint["channel_values"] == item.value == {"n": number}
             put(saver, found.config, n=5)
             memories.put(("u",), "k", {"n": 5})
+
+
+def test_a_message_that_was_erased_is_gone_and_the_thread_goes_on(memory: Store) -> None:
+    """Its copies in the input of the run, in writes of tasks and in a channel leave with it."""
+    told = "I live in Elm Street 5, the door is green"
+    builder = StateGraph(Noting)
+    builder.add_node(
+        "note", lambda state: {"seen": state["messages"][-1].content, "messages": [AIMessage("ok", id="a")]}
+    )
+    builder.add_edge(START, "note")
+    graph = builder.compile(checkpointer=RefoldSaver(memory))
+    graph.invoke({"messages": [{"role": "user", "content": told, "id": "h1"}]}, thread())
+
+    memory.erase(context="t", item="h1", why="asked for", dry_run=False)
+
+    assert "Elm Street" not in repr(list(graph.get_state_history(thread())))
+    assert graph.get_state(thread()).values.keys() == {"messages"}
+    assert graph.invoke(said("more", "h2"), thread())["seen"] == "more"

@@ -74,8 +74,11 @@ _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
     Cleared: lambda event: Left(None, "clear", event.reason),
     CallChanged: lambda event: Left(event.replaced, "change", event.reason),
 }
-# The types of blocks and items with which providers return thinking, and the text for thinking that they encrypted.
-THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+# The types of blocks and items with which providers and frameworks return thinking, the fields that say the type, those
+# of the text, and the text for thinking that was encrypted.
+THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "text_reasoning")
+SORT_FIELDS = ("type", "part_kind", "block_type")
+THOUGHT_FIELDS = ("thinking", "reasoning", "text", "content")
 HIDDEN = "(encrypted)"
 
 
@@ -260,7 +263,7 @@ def apart_sort(item: ChatItemEvent) -> str | None:
     objects = [*_objects(kept), *_objects(_beside(item))]
     sorts = [sort for one in objects if (sort := _sort_in(one)) is not None]
     # Thinking of Pydantic AI is kept without a word for it, and is the only such entry with a text.
-    unnamed = "thinking" if isinstance(item, MessageAdded) and item.content else "entry"
+    unnamed = "thinking" if thoughts_of(item) or (isinstance(item, MessageAdded) and item.content) else "entry"
     return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else unnamed)
 
 
@@ -273,7 +276,7 @@ def _first_part(kept: Any) -> Any:
 
 def _sort_in(kept: dict[str, Any]) -> str | None:
     """Return the word of an object for its sort; in a patch it is the text that `is` there now."""
-    for name in ("type", "part_kind"):
+    for name in SORT_FIELDS:
         found = kept.get(name)
         found = found.get("is") if isinstance(found, dict) else found
         if isinstance(found, str):
@@ -320,26 +323,39 @@ def thoughts_of(item: ChatItemEvent) -> list[str]:
     if not isinstance(item, MessageAdded | FunctionCalled):
         return []
     kept, rest = _beside(item), _rest_of(item)
-    reasoned = [
-        *_list(_object(rest.get("responses")).get("before")),
-        *_list(_object(rest.get("responses")).get("after")),
-    ]
     # What only its source understands is kept in a form of its own, or in that of the Responses API.
-    blocks = [
-        *_list(_object(kept.get("anthropic")).get("blocks")),
-        *(_objects(rest) if is_apart(item) else reasoned),
-    ]
-    parts = _list(_object(kept.get("google")).get("parts"))
-    given = _object(rest.get("whole") or _object(rest.get("message")).get("set"))
-    said: list[Any] = [_thought(block) for block in blocks if isinstance(block, dict) and block.get("type") in THOUGHTS]
+    told = [*_objects(rest)] if is_apart(item) else [*_blocks_beside(rest)]
+    blocks = [*_list(_object(kept.get("anthropic")).get("blocks")), *told]
+    parts = [*_list(_object(kept.get("google")).get("parts")), *told]
+    given = [_object(rest.get("whole") or _object(rest.get("message")).get("set"))]
+    given += [_object(_object(_object(one.get("patch")).get("set")).get("additional_kwargs")) for one in _kept_in(rest)]
+    said: list[Any] = [_thought(block) for block in blocks if isinstance(block, dict) and _sort_in(block) in THOUGHTS]
     said += [part.get("text") for part in parts if isinstance(part, dict) and part.get("thought")]
-    said += [given.get(name) for name in ("reasoning_content", "reasoning")]
+    said += [one.get(name) for one in given for name in ("reasoning_content", "reasoning")]
     return [thought for thought in said if isinstance(thought, str) and thought]
 
 
+def _blocks_beside(rest: dict[str, Any]) -> Iterator[Any]:
+    """Yield what the Responses API has beside a message, and the blocks of a framework's message that holds more."""
+    responses = _object(rest.get("responses"))
+    yield from (*_list(responses.get("before")), *_list(responses.get("after")))
+    for kept in _kept_in(rest):
+        changed = _object(_object(kept.get("patch")).get("in"))
+        content = _object(changed.get("content"))
+        parts = _object(_object(content.get("in")).get("parts"))
+        for blocks in (content, parts, changed.get("contents"), changed.get("blocks")):
+            yield from _list(_object(blocks).get("is"))
+
+
+def _kept_in(rest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what each form keeps beside an item."""
+    return [kept for kept in rest.values() if isinstance(kept, dict)]
+
+
 def _thought(block: dict[str, Any]) -> str:
-    if isinstance(block.get("thinking"), str):
-        return str(block["thinking"])
+    said = next((block[name] for name in THOUGHT_FIELDS if isinstance(block.get(name), str)), None)
+    if said is not None:
+        return str(said)
     texts = [_object(part).get("text") for part in (*_list(block.get("summary")), *_list(block.get("content")))]
     return "\n".join(text for text in texts if isinstance(text, str)) or HIDDEN
 

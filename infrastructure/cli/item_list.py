@@ -7,6 +7,7 @@ from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from ...domain.chat.describe import thoughts_of
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
@@ -134,7 +135,7 @@ def _rows(shown: Shown, ids: bool) -> list[Row]:
     rows = []
     for index, entry in enumerate(shown.entries):
         call = pairs.call_of.get(index)
-        body = _body(shown, entry)
+        body = _body(shown, _named_as_called(entry, None if call is None else items[call]))
         # Directly under the only call of an answer, an output needs no name of its call.
         is_alone = call == index - 1 and not isinstance(items[max(0, index - 2)], FunctionCalled)
         if call is not None and not (is_alone or (call == index - 1 and index == 1)):
@@ -183,6 +184,14 @@ def _counts(shown: Shown) -> str:
     limit = shown.view.settings.get("limit")
     within = f" of at most {limit:,}" if limit else ""
     return f"{counts}{within}, about {shown.view.tokens:,} tokens"
+
+
+def _named_as_called(entry: Entry, call: Item | None) -> Entry:
+    """Return an output that came without a name, as LangChain's may, under the name of its call."""
+    item = entry.item
+    if isinstance(item, FunctionReturned) and not item.name and isinstance(call, FunctionCalled):
+        return entry._replace(item=replace(item, name=call.name))
+    return entry
 
 
 def _body(shown: Shown, entry: Entry) -> str:

@@ -291,7 +291,11 @@ def test_outputs_stand_under_their_calls(living: Path) -> None:
         chat = store.chat("calls")
         chat.add_messages([{"role": "assistant", "content": calls[:1]}, {"role": "user", "content": results[1:]}])
         chat.add_messages([{"role": "assistant", "content": calls}, {"role": "user", "content": results}])
+        unnamed = FunctionReturned(id="o", created_at=1.0, name="", call_id="c", output="found")
+        store.chat("unnamed").add_function_call("f", "{}", "c")
+        store.chat("unnamed").record_items([unnamed])
 
+    assert bodies(refold("show", "unnamed", db=living).out)[-1] == "@3  output       f: found"
     assert bodies(refold("show", "calls", db=living).out) == [
         "@2  call       f({})",
         "@3  output       f: found",

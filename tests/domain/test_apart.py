@@ -85,6 +85,26 @@ def test_thinking_of_anthropic_is_called_so() -> None:
     assert (apart_sort(item), thoughts_of(item)) == ("thinking", ["Why?"])
 
 
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"in": {"content": {"is": [{"type": "thinking", "thinking": "Why?"}, {"type": "text", "text": "Yes."}]}}},
+        {"in": {"content": {"is": [{"type": "reasoning", "reasoning": "Why?"}, {"type": "text", "text": "Yes."}]}}},
+        {"set": {"additional_kwargs": {"reasoning_content": "Why?"}}},
+        {"in": {"content": {"in": {"parts": {"is": [{"text": "Why?", "thought": True}, {"text": "Yes."}]}}}}},
+        {"in": {"contents": {"is": [{"type": "text_reasoning", "text": "Why?"}, {"type": "text", "text": "Yes."}]}}},
+        {"in": {"blocks": {"is": [{"block_type": "thinking", "content": "Why?"}, {"block_type": "text"}]}}},
+    ],
+    ids=["langgraph", "langchain", "deepseek", "adk", "agent_framework", "llama_index"],
+)
+def test_a_framework_keeps_thinking_beside_a_text(patch: dict[str, Any]) -> None:
+    """Among the blocks of its message, or beside them; the item has the text."""
+    kept = json.dumps({"framework": {"items": 1, "patch": patch}}).encode()
+    item = MessageAdded(id="m1", created_at=0.0, role="assistant", content="Yes.", origin=Origin(rest=kept))
+
+    assert said_by(item) == "assistant: Yes. (thinking: Why?)"
+
+
 def test_its_text_follows() -> None:
     """An entry with a text keeps it."""
     assert body_of(entry(CLICK, ("a text",))) == "[computer_call, for its source only]\na text"

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import chain, islice
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -387,7 +387,9 @@ def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
     if others:
         raise InvalidInputError(_another_kind(others[0], kinds))
     what = "context" if len(kinds) > 1 or kinds == ("chat",) else kinds[0]
-    begun = names_begun(store, name, kinds, limit=BEGUN_NAMED)
+    # The id of a thread of LangGraph may have a slash, which the id of its chat has in another form.
+    names = dict.fromkeys((name, name.replace("/", "%2F")))
+    begun = chain.from_iterable(names_begun(store, one, kinds, limit=BEGUN_NAMED) for one in names)
     # A stream whose events are lost is still there by its name.
     near = [quote(one) for one in islice(begun, BEGUN_NAMED) if one != name]
     meant = f"did you mean {' or '.join(near)}? " if near else ""

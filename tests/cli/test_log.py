@@ -128,6 +128,16 @@ def test_what_cannot_be_listed(database: Path, arguments: list[str], code: int, 
     assert ended.fault.startswith(fault)
 
 
+def test_an_id_with_a_slash_is_offered_as_it_is_kept(tmp_path: Path) -> None:
+    """The saver of LangGraph keeps the thread a/42 as this chat."""
+    with package.open(tmp_path / "kept.db") as store:
+        store.chat("a%2F42").add_message("user", "Hello.")
+
+    assert refold("show", "a/42", db=tmp_path / "kept.db").fault.startswith(
+        "there is no context 'a/42': did you mean a%2F42? `refold contexts`"
+    )
+
+
 def test_the_shape_of_the_json(database: Path) -> None:
     """An array of events with their envelopes, one a line."""
     ended = refold("log", "air-0.0", "--limit", 2, "--json", db=database)

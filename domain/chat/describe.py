@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -80,6 +81,10 @@ THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "text_reasoning")
 SORT_FIELDS = ("type", "part_kind", "block_type")
 THOUGHT_FIELDS = ("thinking", "reasoning", "text", "content")
 HIDDEN = "(encrypted)"
+# The fields of an entry that say nothing to people, what is left out of a picture in one, and how much of it is shown.
+UNTOLD_FIELDS = frozenset({"type", "id", "status", "encrypted_content"})
+DATA_URL = re.compile(r"(data:[^;,\"]*;base64,)[^\"]*")
+ENTRY_CHARACTERS = 1_000
 
 
 def left_by(event: Event) -> Left | None:
@@ -239,7 +244,7 @@ def body_of(item: ChatItemEvent) -> str:
         case MessageAdded(parts=parts, incomplete=reason):
             texts = [part if isinstance(part, str) else _image(part) for part in parts]
             sort = apart_sort(item)
-            texts[:0] = [] if sort is None else [f"[{sort}, for its source only]"]
+            texts[:0] = [] if sort is None else [f"[{sort}, for its source only]", *_entry_texts(item)]
             return "\n".join(texts if reason is None else [*texts, f"[incomplete: {reason}]"])
         case FunctionCalled(name=name, arguments=arguments):
             return f"{name}({arguments})"
@@ -265,6 +270,15 @@ def apart_sort(item: ChatItemEvent) -> str | None:
     # Thinking of Pydantic AI is kept without a word for it, and is the only such entry with a text.
     unnamed = "thinking" if thoughts_of(item) or (isinstance(item, MessageAdded) and item.content) else "entry"
     return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else unnamed)
+
+
+def _entry_texts(item: ChatItemEvent) -> Iterator[str]:
+    """Yield the fields of an entry of the Responses API, as of a tool that the provider ran; not of thinking."""
+    for entry in _list(_object(_rest_of(item).get("responses")).get("before")):
+        if isinstance(entry, dict) and entry.get("type") not in THOUGHTS:
+            told = {name: value for name, value in entry.items() if name not in UNTOLD_FIELDS and value}
+            text = DATA_URL.sub(r"\1…", _value(told)) if told else ""
+            yield from [text if len(text) <= ENTRY_CHARACTERS else f"{text[:ENTRY_CHARACTERS]}…"] if text else ()
 
 
 def _first_part(kept: Any) -> Any:

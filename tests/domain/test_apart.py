@@ -42,17 +42,33 @@ def test_an_entry_of_its_source_says_what_it_is(rest: Any, sort: str, thoughts: 
     assert body_of(item) == f"[{sort}, for its source only]"
 
 
+def of_responses(given: dict[str, Any]) -> MessageAdded:
+    """Return the item of an entry of the Responses API, which keeps it in the form of that API."""
+    kept = json.dumps({"responses": {"before": [given]}}).encode()
+    return MessageAdded(id="m1", created_at=0.0, role="assistant", content=(), origin=Origin(rest=kept, apart=True))
+
+
 def test_reasoning_of_the_responses_api_is_said_once() -> None:
-    """It is kept in the form of that API, where it is looked for in other items, too."""
-    item = MessageAdded(
-        id="m1",
-        created_at=0.0,
-        role="assistant",
-        content=(),
-        origin=Origin(rest=json.dumps({"responses": {"before": [REASONING]}}).encode(), apart=True),
-    )
+    """The form of that API is looked at in other items, too."""
+    item = of_responses(REASONING)
 
     assert (apart_sort(item), thoughts_of(item)) == ("reasoning", ["They ask why."])
+    assert body_of(item) == "[reasoning, for its source only]"
+
+
+def test_what_a_provider_ran_is_shown() -> None:
+    """The command, the query, the output; a picture and the end of a long text are left out."""
+    shell = {"type": "local_shell_call", "id": "l", "status": "completed", "action": {"command": ["ls"], "env": {}}}
+    screen = {"type": "computer_call_output", "output": {"image_url": "data:image/png;base64,iVBORw0KGgo="}}
+
+    assert body_of(of_responses(shell)) == (
+        '[local_shell_call, for its source only]\n{"action": {"command": ["ls"], "env": {}}}'
+    )
+    assert body_of(of_responses(screen)).endswith('{"output": {"image_url": "data:image/png;base64,…"}}')
+    assert body_of(of_responses({"type": "mcp_call", "output": "x" * 2_000})).endswith("xxx…")
+    assert (
+        body_of(of_responses({"type": "compaction", "encrypted_content": "x"})) == "[compaction, for its source only]"
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
 from ...domain.log.envelope import acting
 from .conversation import is_called
-from .open_chats import require_store
+from .open_chats import acting_as, require_store
 
 if TYPE_CHECKING:
     from agents.run_state import RunState
@@ -66,8 +66,9 @@ class RefoldSession(SessionABC):
         require_store(store)
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or SessionSettings())
-        self._store, self._actor = store, actor
-        self._chat = store.chat(session_id, **opening)
+        self._store, self._actor, self._default_actor = store, actor, opening.get("agent") or NAME
+        self._chat: ChatContext = self._as(None, store.chat)(session_id, **opening)
+        self._default_actor = self._chat._journal.place.actor or NAME
         # The entries of the items that were read, by id, as JSON: a long session is decoded in one call. None before
         # the first reading.
         self._encoded: dict[str, tuple[ChatItemEvent, bytes]] | None = None
@@ -142,9 +143,10 @@ class RefoldSession(SessionABC):
     # Each of the following runs in a thread.
 
     def _as(self, wrapper: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        def acted(*arguments: Any) -> Any:
-            with acting(actor=None if self._actor is None else self._actor(wrapper)):
-                return call(*arguments)
+        def acted(*arguments: Any, **named: Any) -> Any:
+            actor = None if self._actor is None else self._actor(wrapper)
+            with acting(actor=actor) if actor else acting_as(self._default_actor):
+                return call(*arguments, **named)
 
         return acted
 

@@ -47,7 +47,8 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
         """
         super().__init__()
         self._values, self._actor = Values(serde or JsonPlusSerializer()), actor
-        self._chat = require_store(store).chat(session_id, **opening)
+        with acting_as(actor):
+            self._chat = require_store(store).chat(session_id, **opening)
 
     @property
     def chat(self) -> ChatContext:

@@ -34,7 +34,7 @@ from ....domain.erasure.forgetting import watch
 from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id
 from ...store import Store
-from ..open_chats import require_store, retried
+from ..open_chats import acting_as, require_store, retried
 from .branch import FRAMEWORK, RUN, THREAD, Found
 from .channels import SOURCE
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write
@@ -69,9 +69,10 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         prefix: str = "",
         serde: SerializerProtocol | None = None,
         compare_last: int | None = None,
+        actor: str = FRAMEWORK,
     ) -> None:
         """
-        Keep threads in `store`.
+        Keep threads in `store`; `actor` is recorded where nobody else is named as the actor.
 
         Raises:
             InvalidInputError: the serializer encrypts, or `compare_last` is no whole number of at least 0.
@@ -84,7 +85,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
             )
         self.store = require_store(store)
         self._compare_last = None if compare_last is None else require_whole(compare_last, "compare_last")
-        self._prefix = prefix
+        self._prefix, self._actor = prefix, actor
         self._threads: OrderedDict[tuple[str, str], Thread] = OrderedDict()
         self._lock = fork_safe_lock()
         watch(store.log, self)
@@ -193,7 +194,8 @@ class RefoldSaver(BaseCheckpointSaver[int]):
             # A run that found no checkpoint was given nothing.
             seen = f"chat:{thread.name.chat}@0"
         put = Put(plain, channels, about, {**new_versions}, parent, _may_fork(config, about), seen)
-        thread.put(put, self._values())
+        with acting_as(self._actor):
+            thread.put(put, self._values())
         return _config(thread, checkpoint["id"], seen=seen)
 
     def put_writes(
@@ -214,7 +216,8 @@ class RefoldSaver(BaseCheckpointSaver[int]):
             Write(task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, values.pack(value, f"{channel!r}"))
             for index, (channel, value) in enumerate(writes)
         ]
-        self._thread(config).put_writes(config["configurable"]["checkpoint_id"], task_id, task_path, packed)
+        with acting_as(self._actor):
+            self._thread(config).put_writes(config["configurable"]["checkpoint_id"], task_id, task_path, packed)
 
     def delete_thread(self, thread_id: str) -> None:
         """
@@ -355,7 +358,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         """Make a change of several chats in one transaction, on threads of its own."""
 
         def attempt() -> None:
-            with self.store.transaction():
+            with acting_as(self._actor), self.store.transaction():
                 change()
 
         retried(attempt)

@@ -101,7 +101,7 @@ class RefoldHistoryProvider(HistoryProvider):
         def add(found: OpenChat) -> None:
             # An agent may be given its whole history again. One message more says whether the history is longer.
             new = filter_new_messages(_of_framework(found.last(len(messages) + 1)), messages)
-            CONVERSATION.add_named(found.chat, [message.to_dict() for message in new])
+            CONVERSATION.add_named(found.chat, _plain(new))
 
         if messages:
             with acting_as(self._actor):
@@ -110,6 +110,19 @@ class RefoldHistoryProvider(HistoryProvider):
 
 def _of_framework(entries: Sequence[Entry]) -> list[AgentMessage]:
     return [AgentMessage.from_dict(msgspec.json.decode(entry.encoded)) for entry in entries]
+
+
+def _plain(messages: Sequence[AgentMessage]) -> list[Message]:
+    """
+    Return messages as JSON.
+
+    Raises:
+        InvalidInputError: one cannot be kept.
+    """
+    try:
+        return [message.to_dict() for message in messages]
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
 
 
 def _given(session_id: str | None) -> str:

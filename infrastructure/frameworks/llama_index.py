@@ -186,7 +186,7 @@ def _plain(messages: Sequence[ChatMessage]) -> list[Message]:
     """
     try:
         return [message.model_dump(mode="json") for message in messages]
-    except PydanticSerializationError as error:
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
 
 

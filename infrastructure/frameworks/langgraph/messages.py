@@ -39,7 +39,7 @@ from ....domain.errors import DamagedError, InvalidInputError
 from ....domain.formats.openai.receive import refusal_in
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
-from .values import SIMPLE, Values, copied, is_json
+from .values import SIMPLE, Values, copied, is_json, too_deep
 
 CLASSES: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
@@ -198,6 +198,13 @@ def plain_of(message: BaseMessage, values: Values) -> Message:
     Raises:
         InvalidInputError: it holds a value that cannot be saved.
     """
+    try:
+        return _plain_of(message, values)
+    except RecursionError as error:
+        raise too_deep(f"the message {message.id!r}") from error
+
+
+def _plain_of(message: BaseMessage, values: Values) -> Message:
     fields, extra = message.__dict__, message.__pydantic_extra__
     if extra:
         fields = fields | extra

@@ -72,6 +72,11 @@ def is_json(value: Any) -> bool:
     return True
 
 
+def too_deep(what: str) -> InvalidInputError:
+    """Return the error about a value with so many others in it that none can be looked at."""
+    return InvalidInputError(f"{what} cannot be saved: it is nested too deeply, or holds itself")
+
+
 def copied(value: Any) -> Any:
     """Return a copy of a value; quick for JSON."""
     kind = type(value)
@@ -104,7 +109,7 @@ class Values:
         try:
             return self._packed(value, what, is_ordered)
         except RecursionError as error:
-            raise InvalidInputError(f"{what} cannot be saved: it is nested too deeply, or holds itself") from error
+            raise too_deep(what) from error
 
     def _packed(self, value: Any, what: str, is_ordered: bool) -> Packed:
         if is_json(value):

@@ -136,6 +136,14 @@ async def test_a_session_needs_an_id_and_a_chat_is_made_by_the_first_message() -
             await provider.save_messages(None, MESSAGES)
         with pytest.raises(InvalidInputError, match="role"):
             await provider.save_messages("s1", [MESSAGES[0], Message("narrator", ["x"])])
+        loop: list[Any] = []
+        loop.append(loop)
+        for odd in (
+            Message("user", ["x"], additional_properties={"odd": loop}),
+            Message("assistant", [Content.from_function_call("c1", "track", arguments={"odd": loop})]),
+        ):
+            with pytest.raises(InvalidInputError, match="as JSON"):
+                await provider.save_messages("s1", [MESSAGES[0], odd])
         assert store.contexts() == []
 
 

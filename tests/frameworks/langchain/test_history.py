@@ -16,7 +16,7 @@ from refold.infrastructure.store import Store
 from refold.langchain import RefoldChatMessageHistory
 from refold.langgraph import RefoldSaver
 
-from ..langgraph.graphs import chatting, said, thread
+from ..langgraph.graphs import LOOP, chatting, said, thread
 
 # LangChain marks all histories as old, and keeps them.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -94,13 +94,14 @@ def test_it_reads_a_thread_of_langgraph_and_what_others_add(store: Store) -> Non
     assert (history.messages[-1].type, history.messages[-1].content) == ("human", "And now?")
 
 
-def test_a_message_that_cannot_be_saved_changes_nothing() -> None:
+@pytest.mark.parametrize(("value", "says"), [(object(), "pickle"), (LOOP, "nested too deeply")])
+def test_a_message_that_cannot_be_saved_changes_nothing(value: Any, says: str) -> None:
     """None of the messages beside it is added, and nothing is pickled."""
     with refold.open(":memory:") as store:
         history = RefoldChatMessageHistory(store, "s1", serde=JsonPlusSerializer(pickle_fallback=True))
-        odd: Any = ToolMessage("x", tool_call_id="c1", artifact=object())
+        odd: Any = ToolMessage("x", tool_call_id="c1", artifact=value)
 
-        with pytest.raises(InvalidInputError, match="pickle"):
+        with pytest.raises(InvalidInputError, match=says):
             history.add_messages([MESSAGES[0], odd])
 
         assert history.messages == []

@@ -186,13 +186,14 @@ async def test_what_left_stays_out_when_its_partner_is_deleted(store: Store, rea
     assert {one.item.id: one.reason for one in chat.evicted_items()}[output] == reason
 
 
+@pytest.mark.parametrize("value", [object(), {"\ud800": 1}])
 @pytest.mark.parametrize("name", ["add_messages", "set_messages"])
-async def test_a_message_that_cannot_be_kept_changes_nothing(name: str) -> None:
+async def test_a_message_that_cannot_be_kept_changes_nothing(name: str, value: Any) -> None:
     """Neither is anything replaced, nor is half of it added."""
     with refold.open(":memory:") as store:
         ours = RefoldChatStore(store)
         await ours.add_message("s1", MESSAGES[0])
-        odd = ChatMessage("x", additional_kwargs={"odd": object()})
+        odd = ChatMessage("x", additional_kwargs={"odd": value})
 
         with pytest.raises(InvalidInputError, match="as JSON"):
             await getattr(ours, name)("s1", [MESSAGES[1], odd])

@@ -61,6 +61,8 @@ EXPIRES, INDEXED = "expires", "indexed"
 COSINE = "cosine"
 EXPIRED = "its time to live ended"
 MINUTE = 60 * 1_000_000
+# Ten thousand years.
+MINUTES_MAX = 5_256_000_000
 # A read that finds more than this share of the time to live left does not write.
 FRESH = 0.9
 
@@ -366,8 +368,11 @@ class RefoldStore(BaseStore):
         if op.value is None:
             one.forget(op.key)
             return
-        if not op.key:
+        if not require_unicode(op.key, "the key"):
             raise InvalidInputError(f"the key in {op.namespace} is empty: give it a name")
+        # Later reads of the namespace calculate with it.
+        if not (op.ttl is None or (isinstance(op.ttl, int | float) and abs(op.ttl) <= MINUTES_MAX)):
+            raise InvalidInputError(f"ttl is {op.ttl!r}: give minutes, {MINUTES_MAX:,} at most, or None for ever")
         vectors = {path: known[text] for path, text in self._texts_of(op)} if known else {}
         one.put(op.key, dict(op.value), op.ttl, now, vectors)
 

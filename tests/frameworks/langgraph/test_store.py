@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -277,7 +278,10 @@ def test_a_batch_with_what_is_no_namespace_is_refused(memory: Store, namespace: 
 def test_what_cannot_be_stored_changes_nothing(memory: Store) -> None:
     """All changes of a batch are made, or none."""
     ours = RefoldStore(memory)
-    for bad in (PutOp(("u",), "k", {"n": object()}), PutOp(("u",), "", {}), PutOp(("u" * 300,), "k", {})):
+    odd: Any = Decimal("1.5")
+    times = [PutOp(("u",), "k", {}, ttl=ttl) for ttl in (1e300, -1e300, float("nan"), odd)]
+    others = [PutOp(("u",), "k", {"n": object()}), PutOp(("u",), "", {}), PutOp(("u" * 300,), "k", {})]
+    for bad in (*times, *others, PutOp(("u",), "\ud800", {})):
         with pytest.raises(InvalidInputError):
             ours.batch([PutOp(("u",), "good", {}), bad])
     assert ours.search(()) == []

@@ -7,7 +7,7 @@ items that are apart: the SDK gets them back, and no provider is sent them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
+from ...domain.canonical import require_unicode
 from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded, Origin, is_user
 from ...domain.chat.usage import metrics_of, put_usage
 from ...domain.clock import REAL_SYSTEM
@@ -281,8 +282,8 @@ def _line_json(message: Message) -> bytes:
 
 def _with_parents(lines: list[dict[str, Any]], session_id: str) -> list[dict[str, Any]]:
     """Return the lines, those whose parent is not there with the line before as their parent."""
-    known = {line.get("uuid") for line in lines} | {None}
-    if all(line.get("parentUuid") in known for line in lines):
+    known = {_text(line, "uuid") for line in lines}
+    if all(_is_known(line, known) for line in lines):
         return lines
     try:
         parents = Order(read_lines(enumerate(lines, 1))).parents
@@ -291,17 +292,28 @@ def _with_parents(lines: list[dict[str, Any]], session_id: str) -> list[dict[str
         return lines
     return [
         line
-        if line.get("parentUuid") in known
-        else {"sessionId": session_id, **line, "parentUuid": parents.get(line.get("uuid", LOST))}
+        if _is_known(line, known)
+        else {"sessionId": session_id, **line, "parentUuid": parents.get(_text(line, "uuid") or LOST)}
         for line in lines
     ]
+
+
+def _text(line: dict[str, Any], field: str) -> str | None:
+    """Return a field of a line if it is a text, as the SDK writes it."""
+    found = line.get(field)
+    return found if isinstance(found, str) else None
+
+
+def _is_known(line: dict[str, Any], known: Collection[str | None]) -> bool:
+    parent = _text(line, "parentUuid")
+    return parent is None or parent in known
 
 
 def _given(key: SessionKey | SessionListSubkeysKey, name: str) -> str:
     found = key.get(name)
     if not isinstance(found, str) or not found:
         raise InvalidInputError(f"{name} of the key is {found!r}, expected text that is not empty")
-    return found
+    return require_unicode(found, f"the {name} of a session")
 
 
 def _saved_name(key: SessionKey) -> str:
@@ -309,7 +321,7 @@ def _saved_name(key: SessionKey) -> str:
 
 
 def _main_name(project_key: str) -> str:
-    return f"{MAIN}/{quote(project_key, safe='')}"
+    return f"{MAIN}/{quote(require_unicode(project_key, 'the project_key of a session'), safe='')}"
 
 
 def _sub_name(key: SessionKey | SessionListSubkeysKey) -> str:

@@ -189,7 +189,8 @@ async def test_a_lost_parent_is_repaired(store: refold.Store) -> None:
 async def test_a_lost_parent_of_a_line_that_nobody_knows_stays(store: refold.Store) -> None:
     """What Refold cannot import is the SDK's own affair, and comes back as it was."""
     sessions = RefoldSessions(store)
-    lines = [QUESTION, {**ANSWER, "parentUuid": "lost", "message": 7}]
+    odd = [{"type": "odd", "uuid": ["u9"]}, {"type": "odd", "parentUuid": {"u": 9}}]
+    lines = [QUESTION, {**ANSWER, "parentUuid": "lost", "message": 7}, *odd]
     await sessions.append(KEY, lines)
 
     assert await sessions.load(KEY) == lines
@@ -215,9 +216,13 @@ async def test_what_is_refused_changes_nothing(store: refold.Store) -> None:
     for bad in bad_lines:
         with pytest.raises(InvalidInputError):
             await sessions.append(KEY, [QUESTION, bad])
-    broken: Any = {"project_key": "p", "session_id": ""}
-    with pytest.raises(InvalidInputError, match="session_id"):
-        await sessions.append(broken, [QUESTION])
+    for name in ("", "\ud800"):
+        broken: Any = {"project_key": "p", "session_id": name}
+        for refused in (sessions.append(broken, [QUESTION]), sessions.list_subkeys(broken), sessions.delete(broken)):
+            with pytest.raises(InvalidInputError, match="session_id"):
+                await refused
+    with pytest.raises(InvalidInputError, match="project_key"):
+        await sessions.list_sessions("\ud800")
     assert store.contexts() == []
 
 

@@ -146,6 +146,20 @@ def put_usage(items: list[ChatItemEvent], used: Mapping[str, Any] | None, *, wha
             return
 
 
+def has_usage(item: ChatItemEvent) -> bool:
+    """Return whether something is stored beside an item where its usage would be."""
+    return bool(isinstance(item, MessageAdded) and item.metrics) or bool(
+        isinstance(item, FunctionCalled) and item.metadata
+    )
+
+
+def without_usage(item: ChatItemEvent) -> ChatItemEvent:
+    """Return an item without what is stored where its usage would be."""
+    if isinstance(item, MessageAdded):
+        return msgspec.structs.replace(item, metrics=b"")
+    return msgspec.structs.replace(item, metadata=b"") if isinstance(item, FunctionCalled) else item
+
+
 def _plain(usage: object) -> dict[str, Any]:
     if usage is None:
         return {}

@@ -18,6 +18,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Origin, is_apart
 from ...domain.chat.rules.commands import EvictItems, InsertItems
 from ...domain.chat.state.sequence import Items
+from ...domain.chat.usage import has_usage, without_usage
 from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
 from ...domain.formats.messages import named_outputs
@@ -29,6 +30,8 @@ Message = dict[str, Any]
 # What is kept beside the item of a message that is one item, and nothing else.
 ONE: dict[str, Any] = {"items": 1}
 Grouping = Callable[[Sequence[ChatItemEvent]], list[list[int]]]
+# Whether another chat has counted the usage of the message with an id.
+IsCounted = Callable[[str], bool]
 
 
 class Form(Protocol):
@@ -129,25 +132,36 @@ class Conversation:
             renamed[0] = msgspec.structs.replace(renamed[0], origin=origin)
         return renamed
 
-    def items_of(self, messages: Iterable[Message], held: Items | None = None) -> list[list[ChatItemEvent]]:
+    def items_of(
+        self, messages: Iterable[Message], held: Items | None = None, is_counted: IsCounted | None = None
+    ) -> list[list[ChatItemEvent]]:
         """
         Return the items of each message. The first item of a message has its id, unless the chat `held` one with it.
+
+        Messages that are counted elsewhere have no usage.
 
         Raises:
             InvalidInputError: a message is none of this form, or cannot be kept as JSON.
         """
         taken: set[str] = set()
-        return [self._read(message, held, taken) for message in messages]
+        return [self._read(message, held, taken, is_counted) for message in messages]
 
-    def add(self, chat: ChatContext, messages: Iterable[Message], *, expected_version: int | None = None) -> None:
+    def add(
+        self,
+        chat: ChatContext,
+        messages: Iterable[Message],
+        *,
+        expected_version: int | None = None,
+        is_counted: IsCounted | None = None,
+    ) -> None:
         """
-        Put messages at the end of a chat, all or none.
+        Put messages at the end of a chat, all or none; those that are counted elsewhere without their usage.
 
         Raises:
             InvalidInputError: a message is none of this form.
             ConcurrencyError: the chat is not at `expected_version`.
         """
-        groups = self.items_of(messages, chat._state.items)
+        groups = self.items_of(messages, chat._state.items, is_counted)
         items = [item for group in groups for item in group]
         if items:
             chat.record_items(items, expected_version=expected_version)
@@ -169,7 +183,14 @@ class Conversation:
             chat.record_items(items, expected_version=chat.version)
         return items
 
-    def show(self, chat: ChatContext, messages: Sequence[Message], *, reason: str | None = None) -> None:
+    def show(
+        self,
+        chat: ChatContext,
+        messages: Sequence[Message],
+        *,
+        reason: str | None = None,
+        is_counted: IsCounted | None = None,
+    ) -> None:
         """
         Edit a chat so that its view has exactly these messages, in this order.
 
@@ -182,7 +203,8 @@ class Conversation:
         leaving = [item_id for place, one in enumerate(kept) if place not in stay for item_id in one.item_ids]
         places = {index: place for place, index in stay.items()}
         missing = [index for index in range(len(messages)) if index not in places]
-        made = dict(zip(missing, self.items_of([messages[index] for index in missing], held), strict=True))
+        groups = self.items_of([messages[index] for index in missing], held, is_counted)
+        made = dict(zip(missing, groups, strict=True))
         # New messages come directly before the next one that stays; those behind the last one at the end.
         new: dict[int | None, list[ChatItemEvent]] = {}
         following: int | None = None
@@ -198,11 +220,15 @@ class Conversation:
             # A framework may keep an output without its call for a while: the conversions take care of that.
             chat._record(EvictItems(chat.stream_id, tuple(leaving), reason, partners=False))
 
-    def _read(self, message: Message, held: Items | None, taken: set[str]) -> list[ChatItemEvent]:
+    def _read(
+        self, message: Message, held: Items | None, taken: set[str], is_counted: IsCounted | None
+    ) -> list[ChatItemEvent]:
         given = message.get("id")
         is_free = isinstance(given, str) and given not in taken and (held is None or held.ordinal(given) is None)
         receiver = Receiver(REAL_SYSTEM, first_id=given if given and is_free else None)
         self._form.read(message, receiver)
+        if is_counted and isinstance(given, str) and any(map(has_usage, receiver.items)) and is_counted(given):
+            receiver.items[:] = map(without_usage, receiver.items)
         first, *others = receiver.items
         if given and is_free:
             taken.add(given)

@@ -66,6 +66,11 @@ class Found(NamedTuple):
         return self.branch.value(self.version)
 
 
+def holds(chat: ChatContext, message_id: str) -> bool:
+    """Return whether a chat, as it is known, has had a message."""
+    return chat._state.items.ordinal(message_id) is not None
+
+
 class Branch:
     """One chat of a thread; its events above `low` are known."""
 

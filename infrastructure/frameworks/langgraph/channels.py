@@ -18,8 +18,8 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from ....domain.chat.context import ChatContext
 from ....domain.errors import DamagedError
 from ....domain.ids import encoded_id, split_stream_id
-from ..conversation import Message
-from .branch import FRAMEWORK
+from ..conversation import IsCounted, Message
+from .branch import FRAMEWORK, holds
 from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of
 from .values import Values
 
@@ -68,9 +68,11 @@ class ChannelChats:
         """Open the chats again when they are needed, as after a save that failed."""
         self._known, self._changes = {}, {}
 
-    def show(self, channel: str, value: Any, values: Values) -> dict[str, Any]:
+    def show(self, channel: str, value: Any, values: Values, is_counted: IsCounted) -> dict[str, Any]:
         """
         Let the chat of a channel show its messages, in a transaction; return what names them in a record.
+
+        Messages that are counted elsewhere are shown without their usage.
 
         Raises:
             InvalidInputError: a message holds a value that cannot be saved.
@@ -82,9 +84,9 @@ class ChannelChats:
         new = messages[count:] if is_more else messages
         plain = [plain_of(one, values) for one in new]
         if is_more:
-            CONVERSATION.add(chat, plain)
+            CONVERSATION.add(chat, plain, is_counted=is_counted)
         else:
-            CONVERSATION.show(chat, plain, reason=GONE)
+            CONVERSATION.show(chat, plain, reason=GONE, is_counted=is_counted)
             known = known._replace(copies=Copies())
         self._changes[channel] = Change(known, new, plain, chat.version)
         named = {"view": f"{chat.stream_id}@{chat.version}", "count": len(messages)}
@@ -126,6 +128,10 @@ class ChannelChats:
             about: Any = row
             if about.source == SOURCE:
                 yield self._store.chat(about.id, create=False, durability="commit")
+
+    def holds(self, message_id: str) -> bool:
+        """Return whether one of the chats that are open holds a message."""
+        return any(holds(known.chat, message_id) for known in list(self._known.values()))
 
     def _opened(self, channel: str) -> Known:
         known = self._known.get(channel)

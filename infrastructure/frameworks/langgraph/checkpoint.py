@@ -19,8 +19,8 @@ from ....domain.chat.view import ChatView
 from ....domain.errors import DamagedError
 from ....domain.ids import split_stream_id
 from ...store import Store
-from ..conversation import Message
-from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Found, Held, Saved
+from ..conversation import IsCounted, Message
+from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Found, Held, Saved, holds
 from .channels import ChannelChats, messages_in
 from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of
 from .values import Values
@@ -38,7 +38,8 @@ class Put(NamedTuple):
     """
     A checkpoint to save. Unless it `may_fork`, its parent must be the newest one.
 
-    `seen` is the chat and its version, `stream@version`, that the run was given; empty if that is not known.
+    `seen` is the chat and its version, `stream@version`, that the run was given; empty if that is not known. The usage
+    of a message that `is_counted` is in another chat of the thread, as that of a graph within this one.
     """
 
     checkpoint: dict[str, Any]
@@ -48,6 +49,7 @@ class Put(NamedTuple):
     parent: str | None
     may_fork: bool
     seen: str = ""
+    is_counted: IsCounted | None = None
 
     @property
     def id(self) -> str:
@@ -112,10 +114,11 @@ class Recording:
         self._new = messages if held is None or self._is_edit else messages[len(held.copies) :]
         self._plain = [plain_of(one, self._values) for one in self._new]
         if self._is_edit:
-            CONVERSATION.show(self._branch.chat, [*self._plain, *self._unseen(messages)], reason=GONE)
+            shown = [*self._plain, *self._unseen(messages)]
+            CONVERSATION.show(self._branch.chat, shown, reason=GONE, is_counted=self._put.is_counted)
             self._messages["count"] = self._count_shown()
         else:
-            CONVERSATION.add(self._branch.chat, self._plain)
+            CONVERSATION.add(self._branch.chat, self._plain, is_counted=self._put.is_counted)
 
     def _count_shown(self) -> int:
         return len(CONVERSATION.kept(self._branch.chat.recorded_items()))
@@ -217,8 +220,11 @@ class Recording:
         if earlier and self._is_kept(channel):
             self._lists[channel] = earlier
         elif (messages := messages_in(value)) is not None and (messages or earlier):
-            self._lists[channel] = self._channels.show(channel, value, self._values)
+            self._lists[channel] = self._channels.show(channel, value, self._values, self._is_counted)
         return channel in self._lists
+
+    def _is_counted(self, message_id: str) -> bool:
+        return holds(self._branch.chat, message_id) or bool(self._put.is_counted and self._put.is_counted(message_id))
 
     def _is_kept(self, channel: str) -> bool:
         """Return whether a channel has the value that it had at the parent."""

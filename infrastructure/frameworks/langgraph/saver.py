@@ -193,7 +193,8 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         elif not parent or _is_of_a_run(config):
             # A run that found no checkpoint was given nothing.
             seen = f"chat:{thread.name.chat}@0"
-        put = Put(plain, channels, about, {**new_versions}, parent, _may_fork(config, about), seen)
+        may_fork, is_counted = _may_fork(config, about), partial(self._is_counted, thread)
+        put = Put(plain, channels, about, {**new_versions}, parent, may_fork, seen, is_counted)
         with acting_as(self._actor):
             thread.put(put, self._values())
         return _config(thread, checkpoint["id"], seen=seen)
@@ -393,6 +394,12 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         if "thread_id" not in configurable:
             raise InvalidInputError("the config has no thread_id: give {'configurable': {'thread_id': ...}}")
         return self._thread_named(str(configurable["thread_id"]), configurable.get("checkpoint_ns") or "")
+
+    @synchronized
+    def _is_counted(self, thread: Thread, message_id: str) -> bool:
+        """Return whether a message is in another namespace of the thread, whose graph has counted its usage."""
+        others = (one for (name, _), one in self._threads.items() if name == thread.name.thread and one is not thread)
+        return any(one.holds(message_id) for one in others)
 
     @synchronized
     def _thread_named(self, thread_id: str, namespace: str) -> Thread:

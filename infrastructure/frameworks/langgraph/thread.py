@@ -22,7 +22,7 @@ from ....domain.errors import (
 )
 from ....domain.ids import derived_id
 from ...store import Store
-from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, RUN, THREAD, Branch, Found, Saved
+from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, RUN, THREAD, Branch, Found, Saved, holds
 from .channels import ChannelChats
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Reader, Recording, Write, copied_record, new_writes
 from .values import Values
@@ -143,6 +143,11 @@ class Thread:
     def streams(self) -> set[str]:
         """Return the streams of the thread's chats."""
         return {branch.chat.stream_id for branch in self._branches()}
+
+    def holds(self, message_id: str) -> bool:
+        """Return whether one of the thread's chats that are open holds a message; it waits for no other call."""
+        known = [one for one in (self._root, *list(self._forks.values())) if one]
+        return any(holds(one.chat, message_id) for one in known) or self._channels.holds(message_id)
 
     # Saving
 

@@ -11,6 +11,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
 
 import refold
 from refold.infrastructure.frameworks.langgraph.values import Values, copied
@@ -208,3 +209,41 @@ def test_a_copy_shares_nothing_that_changes() -> None:
     copy["list"][0].append(6)
 
     assert value == {"pair": ([1], {2}), "list": [[3], "four"]}
+
+
+class Team(TypedDict):
+    """Two channels of messages."""
+
+    messages: Annotated[list[Any], add_messages]
+    notes: Annotated[list[Any], add_messages]
+
+
+def test_the_usage_of_an_answer_counts_once_in_a_thread(store: refold.Store) -> None:
+    """Where it was saved first, however many agents within the graph, channels and turns have the message."""
+    used = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+
+    def agent(name: str) -> Any:
+        def answered(state: Team) -> dict[str, Any]:
+            about: Any = {"usage_metadata": used, "response_metadata": {"model_name": "m-1"}}
+            said = AIMessage(f"{name} says", id=f"{name}{len(state['messages'])}", name=name, **about)
+            return {"messages": [said], "notes": [said]}
+
+        graph = StateGraph(Team)
+        graph.add_node("answer", answered)
+        graph.add_edge(START, "answer")
+        return graph.compile(name=name)
+
+    whole = StateGraph(Team)
+    for name in ("research", "write"):
+        whole.add_node(name, agent(name))
+    whole.add_edge(START, "research")
+    whole.add_edge("research", "write")
+    for turn in (1, 2):
+        # A saver of its own has read nothing yet.
+        graph = whole.compile(checkpointer=RefoldSaver(store))
+        graph.invoke({"messages": [HumanMessage("Where?", id=f"q{turn}")], "notes": []}, thread())
+        counted = [(row.counted_in, row.counted_out) for row in store.usage(by=["model"]) if row.model]
+        assert counted == [(turn * 200, turn * 20)]
+
+    state = whole.compile(checkpointer=RefoldSaver(store)).get_state(thread())
+    assert [one.usage_metadata for one in state.values["messages"] if one.type == "ai"] == [used] * 4

@@ -102,7 +102,7 @@ def merged_shape(
     """Return what a merge of chats took from its source, at the version that was merged."""
     items, tokens = (sum(getattr(one.change, name) for one in merged) for name in ("items", "tokens"))
     return {
-        "source": {"context": source.id, "version": source.version},
+        "source": {"context": source.id, "version": merged[-1].version if merged else source.version},
         "how": how,
         "items": items,
         "tokens": tokens,

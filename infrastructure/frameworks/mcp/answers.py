@@ -15,10 +15,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, get_args
 
-from ....domain.chat.context import ChatContext, ReadOnlyChatContext
-from ....domain.chat.events import ConflictResolved, Merged
+from ....domain.chat.context import ChatContext
+from ....domain.chat.events import ConflictResolved, Forked, Merged
 from ....domain.chat.items import ChatItem
 from ....domain.chat.rules.commands import MergeRule
+from ....domain.chat.view import ChatView
 from ....domain.context.address import Reference, parse_reference
 from ....domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError
 from ....domain.ids import split_stream_id, stream_id
@@ -192,7 +193,9 @@ def fork_answer(store: Store, given: Parameters) -> Shape:
         child = view.fork_filtered(turns, context_id=new, agent=agent, idempotency_key=key)
     else:
         child = view.fork(new, agent=agent, idempotency_key=key)
-    return changed_shape(child, forked_shape(view.stream_id, view.version, how, child.recorded_items().totals))
+    begun = child._state.opened
+    version = begun.version if isinstance(begun, Forked) else view.version
+    return changed_shape(child, forked_shape(view.stream_id, version, how, child.recorded_items().totals))
 
 
 def merge_answer(store: Store, given: Parameters) -> Shape:
@@ -285,12 +288,13 @@ def _id_of_chat(name: str) -> str:
     return name.removeprefix("chat:")
 
 
-def _chat_at(store: Store, address: str) -> ReadOnlyChatContext:
+def _chat_at(store: Store, address: str) -> ChatView[Any]:
     found = parse_reference(address)
     if found.is_range:
         raise InvalidInputError(f"{address!r} names a range, and one moment is wanted here")
     chat = _chat(store, found.context)
-    return chat.at(found.moments[0] if found.moments else chat.version)
+    # Without a moment it is the chat itself: so a call that comes again is the same one, whatever was added since.
+    return chat.at(found.moments[0]) if found.moments else chat
 
 
 def _expected(given: Parameters) -> int | None:

@@ -1,6 +1,7 @@
 """The tools that change chats, asked by the package's own client, on each kind of store."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from mcp import Client
@@ -44,14 +45,26 @@ async def test_a_chat_is_made_with_its_messages_or_not_at_all(store: refold.Stor
 
 @pytest.mark.parametrize("how", ["full", "result"])
 async def test_a_merge_that_is_repeated_has_the_first_answer(store: refold.Store, how: str) -> None:
-    """An agent that did not get it calls again, with the same key: it learns what was taken."""
+    """An agent that did not get it calls again, with the same key: it learns what was taken, whatever came since."""
     draft = support(store).fork("draft")
     draft.add_message("assistant", "And order 8 is in Metz.")
     async with asking(store) as client:
         wanted = {"source": "draft", "into": "support", "how": how, "idempotency_key": "k"}
         first = await answer(client, "context_merge", **wanted)
         assert first["items"] == 1
+        draft.add_message("assistant", "And order 9.")
         assert await answer(client, "context_merge", **wanted) == first
+
+
+@pytest.mark.parametrize("how", [{}, {"turns": 1}, {"brief": "Be short."}])
+async def test_a_fork_that_is_repeated_has_the_first_answer(store: refold.Store, how: dict[str, Any]) -> None:
+    """Although others went on in the chat that it begins as; it stays the fork of the version of then."""
+    chat = support(store)
+    async with asking(store) as client:
+        wanted = {"context": "support", "new": "side", "idempotency_key": "k", **how}
+        first = await answer(client, "context_fork", **wanted)
+        chat.add_message("user", "And order 8?")
+        assert await answer(client, "context_fork", **wanted) == first
 
 
 async def test_a_result_is_merged_alone(store: refold.Store) -> None:

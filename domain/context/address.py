@@ -25,6 +25,12 @@ class Reference(NamedTuple):
     moments: tuple[str, ...] = ()
     is_range: bool = False
 
+    @property
+    def ends(self) -> tuple[str, str | None]:
+        """Both ends of a range: without the first, it begins before the first event; without the last, it ends now."""
+        first, last = self.moments
+        return first or "0", last or None
+
 
 def parse_reference(text: str) -> Reference:
     """

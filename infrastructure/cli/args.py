@@ -320,6 +320,11 @@ def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     return found
 
 
+def reference_or_range(ctx: click.Context, param: click.Parameter, value: str | None) -> Reference | None:
+    """Return the context and the moments that `CTX`, `CTX@V` or `CTX@A..B` names."""
+    return None if value is None else _parsed(value)
+
+
 def references(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Reference, ...]:
     """Return the named contexts and moments; ranges are allowed."""
     return tuple(_parsed(value) for value in values)

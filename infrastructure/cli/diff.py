@@ -65,18 +65,19 @@ def _print_diff(before: Side, after: Side, *, stat: bool, as_json: bool) -> bool
     return bool(changes)
 
 
-def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str], tuple[str, str]]:
+def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str | None], tuple[str, str | None]]:
     if len(references) == 1 and references[0].is_range:
-        (context, (start, end), _) = references[0]
-        return (context, start or "0"), (context, end)
+        (reference,) = references
+        start, end = reference.ends
+        return (reference.context, start), (reference.context, end)
     if len(references) == 2 and not any(reference.is_range for reference in references):
-        first, second = ((one.context, next(iter(one.moments), "")) for one in references)
+        first, second = ((one.context, next(iter(one.moments), None)) for one in references)
         return first, second
     raise args.usage_error("give CTX@A..B, or CTX@A and OTHER@B")
 
 
-def _view(store: Store, context: str, moment: str) -> Seen | SeenRun:
-    return view_of(store, args.stream_of(store, context), moment or None)
+def _view(store: Store, context: str, moment: str | None) -> Seen | SeenRun:
+    return view_of(store, args.stream_of(store, context), moment)
 
 
 def _side(view: Seen | SeenRun) -> Side:

@@ -13,18 +13,30 @@ import click
 from ...domain.chat.events import FunctionCalled, FunctionReturned
 from ...domain.context.address import Reference
 from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Range
 from ...domain.positions import Moment
 from ...projections.catalogue import CATALOGUE
 from ...projections.lineage import LINEAGE
 from ...projections.version_names import VERSION_NAMES
 from ..log.codec import CODEC, tag_of
 from ..store import Store
+from ..views.contexts import view_of
 from ..views.fork_graph import Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
-from .args import after_option, as_json, checked_text, database, optional_text, reading, stream_of, usage_error
+from .args import (
+    after_option,
+    argument,
+    as_json,
+    checked_text,
+    database,
+    optional_text,
+    reading,
+    reference_or_range,
+    stream_of,
+    usage_error,
+)
 from .changes import note
-from .completion import reference_argument
-from .item_list import seen
+from .completion import named_contexts
 from .lines import print_events, summary_of, type_of
 from .readable import Later, LeftOutError, Readable, rows_of
 from .render import (
@@ -97,7 +109,14 @@ def _is_called(event: Any, wanted: str) -> bool:
 
 
 @click.command("log")
-@reference_argument("[CTX[@V]]", "The context, and a version to end at.", required=False)
+@argument(
+    "reference",
+    help="The context, and a version to end at; with A..B only what came after A, up to B.",
+    metavar="[CTX[@V|@A..B]]",
+    callback=reference_or_range,
+    shell_complete=named_contexts,
+    required=False,
+)
 @click.option(
     "--type",
     "types",
@@ -133,7 +152,8 @@ def command(
     as_json: bool,
 ) -> None:
     """
-    List the events of the whole log, or of one context (up to V), oldest first.
+    List the events of the whole log, or of one context (up to V), oldest first. A..B are the events that came after
+    version A, up to B: those whose outcome `refold diff` shows.
 
     --graph shows how contexts come from each other, or those that CTX has to do with: a line for each fork, branch and
     merge, each run that goes back over earlier rounds, and where each context stands now; + is what it comes from.
@@ -234,9 +254,18 @@ def _events(
         for page in readable.pages(after):
             yield from page.events
         return
-    view = seen(store, reference)
-    first = max(store.log.version_at(view.stream, wanted.after), view.version - few if few else 0)
-    yield from readable.of_stream(view.stream, after=first, until=view.version)
+    stream, after_version, until = _range_of(store, reference)
+    first = max(after_version, store.log.version_at(stream, wanted.after), until - few if few else 0)
+    yield from readable.of_stream(stream, after=first, until=until)
+
+
+def _range_of(store: Store, reference: Reference) -> Range:
+    """Return the versions of a context that a reference means: all up to its moment, or those of its range."""
+    stream = stream_of(store, reference.context)
+    if reference.is_range:
+        after, until = (view_of(store, stream, moment).version for moment in reference.ends)
+        return Range(stream, after, until)
+    return Range(stream, 0, view_of(store, stream, next(iter(reference.moments), None)).version)
 
 
 def _followed(

@@ -281,8 +281,8 @@ def _of_context(store: Store, name: str, given: Mapping[str, str]) -> Asked:
     reference = parse_reference(name)
     context = stream_named(store.log, reference.context)
     if reference.is_range:
-        first, last = reference.moments
-        return "diff", {"before": f"{context}@{first or 0}", "after": f"{context}@{last}" if last else context}
+        first, last = reference.ends
+        return "diff", {"before": f"{context}@{first}", "after": f"{context}@{last}" if last else context}
     question = TABS.get(given.get("tab", ""), "graph" if split_stream_id(context)[0] == "run" else "view")
     moment = reference.moments[0] if reference.moments and question in ("view", "left", "graph") else ""
     return question, {**given, "context": context, "version": moment}

@@ -257,8 +257,8 @@ def _place(cursor: str) -> tuple[int, int]:
 def _two_sides(address: str, other: str | None) -> tuple[str, str]:
     found = parse_reference(address)
     if other is None and found.is_range:
-        start, end = found.moments
-        return f"{found.context}@{start or '0'}", f"{found.context}@{end}" if end else found.context
+        start, end = found.ends
+        return f"{found.context}@{start}", f"{found.context}@{end}" if end else found.context
     if other is None or found.is_range:
         raise InvalidInputError("give a range as context, as support@3..5; or two contexts, as context and other")
     return address, other

@@ -14,7 +14,7 @@ from ...domain.chat.events import FunctionCalled, FunctionReturned
 from ...domain.context.address import Reference
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Range
-from ...domain.positions import Moment
+from ...domain.positions import Moment, Position
 from ...projections.catalogue import CATALOGUE
 from ...projections.lineage import LINEAGE
 from ...projections.version_names import VERSION_NAMES
@@ -172,10 +172,11 @@ def command(
         readable = Readable(store.log)
         wanted = _Wanted(store, types, who, after)
         stream = None if reference is None else stream_of(store, reference.context)
-        events: Iterator[RecordedEvent] = filter(wanted, _events(store, readable, reference, wanted, tail))
-        if tail:
-            # Not all events of a log with slices come in the order of time.
-            events = reversed(nlargest(tail, events, key=lambda event: (event.recorded_at, event.position)))
+        events = (
+            _last_events(store, readable, reference, wanted, tail)
+            if tail
+            else _events(store, readable, reference, wanted)
+        )
         if follow:
             events = filter(wanted, _followed(store, readable, events, stream, wanted.after))
         # No log has so many events that a larger number would mean more.
@@ -228,35 +229,68 @@ class _Wanted:
     """Whether an event is to be listed."""
 
     def __init__(self, store: Store, types: tuple[str, ...], who: str | None, after: str | None) -> None:
-        self._is_later, self._types, self._who = Later(store, after), types, who
-        self.after = self._is_later.position
-        # Whether all events behind `after` are wanted.
-        self.is_all = not types and who is None and self._is_later.time is None
+        self.is_later, self._types, self._who = Later(store, after), types, who
+        self.after = self.is_later.position
 
     def __call__(self, event: RecordedEvent) -> bool:
-        if not self._is_later(event) or (self._who is not None and event.meta.actor != self._who):
+        if not self.is_later(event) or (self._who is not None and event.meta.actor != self._who):
             return False
         return not self._types or any(_is_called(event.event, name) for name in self._types)
 
 
-def _events(
-    store: Store, readable: Readable, reference: Reference | None, wanted: _Wanted, tail: int | None
-) -> Iterator[RecordedEvent]:
-    """Yield the events of the log or of a context; if all are wanted, not those before the last `tail`."""
-    few = tail if wanted.is_all else None
+def _events(store: Store, readable: Readable, reference: Reference | None, wanted: _Wanted) -> Iterator[RecordedEvent]:
+    """Yield the wanted events of the log, or of a context."""
     if reference is None:
-        after = wanted.after
-        if few:
-            heads = {lane: max(head - few, 0) for lane, head in store.now().heads}
-            after = Moment.of(
-                {lane: max(number, heads.get(lane, 0)) for lane, number in [*heads.items(), *after.heads]}
-            )
-        for page in readable.pages(after):
-            yield from page.events
+        for page in readable.pages(wanted.after):
+            yield from filter(wanted, page.events)
         return
-    stream, after_version, until = _range_of(store, reference)
-    first = max(after_version, store.log.version_at(stream, wanted.after), until - few if few else 0)
-    yield from readable.of_stream(stream, after=first, until=until)
+    stream, after, until = _range_of(store, reference)
+    after = max(after, store.log.version_at(stream, wanted.after))
+    yield from filter(wanted, readable.of_stream(stream, after=after, until=until))
+
+
+def _last_events(
+    store: Store, readable: Readable, reference: Reference | None, wanted: _Wanted, tail: int
+) -> Iterator[RecordedEvent]:
+    """Yield the last `tail` wanted events of the log, or of a context; the read ones double until they are found."""
+    if reference is None:
+        yield from _last_of_log(readable, store.now(), wanted, tail)
+        return
+    stream, first, until = _range_of(store, reference)
+    first = max(first, store.log.version_at(stream, wanted.after))
+    found, back = list[RecordedEvent](), tail
+    while until > first and len(found) < tail:
+        after = max(first, until - back)
+        read = list(readable.of_stream(stream, after=after, until=until))
+        found[:0] = filter(wanted, read)
+        until, back = first if read and not wanted.is_later(read[0]) else after, back * 2
+    yield from found[-tail:]
+
+
+def _last_of_log(readable: Readable, end: Moment, wanted: _Wanted, tail: int) -> Iterator[RecordedEvent]:
+    found, back, ends, first = list[RecordedEvent](), tail, dict(end.heads), dict(wanted.after.heads)
+    while ends:
+        starts = {lane: max(end - back, first.get(lane, 0)) for lane, end in ends.items()}
+        oldest: dict[int, RecordedEvent] = {}
+        for page in readable.pages(Moment.of(starts), Moment.of(ends)):
+            for event in page.events:
+                oldest.setdefault(event.position.slice, event)
+            # Slices are read one after the other, and not all their events come in the order of time.
+            found = nlargest(tail, [*found, *filter(wanted, page.events)], key=_time_and_place)
+        # Within a slice times never fall, so what lies before an event there is not newer.
+        done = {
+            lane
+            for lane, event in oldest.items()
+            if not wanted.is_later(event)
+            or (len(found) == tail and _time_and_place(event) <= _time_and_place(found[-1]))
+        }
+        ends = {lane: start for lane, start in starts.items() if start > first.get(lane, 0) and lane not in done}
+        back *= 2
+    yield from reversed(found)
+
+
+def _time_and_place(event: RecordedEvent) -> tuple[int, Position]:
+    return event.recorded_at, event.position
 
 
 def _range_of(store: Store, reference: Reference) -> Range:

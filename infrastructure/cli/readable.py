@@ -60,9 +60,9 @@ class Readable:
         if self.left_out:
             raise LeftOutError(self.left_out)
 
-    def pages(self, after: Moment = BEGINNING) -> Iterator[Page]:
+    def pages(self, after: Moment = BEGINNING, until: Moment | None = None) -> Iterator[Page]:
         """
-        Yield the readable events after a moment, in pages, in the order of the log.
+        Yield the readable events after a moment, in pages, in the order of the log; with `until`, slice by slice.
 
         Raises:
             DamagedError: too many events cannot be read.
@@ -70,10 +70,10 @@ class Readable:
         moment, size = after, PAGE_EVENTS
         while True:
             try:
-                page = self._log.read_all(after=moment, limit=size)
+                page = self._log.read_all(after=moment, limit=size, until=until)
             except DamagedError as error:
                 if size == 1:
-                    moment = self._behind_damage(moment, error)
+                    moment = self._behind_damage(moment, until, error)
                 size = max(1, size // PARTS)
                 continue
             if not page.events:
@@ -104,15 +104,15 @@ class Readable:
                 store.save(Save(one, rows, store.checkpoints(one)[0], page.moment))
         return [store.rows(one) for one in projections]
 
-    def _behind_damage(self, moment: Moment, error: DamagedError) -> Moment:
+    def _behind_damage(self, moment: Moment, until: Moment | None, error: DamagedError) -> Moment:
         """Return the moment after the next unreadable event of each slice."""
-        heads, ends = dict(moment.heads), dict(self._log.now().heads)
+        heads, ends = dict(moment.heads), dict((until or self._log.now()).heads)
         behind = dict(heads)
         for lane, end in ends.items():
             if heads.get(lane, 0) == end:
                 continue
             try:
-                self._log.read_all(after=Moment.of({**ends, lane: heads.get(lane, 0)}), limit=1)
+                self._log.read_all(after=Moment.of({**ends, lane: heads.get(lane, 0)}), limit=1, until=until)
             except DamagedError as found:
                 self._leave_out(found)
                 behind[lane] = heads.get(lane, 0) + 1

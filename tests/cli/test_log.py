@@ -3,7 +3,9 @@
 import json
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,12 +14,14 @@ from msgspec import structs
 import refold as package
 from refold.domain.chat.events import Image
 from refold.domain.errors import DamagedError
-from refold.domain.positions import BEGINNING
+from refold.domain.log.envelope import Meta, RecordedEvent
+from refold.domain.log.ports import Page
+from refold.domain.positions import BEGINNING, Moment, Position
 from refold.infrastructure.cli import log as list_module
 from refold.infrastructure.cli.lines import body_of, summary_of
 from refold.infrastructure.cli.readable import Readable
 from tests.cli.running import refold, started
-from tests.domain.chat_events import configured, handed, returned, said
+from tests.domain.chat_events import OPENED, configured, handed, returned, said
 from tests.golden.known import EVENTS
 
 CALLS = [
@@ -95,6 +99,12 @@ def test_the_whole_log(database: Path) -> None:
         (["--tail", 2], [13, 14]),
         (["--tail", 2, "--type", "opened"], [7, 13]),
         (["--tail", 9, "--after", 12], [13, 14]),
+        (["--tail", 2, "--after", 99], []),
+        (["--tail", 10**20, "--after", 12], [13, 14]),
+        (["air-0.1", "--tail", 10**20, "--after", 10], [11, 12]),
+        (["--tail", 99, "--type", "opened"], [1, 7, 13]),
+        (["air-0.1", "--tail", 2, "--type", "message_added"], [9, 12]),
+        (["air-0.1", "--tail", 2, "--after", "2999-01-01"], []),
         (["air-0.1", "--tail", 2], [11, 12]),
         (["air-0.1", "--tail", 9, "--after", 11], [12]),
         (["--who", "import", "--tail", 1], [14]),
@@ -108,6 +118,68 @@ def test_what_is_listed_can_be_narrowed(database: Path, arguments: list[Any], po
     """By context, version, position, type and number; JSON lists the same."""
     assert [int(line[0]) for line in rows(refold("log", *arguments, db=database).out)] == positions
     assert [int(event["position"]) for event in refold("log", *arguments, "--json", db=database).json] == positions
+
+
+def test_the_last_events_are_read_from_the_end(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter leaves out some of them, so more are read until there are enough; the others are not read."""
+    read: list[str] = []
+    for name in ("pages", "of_stream"):
+        reading = getattr(Readable, name)
+        monkeypatch.setattr(Readable, name, lambda *given, call=reading, **named: noted(read, call(*given, **named)))
+    for arguments, last in (("", "14"), ("--type function_called", "10"), ("air-0.1 --who import", "12")):
+        read.clear()
+        found = refold("log", *arguments.split(), "--tail", 1, "--json", db=database).json
+        assert [event["position"] for event in found] == [last]
+        assert min(map(int, read)) > 7
+    time = refold("log", "--tail", 1, "--json", db=database).json[0]["recorded_at"]
+    with package.open(database) as store:
+        store.chat("air-1").add_message("user", "news")
+    read.clear()
+    refold("log", "--tail", 1, "--who", "mia", "--after", time, db=database)
+    assert read == ["15", "13", "14"]
+
+
+def noted(read: list[str], found: Any) -> Iterator[Any]:
+    """Yield events, or pages of them, and note their positions."""
+    for one in found:
+        read += [str(event.position) for event in getattr(one, "events", [one])]
+        yield one
+
+
+def test_the_last_events_of_slices_that_are_side_by_side() -> None:
+    """They are those that a look at all events gives, whichever slices have them, also at equal times."""
+    drawn = Random(7)
+    store = package.open(":memory:")
+    for _ in range(300):
+        times = {lane: sorted(drawn.choices(range(9), k=drawn.randrange(12))) for lane in range(3)}
+        events = [
+            RecordedEvent("chat:a", number, Position(lane, number), at, OPENED, Meta(actor=drawn.choice("ab")), b"")
+            for lane, some in times.items()
+            for number, at in enumerate(some, 1)
+        ]
+        tail, who = drawn.randrange(1, 9), drawn.choice([None, "a"])
+        wanted = list_module._Wanted(store, (), who, None)
+        end = Moment.of({lane: len(some) for lane, some in times.items() if some})
+        found = list_module._last_of_log(Slices(events), end, wanted, tail)  # type: ignore[arg-type]
+
+        in_order = sorted(filter(wanted, events), key=lambda event: (event.recorded_at, event.position))
+        assert list(found) == in_order[-tail:]
+
+
+class Slices:
+    """The events of some slices, which are read slice by slice."""
+
+    def __init__(self, events: list[RecordedEvent]) -> None:
+        self._events = events
+
+    def pages(self, after: Moment, until: Moment) -> Iterator[Page]:
+        """Yield the events between two moments, in small pages."""
+        between = [
+            one
+            for one in self._events
+            if after.head(one.position.slice) < one.position.number <= until.head(one.position.slice)
+        ]
+        yield from (Page(between[at : at + 4], until) for at in range(0, len(between), 4))
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,11 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, loca
         # A store in memory is never moved.
         if reopen and hasattr(log, "reopen"):
             log.reopen()
+        if found != ":memory:" and not is_on_server:
+            # A file that nobody may write is opened all the same, for reading, and an older one stays as it is.
+            from ..log.sqlite.schema import bring_forward
+
+            bring_forward(stored_log(log).database)
         if is_on_server:
             # Imported here: its driver need not be installed for a file.
             from ..projecting.rows.postgres import PostgresProjectionStore

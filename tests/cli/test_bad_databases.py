@@ -209,6 +209,9 @@ def test_writing_needs_it(database: Path, shut: Path) -> None:
 
     assert fault == "kept.db cannot be written: check the rights of the file and its folder"
     assert as_nobody(database, shut, ["evict", "air-1", "@2"]).fault == fault
+    # SQLite opens a file of the newest version without writing to it, where its folder can be written.
+    shut.chmod(0o777)
+    assert as_nobody(database, shut, ["init"]).fault == fault
 
 
 @pytest.mark.long

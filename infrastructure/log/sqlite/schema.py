@@ -60,7 +60,7 @@ def _ask(connection: sqlite3.Connection, what: str) -> Any:
 
 def prepare_schema(database: SqliteDatabase) -> None:
     """
-    Create the tables in a new file; upgrade an older file, unless it is opened for reading only.
+    Create the tables in a new file; upgrade an older file, unless it is opened for reading only or cannot be written.
 
     Raises:
         StorageUnavailableError: the file belongs to another program, or to a newer Refold.
@@ -72,7 +72,8 @@ def prepare_schema(database: SqliteDatabase) -> None:
         if version > SCHEMA_VERSION:
             raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
         if version < SCHEMA_VERSION and not database.read_only:
-            _bring_forward(database)
+            with suppress(StorageReadOnlyError):
+                bring_forward(database)
         return
     if tables:
         raise StorageUnavailableError(f"{where} is a database of another program: name another file")
@@ -85,11 +86,14 @@ def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:
     return _ask(connection, APPLICATION), _ask(connection, "PRAGMA user_version"), _ask(connection, TABLES)
 
 
-def _bring_forward(database: SqliteDatabase) -> None:
+def bring_forward(database: SqliteDatabase) -> None:
     """
-    Take all steps from the present version in one transaction; a file that cannot be written stays as it is.
+    Take all steps from the present version in one transaction.
+
+    Raises:
+        StorageReadOnlyError: the file cannot be written, also where no step is left to take.
     """
-    with suppress(StorageReadOnlyError), database.writing() as connection:
+    with database.writing() as connection:
         # Another process may have upgraded the file meanwhile.
         version = _identity(connection)[1]
         for number in range(version + 1, SCHEMA_VERSION + 1):

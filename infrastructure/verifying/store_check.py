@@ -144,7 +144,7 @@ def _verified(
     return Report(
         streams=events.streams,
         events=events.events,
-        projections=len(projections) - len(left_out),
+        projections=0 if events.damage else len(projections) - len(left_out),
         problems=tuple(problems),
         left_out=tuple(left_out),
         is_done=is_done,

@@ -131,19 +131,22 @@ def metrics_of(given: Mapping[str, Any] | None = None, usage: object = None, **n
 
 def put_usage(items: list[ChatItemEvent], used: Mapping[str, Any] | None, *, what: str) -> None:
     """
-    Store the usage of an answer with the first of its items that the model wrote; `what` names it in the error.
+    Store the usage of an answer with the first of its items that the model wrote, and its model with the others.
+
+    What such an item has stored already stays there. `what` names the usage in the error.
 
     Raises:
         InvalidInputError: it is not JSON.
     """
-    for index, item in enumerate(items) if used else ():
-        if is_spoken(item):
-            items[index] = msgspec.structs.replace(item, metrics=canonical_json(used, what=what))
-            return
-        if isinstance(item, FunctionCalled):
-            both = {**(parse_json(item.metadata) or {}), **(used or {})}
-            items[index] = msgspec.structs.replace(item, metadata=canonical_json(both, what=what))
-            return
+    about = dict(used or {})
+    for index, item in enumerate(items):
+        if about and (isinstance(item, FunctionCalled) or is_spoken(item)):
+            field, stored = (
+                ("metadata", item.metadata) if isinstance(item, FunctionCalled) else ("metrics", item.metrics)
+            )
+            both = canonical_json({**(parse_json(stored) or {}), **about}, what=what)
+            items[index] = msgspec.structs.replace(item, **{field: both})
+            about = {"model": about["model"]} if about.get("model") else {}
 
 
 def has_usage(item: ChatItemEvent) -> bool:

@@ -8,7 +8,7 @@ an Anthropic message, a Google content, a message of LangChain, or an item of Re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, takewhile
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..chat.item_conversion import recorded_form
 from ..chat.item_events import items_as_given
 from ..chat.items import ChatItem, items_from_dict
+from ..chat.pairing import is_of_model
 from ..chat.state.sequence import Items
 from ..chat.usage import is_usage, metrics_of, put_usage
 from ..clock import System
@@ -232,10 +233,25 @@ def items_of(given: Given, held: Items, *, system_clock: System) -> list[ChatIte
         last = first + len(list(run))
         messages, places = given.messages[first:last], given.places[first:last]
         read = READERS[dialect](messages, system, system_clock=system_clock, places=places)
-        put_usage(read, next(iter(given.used[first:last]), None), what="the usage")
+        if used := next(iter(given.used[first:last]), None):
+            answer = _answer_in(read)
+            part = read[answer]
+            put_usage(part, used, what="the usage")
+            read[answer] = part
         items += read
         first, system = last, None
     return named_outputs(items, held)
+
+
+def _answer_in(items: Sequence[ChatItemEvent]) -> slice:
+    """Return the place of the first answer in the items of messages: what the model said, and its calls."""
+    first = next((index for index, item in enumerate(items) if is_of_model(item)), len(items))
+    return slice(first, first + 1 + sum(1 for _ in takewhile(_goes_on, items[first + 1 :])))
+
+
+def _goes_on(item: ChatItemEvent) -> bool:
+    """Return whether an item is a call that belongs to the answer in front of it."""
+    return isinstance(item, FunctionCalled) and not (item.origin is not None and item.origin.starts)
 
 
 def _items_recorded(

@@ -237,6 +237,20 @@ def test_the_usage_of_an_answer_is_recorded() -> None:
     assert "usage" not in str(chat.to_openai_messages())
 
 
+def test_the_calls_of_an_answer_have_its_model() -> None:
+    """Its numbers count once, and its calls count for its model; a call of the next message, of which none is known."""
+    calls = [{**CALLED, "id": name} for name in "ab"]
+    about = {"usage": {"prompt_tokens": 12}, "model": "small-1"}
+    said = {"role": "assistant", "content": "I look.", "tool_calls": calls, **about}
+    bare = {"role": "assistant", "content": None, "tool_calls": [CALLED]}
+    of_langchain = {"type": "ai", "data": {**bare, "usage_metadata": {"input_tokens": 5}}}
+    chat = ChatContext()
+    chat.add_messages([said, bare, of_langchain, bare])
+
+    used = [(one.input_tokens, one.model) for one in map(usage_of, chat.recorded_items())]
+    assert used == [(12, "small-1"), (0, "small-1"), (0, "small-1"), (0, None), (5, None), (0, None)]
+
+
 def test_a_usage_that_nobody_knows_is_kept() -> None:
     """An answer with a usage in words of its own is taken: the usage lies beside it, and counts nothing."""
     chat = ChatContext()
@@ -258,7 +272,7 @@ def test_the_usage_of_an_answer_in_a_list_is_recorded() -> None:
 
     used = [(one.input_tokens, one.model) for one in map(usage_of, chat.recorded_items())]
     assert used == [
-        (0, None), (0, None), (12, "small-1"), (0, None), (1, "c"), (0, None), (5, "m"), (0, None), (12, "small-1"),
+        (0, None), (0, None), (12, "small-1"), (0, None), (1, "c"), (0, "c"), (5, "m"), (0, None), (12, "small-1"),
     ]  # fmt: skip
 
 

@@ -627,19 +627,22 @@ class Store:
         by: Sequence[str] = ("day", "agent", "model"),
         since: date | str | None = None,
         until: date | str | None = None,
+        context: str | None = None,
     ) -> list[UsageSum]:
         """
         Return how many tokens agents used, and the cost: a row for each combination of the names `by`, which are some
-        of day (UTC), agent, model, context and user. `since` and `until` limit the days, both included.
+        of day (UTC), agent, model, context and user. `since` and `until`, both days included, or a `context` limit it.
 
         Raises:
-            InvalidInputError: `since` or `until` is not a day, or `by` has another name.
+            NotFoundError, InvalidInputError: as for `lineage`; or a day is none, or `by` has another name.
         """
         from ..projections.usage import USAGE, summed_by
         from .times import day_named
 
         first, last = (None if day is None else day_named(day) for day in (since, until))
-        return summed_by(self._runner.rows(USAGE), by, self.contexts() if "user" in by else (), since=first, until=last)
+        only = None if context is None else context_named(self.log, context)
+        users = self.contexts() if "user" in by else ()
+        return summed_by(self._runner.rows(USAGE), by, users, since=first, until=last, context=only)
 
     def pending_approvals(self) -> list[PendingApproval]:
         """

@@ -219,11 +219,13 @@ def summed_by(
     *,
     since: str | None = None,
     until: str | None = None,
+    context: str | None = None,
 ) -> list[UsageSum]:
     """
     Return the sums of rows that agree in the names `by`, in the order of these; the other names are empty in a sum.
 
-    Rows of days before `since` and after `until` are left out. Users are those of `contexts`.
+    Rows of days before `since` and after `until` are left out, and with a `context`, a stream, those of all others.
+    Users are those of `contexts`.
 
     Raises:
         InvalidInputError: `by` has another name than those of NAMES.
@@ -234,7 +236,7 @@ def summed_by(
     users = {one.key: one.user for one in contexts}
     groups: dict[tuple[str, ...], list[UsageRow]] = {}
     for row in rows:
-        if (since and row.day < since) or (until and row.day > until):
+        if (since and row.day < since) or (until and row.day > until) or context not in (None, row.context):
             continue
         group = tuple(users.get(row.context, "") if name == USER else getattr(row, name) for name in by)
         groups.setdefault(group, []).append(row)

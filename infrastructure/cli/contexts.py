@@ -23,7 +23,7 @@ from ..space import space_of
 from ..times import day_named, exact
 from ..views.answer_shapes import usage_shape
 from ..views.shapes import context_shape
-from .args import address, as_json, database, kind_of, note_slices, optional_text, reading, shown, summed_up
+from .args import address, as_json, database, kind_of, note_slices, optional_text, reading, shown, stream_of, summed_up
 from .readable import rows_of
 from .render import (
     aligned,
@@ -148,9 +148,12 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
 )
 @click.option("--since", metavar="DAY", callback=_day, help="From this day on (UTC), such as 2026-11-21.")
 @click.option("--until", metavar="DAY", callback=_day, help="Up to this day, included.")
+@click.option("--context", metavar="CTX", callback=optional_text, help="Only in this context.")
 @database
 @as_json
-def usage(by: tuple[str, ...], since: str | None, until: str | None, location: str, as_json: bool) -> None:
+def usage(
+    by: tuple[str, ...], since: str | None, until: str | None, context: str | None, location: str, as_json: bool
+) -> None:
     """
     Sum up tokens and costs.
 
@@ -163,7 +166,11 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, location: s
     the items that models read and wrote.
     """  # fmt: skip
     with rows_of(location, [USAGE, CATALOGUE] if USER in by else [USAGE]) as [rows, *catalogues]:
-        sums = summed_by(rows, by, *catalogues, since=since, until=until)
+        only = None
+        if context is not None:
+            with reading(location) as store:
+                only = stream_of(store, context)
+        sums = summed_by(rows, by, *catalogues, since=since, until=until, context=only)
         if as_json:
             print_json_list(map(usage_shape, sums))
         elif sums:

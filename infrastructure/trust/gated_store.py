@@ -85,7 +85,7 @@ QUESTIONS: dict[str, Question] = {
     "find_contexts": Question("search"),
     "lineage": Question("search", _named("context")),
     "search": Question("search", _searched),
-    "usage": Question("search"),
+    "usage": Question("search", _named("context")),
     "rollup": Question("search"),
     "rows": Question("search"),
     "pending_approvals": Question("search"),

@@ -56,8 +56,26 @@ def test_json(spent: Path) -> None:
     assert refold("usage", "--until", "2020-01-01", "--json", db=spent).json == []
 
 
+def test_one_context(spent: Path) -> None:
+    """The usage of the others is left out."""
+    with package.open(spent) as store:
+        store.chat("b").add_message("user", "Where is it?")
+        store.queue("b")
+        assert [row.context for row in store.usage(by=["context"], context="a")] == ["chat:a"]
+    arguments = ("usage", "--by", "context", "--json")
+
+    assert [row["context"] for row in refold(*arguments, db=spent).json] == ["chat:a", "chat:b"]
+    assert [row["context"] for row in refold(*arguments, "--context", "chat:b", db=spent).json] == ["chat:b"]
+    assert refold(*arguments, "--context", "b", db=spent).fault.startswith("'b' can mean chat:b or queue:b")
+    assert refold(*arguments, "--context", "nobody", db=spent).fault.startswith("there is no context 'nobody'")
+
+
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(("--by", "hour"), "day, agent, model, context"), (("--since", "today"), "is no day")]
+    ("arguments", "said"),
+    [
+        (("--by", "hour"), "day, agent, model, context"),
+        (("--since", "today"), "is no day"),
+    ],
 )
 def test_wrong_names(spent: Path, arguments: tuple[str, ...], said: str) -> None:
     """A name or a day that is none is wrong usage."""

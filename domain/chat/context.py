@@ -31,7 +31,7 @@ from .events import (
     Opened,
     added_item,
 )
-from .item_events import MADE_UP, as_given, conversion, items_as_given, make_event
+from .item_events import MADE_UP, as_given, content_of, conversion, items_as_given, make_event
 from .merge_source import merge_with, other_as_given, require_chat, require_merge, seen_from
 from .roles import ChatRole
 from .rules import commands
@@ -48,6 +48,8 @@ from .usage import Usage, metrics_of
 from .view import ChatView
 
 if TYPE_CHECKING:
+    from ..context.differences import Changes
+
     # A model is called with a chat context. The models of items need pydantic, and come with the first item.
     from ..llm.base import LLM
     from .eviction import Eviction
@@ -928,6 +930,27 @@ class ChatContext(ChatView["ChatContext"]):
         """
         wanted = moment if isinstance(moment, int | str | datetime | Moment) else _address_of(moment)
         return self._view(ReadOnlyChatContext, self.version_at(wanted))
+
+    def diff(
+        self,
+        before: int | str | datetime | Moment | ChatItem,
+        after: int | str | datetime | Moment | ChatItem | None = None,
+    ) -> Changes[ChatItem]:
+        """
+        Return the items that differ between two moments, or between one moment and now, as `refold diff` shows them.
+
+        Items are compared by what they say: one that was added again under another id is no difference.
+
+        Raises:
+            NotFoundError, InvalidInputError: as for `at`.
+        """
+        # Imported here, with what compares: few programs ask.
+        from ..context.differences import changes_between, of_each
+
+        sides = (self.at(before), self.readonly if after is None else self.at(after))
+        old, new = (list(zip(side.recorded_items(), side.items, strict=True)) for side in sides)
+        found = changes_between(old, new, said=lambda pair: content_of(pair[0]), name=lambda pair: pair[0].id)
+        return of_each(found, lambda pair: pair[1])
 
     def seen(self, call_id: str) -> ReadOnlyChatContext:
         """

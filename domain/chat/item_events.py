@@ -12,6 +12,8 @@ from math import isfinite
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..canonical import Without, is_unicode
 from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, Image, MessageAdded
 from .roles import ROLES, ChatRole
@@ -109,6 +111,17 @@ def as_given(event: ChatItemEvent, *made_up: str) -> Without:
         parts = tuple(Without(part, "id") if isinstance(part, Image) else part for part in content)
         return Without(event, *made_up, content=parts)
     return Without(event, *made_up)
+
+
+def content_of(item: ChatItemEvent) -> bytes:
+    """Return the content of an item, by which two are compared: without its id, its time and its source."""
+    bare = msgspec.structs.replace(item, id="", created_at=0.0, origin=None)
+    if isinstance(bare, MessageAdded):
+        bare = msgspec.structs.replace(bare, until=0)
+    if isinstance(bare, MessageAdded) and not isinstance(bare.content, str):
+        parts = (msgspec.structs.replace(part, id="") if isinstance(part, Image) else part for part in bare.content)
+        bare = msgspec.structs.replace(bare, content=tuple(parts))
+    return msgspec.msgpack.encode(bare)
 
 
 def items_as_given(items: Sequence[ChatItem], events: Sequence[ChatItemEvent]) -> list[Without]:

@@ -119,6 +119,7 @@ class AsyncChat(AsyncContext["ChatContext"]):
     summarize = returning(lambda: _chat.summarize, lambda: AsyncChat)
     undo_summary = awaited(lambda: _chat.undo_summary)
     at = returning(lambda: _chat.at, lambda: AsyncChat)
+    diff = awaited(lambda: _chat.diff)
     seen = returning(lambda: _chat.seen, lambda: AsyncChat)
     readonly = showing(lambda: _chat.readonly, lambda: AsyncChat)
 

@@ -7,10 +7,12 @@ from collections import Counter
 import click
 
 from ...domain.context.address import Reference
+from ...domain.context.differences import Changes
 from ...domain.errors import InvalidInputError
 from ..store import Store
 from ..views.contexts import Seen, SeenRun, view_of
-from ..views.differences import Changes, Side, changes_between, changes_shape
+from ..views.differences import Side, changes_between, changes_shape
+from ..views.shapes import Entry
 from . import args
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows, sort_of
@@ -86,7 +88,7 @@ def _side(view: Seen | SeenRun) -> Side:
     return Side(view, view.entries())
 
 
-def _print_head(before: Side, after: Side, changes: Changes) -> None:
+def _print_head(before: Side, after: Side, changes: Changes[Entry]) -> None:
     old, new = before.view.tokens, after.view.tokens
     click.echo(paint(f"{one_line(before.label)} -> {one_line(after.label)}", "bold"))
     counts = f"{len(changes.added)} added, {len(changes.removed)} removed, {len(changes.changed)} changed"
@@ -94,7 +96,7 @@ def _print_head(before: Side, after: Side, changes: Changes) -> None:
     click.echo(paint(f"{counts}; tokens {old:,} -> {new:,} ({new - old:+,})", "dim"))
 
 
-def _print_numbers(changes: Changes) -> None:
+def _print_numbers(changes: Changes[Entry]) -> None:
     marks = {"+": changes.added, "-": changes.removed, "~": [new for _, new in changes.changed]}
     counts = {mark: Counter(one_line(sort_of(entry.item)) for entry in entries) for mark, entries in marks.items()}
     speakers = {speaker: None for count in counts.values() for speaker in count}
@@ -103,7 +105,7 @@ def _print_numbers(changes: Changes) -> None:
         click.echo("  " + line)
 
 
-def _print_items(changes: Changes) -> None:
+def _print_items(changes: Changes[Entry]) -> None:
     marked = [("-", entry) for entry in changes.removed] + [("+", entry) for entry in changes.added]
     marked += [pair for old, new in changes.changed for pair in (("<", old), (">", new))]
     marked += [("=", entry) for entry in changes.moved]

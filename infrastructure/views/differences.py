@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Container, Iterator, Sequence
-from difflib import SequenceMatcher
-from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
 
-from ...domain.chat.events import ChatItemEvent, Image, MessageAdded
+from ...domain.chat.item_events import content_of
+from ...domain.context.differences import Changes
+from ...domain.context.differences import changes_between as changes_of_items
 from ...domain.ids import split_stream_id
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, QueueAppended
@@ -22,30 +22,9 @@ from .contexts import Seen, SeenRun
 from .shapes import Entry, Shape, item_shape
 
 
-class Changes(NamedTuple):
-    """Items that only the second version has, items that only the first has, pairs that differ, and moved items."""
-
-    added: list[Entry]
-    removed: list[Entry]
-    changed: list[tuple[Entry, Entry]]
-    moved: list[Entry]
-
-    def __bool__(self) -> bool:
-        return any(self)
-
-
-def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
+def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes[Entry]:
     """Return the changes that turn the items `before` into the items `after`."""
-    olds, news = [_said(entry.item) for entry in before], [_said(entry.item) for entry in after]
-    # The common beginning is skipped: it is nearly everything, and would cost the matcher most.
-    start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))
-    removed: list[Entry] = []
-    added: list[Entry] = []
-    for tag, i, j, k, m in SequenceMatcher(None, olds[start:], news[start:]).get_opcodes():
-        if tag != "equal":
-            removed += before[start + i : start + j]
-            added += after[start + k : start + m]
-    return _paired(added, removed)
+    return changes_of_items(before, after, said=lambda entry: _said(entry.item), name=_name)
 
 
 class Side(NamedTuple):
@@ -68,7 +47,7 @@ class Line(NamedTuple):
     after: Entry | None
 
 
-def side_by_side(before: Sequence[Entry], after: Sequence[Entry], changes: Changes) -> list[Line]:
+def side_by_side(before: Sequence[Entry], after: Sequence[Entry], changes: Changes[Entry]) -> list[Line]:
     """Return both lists as one, in the order of `after`; an item that was removed or moved away stands where it was."""
     gone = {id(entry): "removed" for entry in changes.removed} | {id(old): "changed" for old, _ in changes.changed}
     gone |= dict.fromkeys(_moved_away(before, gone, changes.moved), "moved")
@@ -88,7 +67,7 @@ def side_by_side(before: Sequence[Entry], after: Sequence[Entry], changes: Chang
     return lines
 
 
-def changes_shape(before: Side, after: Side, changes: Changes, *, as_numbers: bool = False) -> Shape:
+def changes_shape(before: Side, after: Side, changes: Changes[Entry], *, as_numbers: bool = False) -> Shape:
     """Return the differences between two sides for JSON: the items, or their numbers only."""
     added, removed, changed, moved = changes
     lists: Shape = {
@@ -126,24 +105,6 @@ def _moved_away(before: Sequence[Entry], gone: Container[int], moved: Sequence[E
             yield id(entry)
 
 
-def _paired(added: list[Entry], removed: list[Entry]) -> Changes:
-    gone: dict[str | None, list[Entry]] = {}
-    for entry in removed:
-        gone.setdefault(_name(entry), []).append(entry)
-    changes = Changes([], [], [], [])
-    for new in added:
-        candidates = gone.get(_name(new))
-        old = candidates.pop(0) if candidates else None
-        if old is None:
-            changes.added.append(new)
-        elif _said(old.item) == _said(new.item):
-            changes.moved.append(new)
-        else:
-            changes.changed.append((old, new))
-    changes.removed.extend(entry for entry in removed if entry in gone[_name(entry)])
-    return changes
-
-
 def _name(entry: Entry) -> str | None:
     """
     Return the name by which an item is the same although its content differs.
@@ -163,17 +124,7 @@ def _said(item: Item) -> bytes:
         case MemoryRemembered():
             return msgspec.msgpack.encode((item.key, item.value, item.kind, item.tags))
         case _:
-            return _said_in_chat(item)
-
-
-def _said_in_chat(item: ChatItemEvent) -> bytes:
-    bare = msgspec.structs.replace(item, id="", created_at=0.0, origin=None)
-    if isinstance(bare, MessageAdded):
-        bare = msgspec.structs.replace(bare, until=0)
-    if isinstance(bare, MessageAdded) and not isinstance(bare.content, str):
-        parts = (msgspec.structs.replace(p, id="") if isinstance(p, Image) else p for p in bare.content)
-        bare = msgspec.structs.replace(bare, content=tuple(parts))
-    return msgspec.msgpack.encode(bare)
+            return content_of(item)
 
 
 def graph_difference(before: SeenRun, after: SeenRun) -> TrajectoryDiff:

@@ -183,7 +183,7 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "record_messages": ({"role": "user", "content": "hi"},),
     "portray_with": (lambda _: lambda node: "a portrait",),
     "node_at": ("Action(look)", 3),
-    "AsyncRun.diff": (1,),
+    **dict.fromkeys(("AsyncChat.diff", "AsyncRun.diff"), (1,)),
     **dict.fromkeys(("AsyncStore.chat", "AsyncStore.queue", "AsyncStore.pool", "AsyncStore.window"), ("new",)),
     **dict.fromkeys(("AsyncStoreAt.chat", "AsyncStoreAt.queue", "AsyncStoreAt.pool", "AsyncStoreAt.window"), ("c",)),
     **dict.fromkeys(("AsyncWhatIf.chat", "AsyncWhatIf.queue", "AsyncWhatIf.pool"), ("c",)),

@@ -172,3 +172,21 @@ def test_what_was_seen_while_events_are_queued() -> None:
     chat.add_function_call("lookup", "{}", "k")
 
     assert texts(chat.seen("k")) == ["one"]
+
+
+def test_what_differs_between_two_moments() -> None:
+    """The items that came and left, by what they say; of a view of the past up to its own version."""
+    chat = told()
+    one, *_, three = chat.items
+    chat.evict([one.id])
+
+    change = chat.diff("half")
+    assert (change.removed, change.changed, change.moved) == ([one], [], [])
+    assert change.added == chat.items
+    assert chat.diff(-1, "half").removed == chat.at(5).items[1:]
+    assert chat.at(3).diff(2).added == chat.readonly.diff(2, 3).added == chat.items[:1]
+    chat.evict([three.id])
+    chat.add_message("user", "three")
+    assert not chat.diff(6)
+    with pytest.raises(NotFoundError):
+        chat.diff(99)

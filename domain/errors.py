@@ -10,6 +10,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── DecisionRefusedError     the rules of the context forbid it
     │   │   ├── ReadOnlyError        a view that can be read only was asked to change (also a RuntimeError)
     │   │   ├── PendingCallsError    calls have no output, and the request was to be refused then
+    │   │   ├── ApprovalPendingError  the call waits for a person's decision: make it first
     │   │   ├── HeldError            contexts that must be kept were to be erased: release them first
     │   │   └── CallSettledError     the call has another output, or another decision was made on it
     │   ├── IdempotencyError         the idempotency key stands for another call
@@ -155,6 +156,18 @@ class PendingCallsError(DecisionRefusedError):
         super().__init__(
             f"no output is recorded for {named}{more}: run what pending_calls() lists and hand it in with "
             "answer_call(), or convert with pending='omit' or 'stub'"
+        )
+
+
+class ApprovalPendingError(DecisionRefusedError):
+    """The call `call_id` of `stream` waits for a decision, which was asked for at `version`; it has no output yet."""
+
+    def __init__(self, stream: str, call_id: str, version: int) -> None:
+        self.stream, self.call_id, self.version = stream, call_id, version
+        super().__init__(
+            f"the call {call_id!r} of {stream} waits for a decision since version {version}: approve, change or reject "
+            "it with chat.approvals, or refresh() if somebody did so elsewhere; add_function_output() records an "
+            "output all the same"
         )
 
 

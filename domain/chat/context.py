@@ -311,6 +311,7 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             NotFoundError: the context never held such a call.
             CallSettledError: the call has another output, or it left the view without one.
+            ApprovalPendingError: the call waits for a person's decision.
             InvalidInputError: the output is not text.
         """
         from .item_conversion import items_added

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from refold.domain.chat.window import ContextWindow as ChatWindow
     from refold.domain.detectors import Redactor
     from refold.domain.errors import (
+        ApprovalPendingError,
         CallSettledError,
         ConcurrencyError,
         DamagedError,
@@ -100,9 +101,9 @@ _NAMES = {
     "refold.domain.chat.usage": ("Usage",),
     "refold.domain.detectors": ("Redactor",),
     "refold.domain.errors": (
-        "CallSettledError", "ConcurrencyError", "DamagedError", "DuplicateItemError", "IdempotencyError",
-        "InvalidInputError", "KeyDestroyedError", "KeyMissingError", "KeyUnavailableError", "LogWentBackError",
-        "NotAllowedError", "NotFoundError", "PendingCallsError", "ProjectionError", "RefoldError",
+        "ApprovalPendingError", "CallSettledError", "ConcurrencyError", "DamagedError", "DuplicateItemError",
+        "IdempotencyError", "InvalidInputError", "KeyDestroyedError", "KeyMissingError", "KeyUnavailableError",
+        "LogWentBackError", "NotAllowedError", "NotFoundError", "PendingCallsError", "ProjectionError", "RefoldError",
         "StorageError", "TamperedError", "WrongKeyError",
     ),
     "refold.domain.log.envelope": ("RecordedEvent", "acting"),
@@ -144,6 +145,7 @@ __all__ = [
     "AgentContext",
     "AgentHandoff",
     "Approval",
+    "ApprovalPendingError",
     "AsyncBudgetWindow",
     "AsyncChat",
     "AsyncMemory",

@@ -7,7 +7,13 @@ import pytest
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.pairing import Approval
-from refold.domain.errors import CallSettledError, InvalidInputError, NotFoundError, ReadOnlyError
+from refold.domain.errors import (
+    ApprovalPendingError,
+    CallSettledError,
+    InvalidInputError,
+    NotFoundError,
+    ReadOnlyError,
+)
 from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
 
@@ -36,6 +42,10 @@ class ChatApprovalsContract:
         before = chat.items
         asked = chat.approvals.request("c1", by="clerk", because="it costs money")
         at = chat.version
+        with pytest.raises(
+            ApprovalPendingError, match=f"'c1' of {chat.stream_id} waits for a decision since version {at}"
+        ):
+            chat.answer_call("c1", "paid")
         given = chat.approvals.approve("c1", by="mia", because="a good client")
 
         assert asked == Approval("requested", "clerk", "it costs money", at)

@@ -12,6 +12,7 @@ from refold.domain.errors import (
     CALLS_NAMED,
     MESSAGE_CHARACTERS_MAX,
     ActorMissingError,
+    ApprovalPendingError,
     CallSettledError,
     CheckpointSupersededError,
     ConcurrencyError,
@@ -118,6 +119,11 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
         (HeldError(["chat:a", "chat:b"]), {"contexts": ("chat:a", "chat:b")}, "chat:a, chat:b must be kept"),
         (HeldError([f"c{number}" for number in range(CALLS_NAMED)]), {}, f"c{CALLS_NAMED - 1} must be kept"),
         (HeldError([f"c{number}" for number in range(CALLS_NAMED + 2)]), {}, f"c{CALLS_NAMED - 1} and 2 more must be"),
+        (
+            ApprovalPendingError("chat:a", "c1", 3),
+            {"call_id": "c1", "version": 3},
+            "a decision since version 3: approve",
+        ),
         (CallSettledError("chat:a", "c1", "has one"), {"stream": "chat:a", "call_id": "c1"}, "'c1' of chat:a has one"),
         (
             NotAllowedError(None, "read", None),

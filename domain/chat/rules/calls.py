@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...canonical import require_unicode
-from ...errors import CallSettledError, NotFoundError
+from ...errors import ApprovalPendingError, CallSettledError, NotFoundError
 from ..events import (
     ApprovalRequested,
     CallApproved,
@@ -96,6 +96,7 @@ def answer_call(command: AnswerCall, items: Items) -> list[FunctionReturned]:
 
     Raises:
         NotFoundError: the context never held such a call.
+        ApprovalPendingError: the call waits for a person's decision, so it may not have run.
         CallSettledError: the call has another output, or left the view without one.
     """
     stream, output = command.stream, command.output
@@ -107,11 +108,13 @@ def answer_call(command: AnswerCall, items: Items) -> list[FunctionReturned]:
         if (recorded.output, recorded.is_error) == (output.output, output.is_error):
             return []
         raise CallSettledError(stream, call_id, f"has another output already, the item {recorded.id!r}")
+    known = items.approval(call.ordinal)
     if not items.shows(call.ordinal):
-        known = items.approval(call.ordinal)
         if known is not None and known.state == "changed":
             raise CallSettledError(stream, call_id, f"was changed by {known.by}: run it with the new arguments")
         raise CallSettledError(stream, call_id, f"left the view without an output: restore {call.item.id!r} first")
+    if known is not None and known.state == "requested":
+        raise ApprovalPendingError(stream, call_id, known.version)
     answered = _output_of(call, output, items)
     require_ids((answered,))
     return [answered]

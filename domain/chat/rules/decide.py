@@ -39,6 +39,7 @@ def decide(command: commands.ChatCommand, state: ChatState) -> Sequence[Complete
         NotFoundError: an item that the context never held.
         InvalidInputError: an invalid name, version or limit; an item that is pinned.
         DecisionRefusedError: an item to be summarised changed while the summary was written.
+        ApprovalPendingError: a call that is to get its output waits for a person's decision.
         CallSettledError: a call has another output, or another decision was made on it.
     """
     decided = _decided(command, state)

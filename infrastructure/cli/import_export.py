@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,6 @@ from ...domain.context.address import Reference
 from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
 from ...domain.log.memory_log import MemoryLog
-from ...domain.positions import BEGINNING
 from ..databases import location_of
 from ..exchange import ExportReport, TakenIn, copy_store, export_events, take_in_events
 from ..exchange.copying import LAG_SECONDS
@@ -69,17 +68,17 @@ def _is_export(path: Path) -> bool:
     return False
 
 
-def take_in(store: Store, path: Path, shown: str, checked: int | None = None) -> None:
+def take_in(store: Store, path: Path, shown: str, checked: Mapping[str, int] | None = None) -> None:
     """
     Import the contexts of an export, each under its own name, and print the result; `checked` is what `checked_file`
-    returned with an empty log.
+    returned, and it is checked again if one of its contexts has grown since.
 
     Raises:
         InvalidInputError: the file is damaged, or the store has a context with another past; nothing was written.
     """
     with progress_bar("importing") as progress:
-        if checked is not None and store.now() == BEGINNING:
-            done = take_in_checked(store.log, path, checked, progress=progress)
+        if checked is not None and all(store.log.head(stream) == version for stream, version in checked.items()):
+            done = take_in_checked(store.log, path, len(checked), progress=progress)
         else:
             done = take_in_events(store.log, path, progress=progress)
     click.echo(f"{shown}: {_events_summary(done)}, from {one_line(str(path))}")
@@ -186,8 +185,7 @@ def import_files(
     with args.writing(location) as store:
         if not checked and len(files) > 1:
             # Of several files none is written before all are checked.
-            for path in exports:
-                checked_file(path, store.log)
+            checked = {path: checked_file(path, store.log) for path in exports}
         if transcripts:
             _import(store, runs, user, as_runs, location)
         for path in exports:

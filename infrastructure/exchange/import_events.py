@@ -28,9 +28,9 @@ PAGE_EVENTS = 1_000
 BATCH_EVENTS = 1_000
 
 
-def checked_file(path: Path, log: LiveLog) -> int:
+def checked_file(path: Path, log: LiveLog) -> dict[str, int]:
     """
-    Check a whole file, and compare it with a log; return the number of its streams.
+    Check a whole file, and compare it with a log; return the version that each of its streams has there.
 
     Raises:
         InvalidInputError: the file is not complete, or the log has another past of one of its streams.
@@ -40,7 +40,7 @@ def checked_file(path: Path, log: LiveLog) -> int:
         check.look_at(stream, read)
     check.require_what_is_named()
     rehearse(path, log, check.growing)
-    return len(check.versions)
+    return check.heads
 
 
 class _FileCheck:
@@ -48,8 +48,9 @@ class _FileCheck:
 
     def __init__(self, path: Path, log: LiveLog) -> None:
         self._path, self._log = path, log
-        # The last version of each stream, and the highest version of each stream that an event names.
+        # The last version of each stream, here and in the log, and the highest version that an event names of each.
         self.versions: dict[str, int] = {}
+        self.heads: dict[str, int] = {}
         self._named: dict[str, int] = {}
         # The offsets of the lines of each stream that is new or grows.
         self.growing: dict[str, array[int]] = {}
@@ -75,7 +76,7 @@ class _FileCheck:
             self._check_key(one.line, calls)
             if not present.agrees(one, version):
                 raise self._another(stream, version)
-        self.versions[stream] = len(offsets)
+        self.versions[stream], self.heads[stream] = len(offsets), present.head
         if len(offsets) > present.head:
             self.growing[stream] = offsets
 
@@ -182,11 +183,11 @@ def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Prog
         ConcurrencyError, StorageError: the streams before the one with the error are written; import it again.
     """
     file = Path(path)
-    return take_in_checked(log, file, checked_file(file, log), progress=progress)
+    return take_in_checked(log, file, len(checked_file(file, log)), progress=progress)
 
 
 def take_in_checked(log: LiveLog, file: Path, count: int, *, progress: Progress | None) -> TakenIn:
-    """Import the events of a file of `count` streams, which was checked with the log, or with an empty one like it."""
+    """Import the events of a file of `count` streams, none of which has grown in the log since the file was checked."""
     done = TakenIn()
     for number, (stream, read) in enumerate(groupby(event_lines(file), key=lambda one: one.line.stream), 1):
         head = log.head(stream)

@@ -4,11 +4,14 @@ import json
 import os
 import re
 import resource
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold as package
+from refold.infrastructure.exchange import event_files, import_events
 from tests.cli.running import refold, spawned
 from tests.importing.transcripts import HELLO, as_lines, run, written
 
@@ -75,6 +78,28 @@ def test_parquet(edited: Path, tmp_path: Path) -> None:
     assert ended == (0, f"{tmp_path / 'log.parquet'}: 24 events\n", "")
     assert parquet.read_table(tmp_path / "log.parquet").num_rows == 24
     assert some.out.endswith(": 3 events\n")
+
+
+def test_several_files_are_read_no_oftener_than_one(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once to check it and once to write it; again where a file before it brought some of its contexts."""
+    for name, contexts in {"one": ["air-0.0"], "two": ["air-0.1"], "all": []}.items():
+        refold("export", *contexts, "-o", tmp_path / name, db=database)
+    read: list[str] = []
+
+    def noted(path: Path) -> Iterator[Any]:
+        read.append(path.name)
+        return event_files.event_lines(path)
+
+    monkeypatch.setattr(import_events, "event_lines", noted)
+    for names, times in ((["one", "two"], [2, 2]), (["two", "all"], [2, 2]), (["one", "all"], [2, 3])):
+        read.clear()
+        other = tmp_path / f"{times[1]}.db"
+        package.open(other).close()
+        assert refold("import", *(tmp_path / name for name in names), db=other).code == 0
+        assert [read.count(name) for name in names] == times
+    assert events(other) == events(database)
 
 
 @pytest.mark.parametrize(

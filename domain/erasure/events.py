@@ -24,7 +24,6 @@ from ..positions import Position
 from ..spans import Span
 
 STREAM = "store:erasures"
-KIND = "store"
 SEAL_BYTES = 16
 SUBJECT_BYTES = 16
 # An event has at most so many seals, so that reading it back takes little memory.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from ..context.adopt import adopted_copy
 from ..context.context import Attachment
@@ -30,7 +30,6 @@ from .items import ContextItem, Held
 from .rules import Begin, Command, Merge
 from .state import EMPTY, Completed, ContainerState, Departed, Departures, complete, fold
 
-R = TypeVar("R")
 Choice = Literal["ours", "theirs"]
 RULES = ("ours", "theirs", "newest")
 

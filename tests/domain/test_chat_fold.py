@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from refold.domain.chat.events import ITEM_EVENTS
-from refold.domain.chat.state.fold import EMPTY, evolve, fold
+from refold.domain.chat.state.fold import EMPTY, fold
 from refold.domain.chat.state.sequence import Items
 
 from .chat_events import OPENED, called, named, said
-from .strategies import HISTORY, POOL, PROPERTY
+from .strategies import HISTORY, PROPERTY
 
 Events = Sequence[Any]
 
@@ -27,13 +26,6 @@ def items_of(events: Events) -> list[Any]:
 def test_folding_in_two_steps_is_folding_at_once(first: Events, then: Events) -> None:
     """fold(a + b) == fold(fold(a), b)."""
     assert fold(EMPTY, [*first, *then]) == fold(fold(EMPTY, first), then)
-
-
-@PROPERTY
-@given(HISTORY, st.sampled_from(POOL))
-def test_evolving_is_folding_one(history: Events, event: Any) -> None:
-    """evolve is fold of a single event."""
-    assert evolve(fold(EMPTY, history), event) == fold(EMPTY, [*history, event])
 
 
 @PROPERTY
@@ -95,7 +87,7 @@ def test_an_earlier_state_keeps_its_names() -> None:
     """Naming does not reach back."""
     state = fold(EMPTY, [OPENED, named("a", 1)])
 
-    evolve(state, named("a", 2))
+    fold(state, [named("a", 2)])
 
     assert state.names == {"a": 1}
 
@@ -104,7 +96,7 @@ def test_an_append_copies_nothing() -> None:
     """A state and its successor share their items, so an append costs the same whatever came before."""
     state = fold(EMPTY, [OPENED, *(said(f"m{number}") for number in range(100))])
 
-    after = evolve(state, called())
+    after = fold(state, [called()])
 
     assert after.items.continues(state.items)
     assert not state.items.continues(after.items)
@@ -113,7 +105,7 @@ def test_an_append_copies_nothing() -> None:
 def test_branches_continue_only_their_own_past() -> None:
     """The second branch of a state is not taken for a continuation of the first."""
     state = fold(EMPTY, [said("m1")])
-    left, right = evolve(state, said("m2")), evolve(state, said("m3"))
+    left, right = fold(state, [said("m2")]), fold(state, [said("m3")])
 
     assert left.items.continues(state.items)
     assert not right.items.continues(left.items)

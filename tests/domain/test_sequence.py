@@ -27,7 +27,7 @@ from refold.domain.chat.events import (
 from refold.domain.chat.pairing import pair_calls
 from refold.domain.chat.rules.edits import Partners
 from refold.domain.chat.state.arena import Arena, totals_of
-from refold.domain.chat.state.fold import EMPTY, ChatState, TakenItem, evolve, fold
+from refold.domain.chat.state.fold import EMPTY, ChatState, Completed, TakenItem, fold
 from refold.domain.chat.state.sequence import Items
 from refold.domain.chat.state.stored import ItemNames
 from refold.domain.named_events import Resolved
@@ -41,6 +41,11 @@ from .edit_events import STEPS, Line, line_of
 from .strategies import PROPERTY
 
 FORK = Forked(parent="chat:a", version=0, lineage=(Segment("chat:a", 0),), root="a")
+
+
+def evolve(state: ChatState, event: Completed) -> ChatState:
+    """Return the state after one event."""
+    return fold(state, (event,))
 
 
 def ids(items: Items) -> list[str]:

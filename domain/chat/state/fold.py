@@ -311,11 +311,6 @@ class _Fold:
             self._change += change if sign > 0 else -change
 
 
-def evolve(state: ChatState, event: Completed) -> ChatState:
-    """Return the state after one event."""
-    return fold(state, (event,))
-
-
 class Config(NamedTuple):
     """
     The configuration in force: instructions, names of tools, the definitions that these have, by name, and settings.

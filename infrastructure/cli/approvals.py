@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
 
 import click
 
@@ -18,7 +17,6 @@ from .changes import note, report
 from .completion import context, offered_items
 from .render import one_line, print_json_list, print_table, relative
 
-F = TypeVar("F", bound=Callable[..., Any])
 HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")
 call = args.argument(
     "call",

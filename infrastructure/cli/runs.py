@@ -279,7 +279,3 @@ def _changed(change: ChangedAttribute) -> str:
 
 def _edge(edge: TrajectoryEdge) -> str:
     return f"{edge.source} -> {edge.target} ({edge.type})"
-
-
-def _pointer(name: str) -> str:
-    return f"pointer {name}"

@@ -264,7 +264,7 @@ def fold_around(
     Any projection stops after it has set ASIDE_EVENTS_MAX events aside. `undecodable` maps the references of events
     that cannot be decoded to the reasons.
     """
-    rows, aside = _Rows(projection, store), list[SetAside]()
+    rows, aside = _Rows(store), list[SetAside]()
     before = len(store.set_aside(projection))
     stops = not sets_aside(projection)
     for count, event in enumerate(events):
@@ -309,8 +309,8 @@ def _text_of(error: Exception) -> str:
 class _Rows:
     """The rows of a projection as they are after some events that are not stored yet."""
 
-    def __init__(self, projection: Projection, store: ProjectionStore) -> None:
-        self._projection, self._store = projection, store
+    def __init__(self, store: ProjectionStore) -> None:
+        self._store = store
         self.changed: dict[str, Any] = {}
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:

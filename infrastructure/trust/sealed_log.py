@@ -219,10 +219,7 @@ class SealedLog(LogOver):
         """Return the meta that the log below needs to find a repetition."""
         # Only the first half is compared: the other one tells the calls of a transaction apart.
         hashed = fingerprint and self.ring.hashed_bytes(fingerprint[:FINGERPRINT_BYTES])
-        return Meta(idempotency_key=self._hashed_key(stream, key), fingerprint=hashed)
-
-    def _hashed_key(self, stream: str, key: str) -> str:
-        return self.ring.hashed(stream, key)
+        return Meta(idempotency_key=self.ring.hashed(stream, key), fingerprint=hashed)
 
     # Subjects
 
@@ -467,7 +464,7 @@ class SealedLog(LogOver):
         return [[next(events) for _ in lot] for lot in lots]
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        return [*self._recorded(self.below.recorded_under(stream, self._hashed_key(stream, key)))]
+        return [*self._recorded(self.below.recorded_under(stream, self.ring.hashed(stream, key)))]
 
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         with self.opening_errors():
@@ -511,7 +508,7 @@ class SealedLog(LogOver):
             except (DamagedError, KeyUnavailableError):
                 recorded = []
             key = recorded[0].meta.idempotency_key if recorded else None
-            is_its = key is not None and self._hashed_key(row.stream, key) == row.key
+            is_its = key is not None and self.ring.hashed(row.stream, key) == row.key
             yield row._replace(key=key) if key is not None and is_its else row
 
     # What the log below answers alone

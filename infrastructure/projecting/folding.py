@@ -19,7 +19,7 @@ import msgspec
 
 from ...domain.concurrency.known_types import known
 from ...domain.errors import DamagedError, ProjectionError, RefoldError, StorageError
-from ...domain.log.admission import require_few_named
+from ...domain.log.admission import Number, require_few_named
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...projections.contract import BulkProjection, Projection, SelectiveProjection, StoppableProjection
@@ -27,7 +27,6 @@ from ...projections.rows import place_in
 from .shape import code_of
 from .store import Column, ProjectionStore, SetAside, columns_of
 
-NUMBER_MAX = 2**63 - 1
 # Up to here every whole number is a float as well.
 WHOLE_FLOAT_MAX = 2**53
 # The largest key that an index of PostgreSQL takes, with room for the rest of its entry.
@@ -38,7 +37,6 @@ ERROR_CHARACTERS_MAX = 200
 # Notes of faults, by projection.
 FAULT = "fault/"
 log = logging.getLogger("refold.projections")
-Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
 Float = Annotated[int, msgspec.Meta(ge=-WHOLE_FLOAT_MAX, le=WHOLE_FLOAT_MAX)] | float
 NUMBERS: Mapping[type | None, Any] = {int: Number, float: Float}
 

@@ -52,7 +52,7 @@ from .arena import totals_of
 from .edits import Edits, Gone
 from .sequence import Items
 
-_IS_ITEM = frozenset(ITEM_EVENTS)
+ITEM_TYPES = frozenset(ITEM_EVENTS)
 
 
 class TakenItem(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ def fold(state: ChatState, events: Iterable[Completed]) -> ChatState:
     """
     if isinstance(events, tuple) and len(events) == 1:
         event = events[0]
-        if type(event) in _IS_ITEM:
+        if type(event) in ITEM_TYPES:
             return _appended(state, events)  # type: ignore[arg-type]  # mypy does not narrow by membership
         if isinstance(event, Forked) and event.carried is None and event.config is None:
             return _forked(state, event)
@@ -100,7 +100,7 @@ def fold(state: ChatState, events: Iterable[Completed]) -> ChatState:
     version, row = state.version, step.row
     for event in events:
         version += 1
-        if type(event) in _IS_ITEM:
+        if type(event) in ITEM_TYPES:
             row.append(event)  # type: ignore[arg-type]  # mypy does not narrow by membership
         else:
             step.put_row(version)

@@ -33,11 +33,10 @@ from ..events import (
     with_agent,
 )
 from ..pieces import written
-from .fold import ChatState, Completed, TakenItem, fold
+from .fold import ITEM_TYPES, ChatState, Completed, TakenItem, fold
 from .sequence import Items
 
 NAMING_ITEMS = frozenset({Merged, Forked})
-_ITEM_TYPES = frozenset(ITEM_EVENTS)
 # The number of events of ancestors that are read ahead although they may not be needed. If more events were read
 # already, that number is the limit.
 EVENTS_AHEAD_MAX = 256
@@ -212,7 +211,7 @@ def items_of_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> Iterator[Sequ
     for (stream, run), events in zip(runs, found, strict=True):
         if len(events) != run.stop - run.start:
             raise DamagedError(f"{stream}@{run.stop - 1}", "a merge or fork names it, and it does not exist")
-        if _ITEM_TYPES.issuperset(map(type, events)):
+        if ITEM_TYPES.issuperset(map(type, events)):
             # Nearly all runs: a look at each by itself takes a tenth of the time of their read.
             yield cast(list[ChatItemEvent], events)
         else:

@@ -32,6 +32,7 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
+from ....domain.canonical import JSON_VALUES
 from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ....domain.chat.usage import metrics_of, put_usage
 from ....domain.concurrency.collector import uncollected
@@ -39,7 +40,7 @@ from ....domain.errors import DamagedError, InvalidInputError
 from ....domain.formats.openai.receive import refusal_in
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
-from .values import SIMPLE, Values, copied, is_json, too_deep
+from .values import Values, copied, is_json, too_deep
 
 CLASSES: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
@@ -217,7 +218,7 @@ def _plain_of(message: BaseMessage, values: Values) -> Message:
     }
     if CLASSES.get(message.type) is type(message) and is_json(plain) and WHOLE not in plain:
         for name, value in plain.items():
-            if type(value) not in SIMPLE:
+            if type(value) not in JSON_VALUES:
                 plain[name] = copied(value)
         return plain
     packed = values.pack(message, f"the message {message.id!r}")
@@ -237,7 +238,7 @@ class Row(NamedTuple):
         """Return a new message; it shares nothing with the row."""
         fields = self.fields.copy()
         for name, value in self.fields.items():
-            if type(value) not in SIMPLE:
+            if type(value) not in JSON_VALUES:
                 fields[name] = copied(value)
         return _made(self.kind, fields, copied(self.extra))
 
@@ -305,7 +306,7 @@ def _fields_of(kind: type[BaseMessage]) -> Fields:
     fields = kind.model_fields
     optional = {name: field for name, field in fields.items() if not field.is_required()}
     defaults = {name: field.get_default(call_default_factory=True) for name, field in optional.items()}
-    changing = {name: value for name, value in defaults.items() if type(value) not in SIMPLE}
+    changing = {name: value for name, value in defaults.items() if type(value) not in JSON_VALUES}
     makes = [(name, partial(copied, value) if value else type(value)) for name, value in changing.items()]
     return Fields(kind, frozenset(fields), defaults, tuple(makes))
 

@@ -18,10 +18,9 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
 
-from ....domain.canonical import is_unicode
+from ....domain.canonical import JSON_VALUES, is_unicode
 from ....domain.errors import DamagedError, InvalidInputError
 
-SIMPLE = frozenset({str, int, float, bool, type(None)})
 # These kinds of events of the serializer mean that it returned something else than was saved.
 BLOCKED = frozenset({"msgpack_blocked", "msgpack_method_blocked"})
 
@@ -57,7 +56,7 @@ def is_json(value: Any) -> bool:
         return value.isascii() or is_unicode(value)
     if kind is float:
         return bool(value - value == 0)
-    if kind in SIMPLE:
+    if kind in JSON_VALUES:
         return True
     if kind is list:
         return all(map(is_json, value))
@@ -80,7 +79,7 @@ def too_deep(what: str) -> InvalidInputError:
 def copied(value: Any) -> Any:
     """Return a copy of a value; quick for JSON."""
     kind = type(value)
-    if kind in SIMPLE:
+    if kind in JSON_VALUES:
         return value
     if kind is list:
         return [copied(inner) for inner in value] if value else []

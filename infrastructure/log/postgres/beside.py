@@ -13,6 +13,7 @@ from ..evidence import SegmentRow, place
 from ..row_faults import opening
 from .blocks import ROWS_OF_POSITIONS, Blocks
 from .connection import PostgresDatabase
+from .stored_events import PLACE
 from .wire import BEGIN, COMMIT, Call, Rows, int4, int8
 
 MAKE_SNAPSHOTS = """
@@ -20,7 +21,6 @@ MAKE_SNAPSHOTS = """
         slice int NOT NULL, stream int NOT NULL, packed bytea NOT NULL, PRIMARY KEY (slice, stream))
 """
 HAS_TABLE = "SELECT to_regclass('{table}')::text"
-PLACE = "SELECT slice, key FROM stream WHERE id = $1"
 READ_SNAPSHOT = "SELECT packed FROM snapshot WHERE slice = $1 AND stream = $2"
 KEEP_SNAPSHOT = """
     INSERT INTO snapshot VALUES ($1, $2, $3) ON CONFLICT (slice, stream) DO UPDATE SET packed = excluded.packed

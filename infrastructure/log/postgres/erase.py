@@ -18,9 +18,9 @@ from ..codec import encode_meta
 from ..compression import REFERENCES, Compression, erased_form
 from ..large_texts import references_in
 from .blocks import BLOCK_AS_ROW, BLOCKS_OF_SLICE, PART_OF_VERSION, PARTS, Blocks
+from .stored_events import PLACE
 from .wire import Call, Rows, Wire, in_trips, int4, int8
 
-PLACE = "SELECT slice, key FROM stream WHERE id = $1"
 ROW = "SELECT payload FROM event WHERE slice = $1 AND stream_key = $2 AND version = $3 AND digest = $4 FOR UPDATE"
 REPLACE_ROW = "UPDATE event SET meta = $4, payload = $5 WHERE slice = $1 AND stream_key = $2 AND version = $3"
 BLOCK_OF_VERSION = (

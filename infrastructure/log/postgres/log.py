@@ -38,7 +38,7 @@ from ..evidence import require_ends, require_version
 from ..records import ANY, Part, Request, part_of
 from ..row_faults import RETIRED
 from .append import Appender, Begun, Interrupted
-from .beside import PLACE, Segments, Snapshots
+from .beside import Segments, Snapshots
 from .blocks import Blocks, OvertakenError, Sealer
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
@@ -47,6 +47,7 @@ from .erase import Eraser
 from .page import Pager
 from .read import PostgresPartition, Reader
 from .schema import WAIT_BRIEFLY, distribute, prepare_schema
+from .stored_events import PLACE
 from .verify import CheckedLog
 from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire
 

@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from ....domain.erasure.events import STREAM as ERASURES
 from ....domain.erasure.events import Seals
 from ....domain.errors import DamagedError
+from ....domain.ids import VERSION_MAX
 from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
 from ....domain.log.ports import Page, Range, StreamEnd
 from ....domain.positions import Moment
@@ -30,12 +31,11 @@ from ..row_faults import digest_of_row, opening
 from .blocks import HEAD, PART_OF_VERSION, ROWS_OF_STREAM, STREAM_END, Blocks, digest_of
 from .connection import PostgresDatabase
 from .page import Pager
-from .stored_events import Opener, Origin, Place, Row
+from .stored_events import PLACE, Opener, Origin, Place, Row
 from .wire import Call, Rows, in_trips, int4, int8
 
 T = TypeVar("T")
 Given = ParamSpec("Given")
-VERSION_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << 63) - 1
 STREAMS_MAX = 100_000
 # For each stream, the first and the last version of its fetched rows.
@@ -86,7 +86,6 @@ def _read_again(read: Callable[Concatenate[Reader, Given], T]) -> Callable[Conca
     return read_again
 
 
-PLACE = "SELECT slice, key FROM stream WHERE id = $1"
 NAME = "SELECT id FROM stream WHERE slice = $1 AND key = $2"
 VERSION = f"SELECT {HEAD}"
 END = f"SELECT {STREAM_END.format(streams='(SELECT $1::int AS slice, $2::int AS key)')}"

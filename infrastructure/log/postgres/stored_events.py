@@ -23,6 +23,7 @@ from ..large_texts import references_in, resolve_references
 from ..row_faults import CheckedBefore, require_digests
 
 COLUMNS = "slice, stream_key, version, position, recorded_at, meta, payload, digest"
+PLACE = "SELECT slice, key FROM stream WHERE id = $1"
 METAS_MAX = 10_000
 RUN = 64
 _place_and_sizes = Struct("!qqiI").pack

@@ -165,7 +165,7 @@ def message_of(message: Any) -> Message:
             "SystemMessage, or a dict whose `type` or `role` says which it is"
         )
     made: dict[str, Any] = {
-        "content": _or(field(message, "content"), ""),
+        "content": _or_empty(field(message, "content")),
         "name": field(message, "name") or None,
         "additional_kwargs": field(message, "additional_kwargs") or {},
         "response_metadata": field(message, "response_metadata") or {},
@@ -174,7 +174,7 @@ def message_of(message: Any) -> Message:
     if kind == "assistant":
         made |= {"tool_calls": calls_of(message), "invalid_tool_calls": invalid_calls_of(message)}
     elif kind == "tool":
-        made["tool_call_id"] = _or(field(message, "tool_call_id"), "")
+        made["tool_call_id"] = _or_empty(field(message, "tool_call_id"))
         made["status"] = field(message, "status") or "success"
     return CLASSES[kind](**made)
 
@@ -203,8 +203,8 @@ def message_from_dict(record: Any) -> Message | None:
     return message_of(record)
 
 
-def _or(value: Any, absent: Any) -> Any:
-    return absent if value is None else value
+def _or_empty(value: Any) -> Any:
+    return "" if value is None else value
 
 
 class _Waiting:

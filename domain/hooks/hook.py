@@ -301,7 +301,7 @@ class Hook:
         fixed_kwargs: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
     ) -> None:
-        name = require_async(fn, "a hook")
+        name = require_async(fn)
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.type = type
@@ -344,20 +344,20 @@ def types_of(hook: object) -> tuple[Any, ...]:
     return tuple(found) if isinstance(found, tuple | frozenset | list) else (found,)
 
 
-def require_async(fn: Callable[..., Any], what: str) -> str:
+def require_async(fn: Callable[..., Any]) -> str:
     """
     Return the name of a function or callable whose result can be awaited.
 
     Only functions are checked; for another callable, only a call would show it.
 
     Raises:
-        NotAsyncError: it is a function that is not async, as `what` must be (a TypeError).
+        NotAsyncError: it is a function that is not async (a TypeError).
         InvalidInputError: it has no name, by which it could be found again.
     """
     plain = fn.func if isinstance(fn, functools.partial) else fn
     is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(inspect.unwrap(plain))
     if (inspect.isroutine(plain) or inspect.isclass(plain)) and not is_async:
-        raise NotAsyncError(what, fn)
+        raise NotAsyncError("a hook", fn)
     name = getattr(fn, "__name__", None)
     if not isinstance(name, str):
         raise InvalidInputError(f"{fn!r} has no __name__, by which it would be found again: wrap it in an `async def`")

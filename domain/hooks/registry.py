@@ -110,7 +110,7 @@ class HookRegistry:
             ValueError: the name is taken by another function, or for this type.
             NotAsyncError: the function is not async (a TypeError).
         """
-        name = require_async(hook, "a hook")
+        name = require_async(hook)
         known = cls._registry.get(name, [])
         if any(one is hook for one in known):
             return

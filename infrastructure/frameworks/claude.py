@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 NAME = "claude"
 MAIN, SUB = "main", "sub"
-DELETED = "deleted"
 # Between the parts of a key in the id of a chat.
 BETWEEN = "/"
 KEY_FIELDS = ("project_key", "session_id", "subpath")
@@ -250,7 +249,7 @@ def _count(
 
 
 def _empty(found: OpenChat, key: SessionKey) -> None:
-    take_all_out(found.chat, DELETED)
+    take_all_out(found.chat)
     found.chat.saved_states.save(NAME, {_saved_name(key): None})
 
 

@@ -21,7 +21,7 @@ from ...domain.formats.receive import Receiver
 from ...domain.formats.send import arguments_of
 from ...domain.ids import decoded_id, encoded_id
 from .conversation import Conversation, Kept, Message
-from .open_chats import OpenChats, acting_as, require_store
+from .open_chats import DELETED, OpenChats, acting_as, require_store
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -36,7 +36,7 @@ ROLES = {
 }
 OUTPUTS = ("tool", "function")
 # The reasons with which messages leave the view.
-ARCHIVED, DELETED = "archived", "deleted"
+ARCHIVED = "archived"
 ACTIVE = MessageStatus.ACTIVE
 
 

@@ -27,6 +27,8 @@ from ..store import Store
 from .conversation import Conversation, Kept, Message, is_later_part
 
 CHATS_KEPT_MAX = 64
+# The reason of what a framework has deleted.
+DELETED = "deleted"
 # In a chat that was just opened, the first look at the end reads so many items for each message that is wanted.
 ITEMS_OF_A_MESSAGE = 4
 Shown = Callable[[ChatContext], Sequence[ChatItemEvent]]
@@ -79,10 +81,10 @@ def view_of(chat: ChatContext) -> Sequence[ChatItemEvent]:
     return chat._state.items
 
 
-def take_all_out(chat: ChatContext, reason: str) -> None:
+def take_all_out(chat: ChatContext) -> None:
     """Take all items out of the view, also pinned ones: the framework has deleted what the chat held."""
     if chat.recorded_items():
-        chat.clear(reason=reason, expected_version=chat.version)
+        chat.clear(reason=DELETED, expected_version=chat.version)
 
 
 def entries_of(messages: Iterable[Kept], encode: Callable[[Message], bytes]) -> list[Entry]:

@@ -110,7 +110,7 @@ def _line(number: int, fields: Fields, before: float) -> Line:
     return Line(
         number=number,
         uuid=_uuid(fields),
-        parent=_maybe_uuid(fields, "parentUuid"),
+        parent=_parent(fields),
         agent=(agent if isinstance(agent, str) else "") if value.get("isSidechain") is True else None,
         session=session if isinstance(session, str) and session else None,
         created_at=_time(fields, before),
@@ -170,8 +170,8 @@ def _uuid(fields: Fields) -> str:
     return found
 
 
-def _maybe_uuid(fields: Fields, name: str) -> str | None:
-    return None if fields.value.get(name) is None else fields.text(name)
+def _parent(fields: Fields) -> str | None:
+    return None if fields.value.get("parentUuid") is None else fields.text("parentUuid")
 
 
 def _message(fields: Fields) -> dict[str, Any]:

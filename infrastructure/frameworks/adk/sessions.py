@@ -26,7 +26,7 @@ from ....domain.ids import decoded_id, stream_id
 from ....projections.catalogue import CATALOGUE, CatalogueRow
 from ....projections.saved_states import SavedStateRow
 from ..conversation import Message
-from ..open_chats import Entry, OpenChat, OpenChats, acting_as, require_store, take_all_out
+from ..open_chats import DELETED, Entry, OpenChat, OpenChats, acting_as, require_store, take_all_out
 from .form import EVENTS, NAME
 from .stored import (
     BETWEEN,
@@ -55,7 +55,6 @@ except ImportError:
 if TYPE_CHECKING:
     from ...store import Store
 
-DELETED = "deleted"
 # Items that left the view for these reasons are events of the session all the same: the kit leaves them out by itself.
 LEFT_BY_KIT = f"{NAME}: "
 REWOUND, COMPACTED = f"{LEFT_BY_KIT}rewound", f"{LEFT_BY_KIT}compacted"
@@ -341,7 +340,7 @@ def _empty(found: OpenChat, key: Key) -> None:
     back = [item.id for item in _left_by_kit(chat)]
     if back:
         chat.restore(back, reason=DELETED)
-    take_all_out(chat, DELETED)
+    take_all_out(chat)
     chat.saved_states.save(NAME, {key.saved_name: None}, expected_version=chat.version)
 
 

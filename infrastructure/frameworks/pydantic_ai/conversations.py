@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 RECORD = "record"
 LEFT = "another branch"
-DELETED = "deleted"
 ENTRIES_KNOWN_MAX = 65_536
 RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
@@ -188,7 +187,7 @@ class _Chats:
         with self._changed(conversation_id, expected_revision) as found:
             if found is None:
                 raise ConversationConflict(conversation_id)
-            take_all_out(found.chat, DELETED)
+            take_all_out(found.chat)
             found.chat.saved_states.save(NAME, {RECORD: None})
 
     @contextmanager

@@ -15,6 +15,9 @@ from .connection import PostgresDatabase
 from .wire import Call, Wire, int4
 
 SMALLEST_IN_ROW = 1_024
+NEWEST = "SELECT max(number) FROM dictionary"
+READ = "SELECT checksum, data FROM dictionary WHERE number = $1"
+INSERT = "INSERT INTO dictionary VALUES (1, $1, $2) ON CONFLICT DO NOTHING"
 
 
 class RowCompression(Compression):
@@ -33,11 +36,8 @@ class RowCompression(Compression):
 class Dictionaries:
     """Loads, checks and trains dictionaries; `compression` uses the newest."""
 
-    def __init__(self, database: PostgresDatabase, prefix: str) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._newest = f"SELECT max(number) FROM {prefix}dictionary"
-        self._read = f"SELECT checksum, data FROM {prefix}dictionary WHERE number = $1"
-        self._insert = f"INSERT INTO {prefix}dictionary VALUES (1, $1, $2) ON CONFLICT DO NOTHING"
         self._events = 0
         self._checksum = b""
         self._after_fork()
@@ -49,7 +49,7 @@ class Dictionaries:
 
     def use_newest(self) -> None:
         """Compress with the newest dictionary of the database from now on, if it has one."""
-        ((number,),) = self._database.ask(Call(self._newest))[0]
+        ((number,),) = self._database.ask(Call(NEWEST))[0]
         if number:
             dictionary = self.load(number)
             self._checksum = _checksum(dictionary)
@@ -62,7 +62,7 @@ class Dictionaries:
         Raises:
             DamagedError: it is missing, or its bytes do not match its checksum.
         """
-        rows = self._database.ask(Call(self._read, (int4(number),)))[0]
+        rows = self._database.ask(Call(READ, (int4(number),)))[0]
         if not rows:
             raise DamagedError(f"dictionary {number}", "it is missing, and events were compressed with it")
         checksum, data = rows[0]
@@ -75,7 +75,7 @@ class Dictionaries:
         newest = self.compression.newest
         if not newest:
             return True
-        rows = wire.run(Call(self._read, (int4(newest),)))[0]
+        rows = wire.run(Call(READ, (int4(newest),)))[0]
         if rows and bytes(rows[0][0]) == self._checksum:
             return True
         self.compression.drop()
@@ -103,7 +103,7 @@ class Dictionaries:
             texts = [] if self.compression.newest else [one for one in samples() if not one.startswith(ENCRYPTED)]
             dictionary = train_dictionary(texts)
             if dictionary is not None:
-                call = Call(self._insert, (_checksum(dictionary), dictionary))
+                call = Call(INSERT, (_checksum(dictionary), dictionary))
                 self._database.ask(call)
                 self.use_newest()
 

@@ -85,7 +85,7 @@ class PostgresLog(CheckedLog):
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self.database = PostgresDatabase(url, patience_seconds=patience_seconds, read_only=read_only)
-        self._dictionaries = Dictionaries(self.database, "")
+        self._dictionaries = Dictionaries(self.database)
         self._compression = self._dictionaries.compression
         super().__init__(codec, self._compression)
         self._blocks = Blocks(self._compression)

@@ -33,17 +33,14 @@ WAIT_SECONDS = 0.25
 class Wanted(NamedTuple):
     """Events of these kinds of contexts, and of these streams; None means any."""
 
-    kinds: frozenset[str] | None = None
-    streams: frozenset[str] | None = None
+    kinds: frozenset[str] | None
+    streams: frozenset[str] | None
 
     def has(self, event: RecordedEvent) -> bool:
         """Return whether an event is wanted."""
         if self.streams is not None and event.stream not in self.streams:
             return False
         return self.kinds is None or split_stream_id(event.stream)[0] in self.kinds
-
-
-EVERYTHING = Wanted()
 
 
 def wanted(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> Wanted:
@@ -140,9 +137,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     may be called from any thread.
     """
 
-    def __init__(
-        self, log: LiveLog, *, after: Moment, wanted: Wanted = EVERYTHING, cursor: Cursor | None = None
-    ) -> None:
+    def __init__(self, log: LiveLog, *, after: Moment, wanted: Wanted, cursor: Cursor | None) -> None:
         # Each event is asked for when it is handed out: the page may hold others.
         self._log, self._gate = behind_gate(log), gate_of(log)
         self._cursor = cursor

@@ -55,7 +55,7 @@ class StatesOfFrameworks:
         )
 
 
-def states_prefix(framework: str, context: str | None = None) -> str:
+def states_prefix(framework: str, context: str | None) -> str:
     """Return the prefix of the keys of all rows of a framework, or of those in one context (its stream)."""
     return f"{digest_of(framework)}/" + (f"{context}@" if context else "")
 

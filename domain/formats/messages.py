@@ -91,7 +91,7 @@ class Given(NamedTuple):
         return [*said, self.system]
 
 
-def messages_given(messages: Any, system: Any = None) -> Given:
+def messages_given(messages: Any, system: Any) -> Given:
     """
     Return the messages of an argument: a list, one message, a request or an answer with its messages in a field.
 

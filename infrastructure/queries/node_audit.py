@@ -60,7 +60,7 @@ class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class SeveralNodesError(InvalidInputError):
     """Several nodes match a question: data of several sessions, or others of several runs; `runs` has one of each."""
 
-    def __init__(self, message: str, runs: Iterable[RunId] = ()) -> None:
+    def __init__(self, message: str, runs: Iterable[RunId]) -> None:
         super().__init__(message)
         self.runs = tuple(sorted(runs))
 

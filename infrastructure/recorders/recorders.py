@@ -86,7 +86,7 @@ class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
     call goes on behind it.
     """
 
-    def __init__(self, recorder: FollowableRecorder, gt: int | None = None, topics: Sequence[str] = ()) -> None:
+    def __init__(self, recorder: FollowableRecorder, gt: int | None, topics: Sequence[str]) -> None:
         super().__init__(recorder=recorder, gt=gt, topics=topics)
         # Kept here as well: stopping must work when the recorder's database is already closed.
         self._news = recorder.news

@@ -97,8 +97,8 @@ class SharedComparison:
         store: ProjectionStore,
         projections: Collection[Projection],
         *,
-        processes: int | None = None,
-        progress: Progress | None = None,
+        processes: int | None,
+        progress: Progress | None,
     ) -> None:
         self._log, self._store, self._progress = events, store, progress
         self._end, self._began = events.now(), REAL_SYSTEM.monotonic()

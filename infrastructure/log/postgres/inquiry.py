@@ -103,8 +103,8 @@ class Inquiry:
         prefix: str,
         lock: str,
         lineage: str,
-        guard: Guard | None = None,
-        blocks: Blocks | None = None,
+        guard: Guard | None,
+        blocks: Blocks | None,
     ) -> None:
         self._memory = memory
         self._lock = lock

@@ -308,9 +308,7 @@ class Reader:
         self._opener.check(rows, self._origins(rows))
 
     @_read_again
-    def read_page(
-        self, pager: Pager, after: Moment, limit: int, *, until: Moment | None = None, undecodable: bool
-    ) -> Page:
+    def read_page(self, pager: Pager, after: Moment, limit: int, *, until: Moment | None, undecodable: bool) -> Page:
         """
         Return the page after `after`. With `undecodable` an event that cannot be decoded is an `Undecodable`.
 

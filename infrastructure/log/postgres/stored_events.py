@@ -14,7 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ....domain.erasure.events import seal_of
-from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
+from ....domain.log.envelope import NO_META, Chain, Event, Meta, RecordedEvent
 from ....domain.positions import Position
 from ..codec import Codec, decode_meta
 from ..compression import REFERENCES, Compression
@@ -59,7 +59,7 @@ class Opener:
         compression: Compression,
         fetch_texts: FetchTexts,
         is_erased: Callable[[str, int, bytes], bool],
-        chain: Chain = UNKEYED,
+        chain: Chain,
     ) -> None:
         self._chain = chain
         self._codec = codec

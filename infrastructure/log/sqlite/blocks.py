@@ -26,7 +26,7 @@ import msgspec
 from ....domain.concurrency.known_types import known
 from ....domain.erasure.events import seal_of
 from ....domain.errors import DamagedError, RefoldError
-from ....domain.log.envelope import NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
+from ....domain.log.envelope import NO_META, Chain, Event, Meta, RecordedEvent
 from ....domain.positions import ONE_SEQUENCE, Position
 from ..block_body import (
     BLOCK_EVENTS,
@@ -250,7 +250,7 @@ def _shape_of(event: Any) -> Any:
 class BlockReader:
     """Opens the blocks of one log; may be used by any number of threads."""
 
-    def __init__(self, codec: Codec, compression: Compression, is_erased: IsErased, chain: Chain = UNKEYED) -> None:
+    def __init__(self, codec: Codec, compression: Compression, is_erased: IsErased, chain: Chain) -> None:
         self._chain = chain
         self._codec = codec
         self._compression = compression

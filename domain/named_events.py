@@ -65,7 +65,6 @@ class SeenLog:
         return [*recorded, *events[max(0, after - before) : None if until is None else max(0, until - before)]]
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """Return the same for each of several ranges."""
         elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream not in self._ahead]))
         return [self.read_events(s, after=a, until=u) if s in self._ahead else next(elsewhere) for s, a, u in ranges]
 

@@ -122,7 +122,6 @@ class _GatedPartitionedLog(GatedLog):
 
     @property
     def location(self) -> str:
-        """The path or URL at which it is opened."""
         return self._partitioned.location
 
     @property
@@ -131,11 +130,9 @@ class _GatedPartitionedLog(GatedLog):
         return self.below
 
     def prepare_partitions(self) -> None:
-        """Prepare the log so that partitions are read quickly."""
         self._partitioned.prepare_partitions()
 
     def partition(self, partition: Partition) -> PagedLog:
-        """Return one partition of the log."""
         return _GatedPages(self._partitioned.partition(partition), self.gate)
 
 

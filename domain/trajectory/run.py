@@ -855,7 +855,6 @@ class Run(Context[RunState]):
         return adopted_events(self._writer.log, self.stream_id, stream, root=self.session_id, keep_names=True)
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """Continue in a store's log, which holds the same events; `store.adopt` uses this."""
         super().attach(log, place._replace(root=self.session_id, actor=self.agent), durability, unflushed)
 
     @property

@@ -269,7 +269,6 @@ class SealedLog(LogOver):
         return outer, encode_payload(self._seal(key, f"{stream}@{version}", stored, payload))
 
     def retire_keys(self, user: str) -> None:
-        """Encrypt what is recorded of a user from now on, and what is left of it, with a new key."""
         self.ring.retire(self.user_subject(user))
 
     def close_retired_keys(self) -> None:
@@ -287,7 +286,6 @@ class SealedLog(LogOver):
         self.ring.close(keys)
 
     def destroy_retired_keys(self) -> int:
-        """Close retired keys, and destroy those with which no event is encrypted; return how many."""
         self.close_retired_keys()
         keys = self.ring.retired(are_closed=True)
         if not keys:
@@ -314,7 +312,6 @@ class SealedLog(LogOver):
         return owned, lost
 
     def read_without_keys(self, stream: str, *, after: int, until: int) -> list[RecordedEvent]:
-        """Return the events of `read`; of those whose keys are gone, why they cannot be read."""
         stored = self.below.read(stream, after=after, until=until)
         keys = {one.event.k for one in stored if isinstance(one.event, Sealed)}
         gone = {key for key in keys if not self.ring.has(key)}
@@ -323,7 +320,6 @@ class SealedLog(LogOver):
         ]
 
     def newest_key(self, user: str) -> str:
-        """Return the id of the newest key of a user."""
         return self.ring.newest(self.user_subject(user)).id
 
     def scrub(self) -> list[str]:

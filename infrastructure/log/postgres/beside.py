@@ -64,14 +64,12 @@ class Snapshots(_Table):
         super().__init__(database, "snapshot")
 
     def read(self, stream: str) -> bytes | None:
-        """Return the snapshot of a stream, if there is one."""
         is_there, (places,) = self._found(Call(PLACE, (stream.encode(),)))
         where = _place(places) if is_there else None
         rows = self._database.ask(Call(READ_SNAPSHOT, where))[0] if where else []
         return bytes(rows[0][0]) if rows else None
 
     def store(self, stream: str, packed: bytes) -> None:
-        """Store the snapshot of a stream; there is none for a stream that is gone."""
         is_there, (places,) = self._found(Call(PLACE, (stream.encode(),)))
         where = _place(places)
         if where:
@@ -80,7 +78,6 @@ class Snapshots(_Table):
             self._database.transacting(lambda wire: wire.run(BEGIN, *make, keep, COMMIT))
 
     def streams(self) -> list[str]:
-        """Return the streams that have one."""
         is_there, _ = self._found()
         return [row[0] for row in self._database.ask(Call(WITH_SNAPSHOT))[0]] if is_there else []
 
@@ -97,20 +94,17 @@ class Segments(_Table):
         self._blocks = blocks
 
     def segments(self, lane: int, until: int) -> list[SegmentRow]:
-        """Return the rows of the first segments of a slice, in order."""
         if not until or not self._found()[0]:
             return []
         rows: list[Any] = self._database.ask(Call(SEGMENTS, (int4(lane), int4(until))))[0]
         return [*map(SegmentRow._make, rows)]
 
     def keep(self, lane: int, rows: Sequence[SegmentRow]) -> None:
-        """Store rows, in place of those with the same numbers."""
         make = [] if self._found()[0] else [Call(MAKE_SEGMENTS)]
         keep = [Call(KEEP_SEGMENT, (int4(lane), int4(row.number), *row[1:])) for row in rows]
         self._database.transacting(lambda wire: wire.run(BEGIN, *make, *keep, COMMIT))
 
     def digests(self, lane: int, first: int, last: int) -> list[bytes]:
-        """Return the digests of the events of a slice from one position to another, in their order."""
         with opening(f"positions {place(lane, first)} to {place(lane, last)}"):
             found = self._database.ask(Call(ROWS_OF_POSITIONS, (int4(lane), int8(first - 1), int8(last))))[0]
             rows: list[Any] = self._blocks.rows_of_positions(found, first - 1, last)

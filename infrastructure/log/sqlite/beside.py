@@ -52,15 +52,12 @@ class Snapshots:
         self._database, self._write, self._key_of = database, write, key_of
 
     def read(self, stream: str) -> bytes | None:
-        """Return the snapshot of a stream, if there is one."""
         with self._database.reading() as connection:
             key = self._key_of(connection, stream) if _has(connection, "snapshot") else None
             row = connection.execute(SNAPSHOT, (key,)).fetchone() if key else None
         return row[0] if row and isinstance(row[0], bytes) else None
 
     def store(self, stream: str, packed: bytes) -> None:
-        """Store the snapshot of a stream; there is none for a stream that is gone."""
-
         def store(connection: sqlite3.Connection) -> None:
             key = self._key_of(connection, stream)
             if key is not None:
@@ -70,7 +67,6 @@ class Snapshots:
         self._write(store)
 
     def streams(self) -> list[str]:
-        """Return the streams that have one."""
         with self._database.reading() as connection:
             return [row[0] for row in connection.execute(WITH_SNAPSHOT)] if _has(connection, "snapshot") else []
 
@@ -88,8 +84,6 @@ class Segments:
         return [SegmentRow(*row) for row in found if all(isinstance(one, bytes) for one in row[1:])]
 
     def keep(self, lane: int, rows: Sequence[SegmentRow]) -> None:
-        """Store rows, in place of those with the same numbers."""
-
         def keep(connection: sqlite3.Connection) -> None:
             connection.execute(MAKE_SEGMENTS)
             connection.executemany(KEEP_SEGMENT, rows)

@@ -22,7 +22,7 @@ from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import NewEvents, PartitionedLog
 from refold.domain.positions import BEGINNING, Moment, Partition
 from refold.infrastructure.log.codec import CODEC, Codec
-from refold.infrastructure.projecting import partitions
+from refold.infrastructure.projecting import leases, partitions
 from refold.infrastructure.projecting.partitions import PartitionTask, build_partition
 from refold.infrastructure.projecting.rows import sqlite as sqlite_keeping
 from refold.infrastructure.projecting.shadow import RebuildProgress, shadow_of
@@ -375,8 +375,12 @@ def test_processes(place: str, processes: Executor) -> None:
         assert stored_rows(store, "counts")["counts"] == live["counts"]
 
 
-def test_lost_workers(place: str, processes: Executor, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_workers(
+    place: str, processes: Executor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What they leave, dead or not to be reached, this process builds; and it is said."""
+    # For so long the leases of the dead are waited for.
+    monkeypatch.setattr(leases, "TAKE_OVER_SECONDS", 0.1)
     with refold.open(place) as store:
         store.add_projection(Fatal())
         for number in range(6):

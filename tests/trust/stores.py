@@ -71,13 +71,17 @@ def _bytes_of(path: Path) -> bytes:
 KINDS = ("memory", "sqlite", "postgres", "sealed", "keyed")
 
 
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Yield the place of a store that is empty yet, of the kind that a fixture asks for."""
-    keys = MasterKeys({"first": bytes(range(32))}) if request.param.startswith(("sealed", "keyed")) else None
-    patched = request.getfixturevalue("monkeypatch")
+def wait_for_nobody(patched: pytest.MonkeyPatch) -> None:
+    """Let keys be destroyed at once: no event is on its way."""
     patched.setattr(key_ring, "KNOWN_SECONDS", 0.0)
     for name in ("KNOWN_SECONDS", "IN_FILE_SECONDS", "ON_SERVER_SECONDS"):
         patched.setattr(sealed_log, name, 0.0)
+
+
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Yield the place of a store that is empty yet, of the kind that a fixture asks for."""
+    keys = MasterKeys({"first": bytes(range(32))}) if request.param.startswith(("sealed", "keyed")) else None
+    wait_for_nobody(request.getfixturevalue("monkeypatch"))
     if request.param.endswith("postgres"):
         server = request.getfixturevalue("pg_server")
         yield Place(request.getfixturevalue("ready_pg_url"), tmp_path, server, keys)

@@ -25,7 +25,7 @@ from refold.domain.errors import (
 from refold.infrastructure.trust import keys
 from refold.infrastructure.trust.keys import KEY_BYTES, VARIABLE, KeyEnvironment, KeyFile, MasterKeys
 from tests.cli.running import refold as run
-from tests.trust.stores import WORD, Place, places
+from tests.trust.stores import WORD, Place, places, wait_for_nobody
 from tests.verifying.damaging import sql
 
 KEY = bytes(range(KEY_BYTES))
@@ -270,6 +270,7 @@ def test_two_that_make_a_file_at_once_share_one_key(tmp_path: Path, monkeypatch:
 
 def test_data_keys_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the master that wraps them, and those that an erasure destroyed."""
+    wait_for_nobody(monkeypatch)
     path = tmp_path / "agents.db"
     monkeypatch.setenv("REFOLD_KEY_FILE", str(tmp_path / "keys.json"))
     with refold.open(path, keys=KeyFile(tmp_path / "keys.json")) as store:

@@ -12,7 +12,7 @@ import refold
 from refold.infrastructure.databases import open_database, ring_of, tables_of
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.infrastructure.trust.tables import ADD_KEY, SqliteTables, Statement, Tables
-from tests.trust.stores import places
+from tests.trust.stores import places, wait_for_nobody
 
 KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
 
@@ -90,8 +90,11 @@ WRONG = {"subject": b"x", "made_at": "x", "master": b"x", "wrapped": 7}
 
 
 @pytest.mark.parametrize(("column", "value"), WRONG.items(), ids=WRONG)
-def test_a_value_of_another_type_in_the_row_of_a_key(tmp_path: Path, column: str, value: object) -> None:
+def test_a_value_of_another_type_in_the_row_of_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, value: object
+) -> None:
     """SQLite keeps any type in each column; the error is one of Refold, and says which row it is."""
+    wait_for_nobody(monkeypatch)
     path = str(tmp_path / "agents.db")
 
     def change(key: str) -> None:

@@ -23,6 +23,8 @@ from refold.infrastructure.trust import key_ring, sealed_log
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.infrastructure.trust.sealed_log import SEALED_CODEC, Sealed, SealedLog
 
+from .stores import wait_for_nobody
+
 WORDS = ("zanzibar", "quokka", "marmalade", "periwinkle", "tangerine")
 ONE, TWO = bytes(KEY_BYTES), bytes(range(KEY_BYTES))
 KEYS = MasterKeys({"m1": ONE})
@@ -433,10 +435,7 @@ def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:
 
 def test_whom_another_process_erased_may_come_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a new key: a process that knew the old one looks for another, and what it records can be read."""
-    monkeypatch.setattr("refold.infrastructure.trust.key_ring.KNOWN_SECONDS", 0.0)
-    # No event is on its way, so that nothing need be waited for.
-    for wait in ("KNOWN_SECONDS", "IN_FILE_SECONDS", "ON_SERVER_SECONDS"):
-        monkeypatch.setattr(f"refold.infrastructure.trust.sealed_log.{wait}", 0.0)
+    wait_for_nobody(monkeypatch)
     with place.open() as store, place.open() as other:
         other.chat("before", user="mia").add_message("user", "before")
         store.erase(user="mia", why="she asked", dry_run=False)

@@ -127,7 +127,7 @@ def _failure_of(journal: Journal[Any]) -> BaseException | None:
 class LimitsContract:
     """What holds whatever the log. Needs the fixture `log`."""
 
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("kind", ["chat"])
     async def test_a_transaction_of_many_changes(self, log: LiveLog, kind: str) -> None:
         """The last change within it takes as little as the first: none copies those before it."""
         store = Store(log, MemoryProjectionStore())
@@ -140,7 +140,7 @@ class LimitsContract:
         assert taken < BYTES_MAX
         assert everything(log) >= CHANGES + 8
 
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("kind", ["chat"])
     async def test_a_long_queue(self, log: LiveLog, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The last change that is queued takes as little as the first."""
         store = Store(log, MemoryProjectionStore(), durability="enqueue")
@@ -354,6 +354,20 @@ class LimitsContract:
         chat.add_function_call("f", "{}", call_id="x" * 255)
         await pool.add(ContextItem("x", "an item", "x" * 255))
         assert everything(log) == before + 3
+
+
+class KindsContract(LimitsContract):
+    """What contexts of each kind do before their events come to a log: any one log shows it."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_transaction_of_many_changes(self, log: LiveLog, kind: str) -> None:
+        """As for a chat."""
+        await super().test_a_transaction_of_many_changes(log, kind)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_long_queue(self, log: LiveLog, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As for a chat."""
+        await super().test_a_long_queue(log, kind, monkeypatch)
 
 
 def everything(log: LiveLog) -> int:

@@ -19,7 +19,7 @@ from .chat import ChatContextContract
 from .containers import ContainersContract
 from .contract import LogContract
 from .forks import ForksContract
-from .limits import LimitsContract
+from .limits import KindsContract
 from .memories import MemoryContract
 from .runs import RunsContract
 from .runs_threads import RunThreadsContract
@@ -63,7 +63,7 @@ class TestMemoryWindows(WindowContract):
     """Context windows on it."""
 
 
-class TestMemoryLimits(LimitsContract):
+class TestMemoryLimits(KindsContract):
     """What calls cost on it."""
 
 

@@ -18,11 +18,9 @@ from .agents import AgentsContract
 from .calls import CallsContract
 from .calls_in_transactions import TransactionsContract
 from .chat import ChatContextContract
-from .containers import ContainersContract
 from .contract import LogContract
 from .durable import DurableContract
 from .memories import MemoryContract
-from .runs import RunsContract
 from .snapshots import KeptSnapshotsContract, SnapshotsContract
 from .stores import KEYS, Store, sealed_at
 from .windows import WindowContract
@@ -77,10 +75,6 @@ class TestSealedChat(ChatContextContract):
     """Chat contexts on it."""
 
 
-class TestSealedContainers(ContainersContract):
-    """Queues and pools on it."""
-
-
 class TestSealedWindows(WindowContract):
     """Context windows on it."""
 
@@ -91,10 +85,6 @@ class TestSealedMemories(MemoryContract):
 
 class TestSealedAgents(AgentsContract):
     """Agents whose queues and pools lie on it."""
-
-
-class TestSealedRuns(RunsContract):
-    """Runs on it."""
 
 
 class TestSealedCalls(CallsContract, TransactionsContract):
@@ -140,14 +130,6 @@ class Keyed:
 
 class TestKeyedLog(Keyed, LogContract, DurableContract):
     """A log with keyed digests in a file."""
-
-
-class TestKeyedChat(Keyed, ChatContextContract):
-    """Chat contexts on it."""
-
-
-class TestKeyedCalls(Keyed, CallsContract, TransactionsContract):
-    """Repeated calls on it."""
 
 
 class TestKeyedSnapshots(Keyed, SnapshotsContract, KeptSnapshotsContract):

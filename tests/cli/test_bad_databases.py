@@ -16,6 +16,7 @@ import pytest
 import refold as package
 from tests.cli.running import Ended, environment, refold, spawned
 from tests.importing.transcripts import HELLO, run, written
+from tests.support.project import ROOT
 
 READING = [
     ["contexts"],
@@ -154,33 +155,35 @@ def test_a_writer_stops_another(locked: Path, tmp_path: Path) -> None:
 
 # Run as a user who may write nothing, once everything that is needed has been imported and opened.
 AS_NOBODY = """
-import os, sys, io, contextlib
-from refold.infrastructure.cli import main
-warm, *arguments = sys.argv[1:]
-with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-    main(["--db", warm, *arguments])
+import json, os, sys
+from tests.cli.running import refold
+warm, commands = sys.argv[1], json.loads(sys.argv[2])
+for arguments in commands:
+    refold(*arguments, db=warm)
 if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
-sys.exit(main(["--db", "kept.db", *arguments]))
+print(json.dumps([refold(*arguments, db="kept.db") for arguments in commands]))
 """
 
 
-def as_nobody(database: Path, shut: Path, arguments: list[str]) -> Ended:
-    """Run a command in the shut folder."""
-    command = [sys.executable, "-c", AS_NOBODY, str(database), *arguments]
-    done = subprocess.run(command, cwd=shut, env=environment(), capture_output=True, encoding="utf-8")
-    return Ended(done.returncode, done.stdout, done.stderr)
+def as_nobody(database: Path, shut: Path, *commands: list[str]) -> list[Ended]:
+    """Run commands in the shut folder."""
+    program = [sys.executable, "-c", AS_NOBODY, str(database), json.dumps(commands)]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(program, cwd=shut, env=environment(PYTHONPATH=paths), capture_output=True, encoding="utf-8")
+    return [Ended(*one) for one in json.loads(done.stdout)]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("arguments", [*READING, *LISTING])
-def test_reading_needs_no_right_to_write(database: Path, shut: Path, arguments: list[str]) -> None:
+def test_reading_needs_no_right_to_write(database: Path, shut: Path) -> None:
     """File and folder may be read-only."""
-    ended = as_nobody(database, shut, [*arguments, "--json"])
+    commands = [*READING, *LISTING]
+    every = as_nobody(database, shut, *([*arguments, "--json"] for arguments in commands))
 
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.json or arguments[0] in ("hold", "archive")
+    assert [(ended.code, ended.err) for ended in every] == [(0, "")] * len(commands)
+    silent = [arguments[0] for arguments, ended in zip(commands, every, strict=True) if not ended.json]
+    assert silent == ["hold", "archive"]
     assert sorted(path.name for path in shut.iterdir()) == ["air.json", "kept.db"]
 
 
@@ -189,7 +192,8 @@ def test_projections_are_those_that_are_stored(database: Path, shut: Path) -> No
     refold("contexts", db=database)
     shutil.copy(database, shut / "kept.db")
 
-    listed = {one["name"]: one for one in as_nobody(database, shut, ["projections", "--json"]).json}
+    [ended] = as_nobody(database, shut, ["projections", "--json"])
+    listed = {one["name"]: one for one in ended.json}
     assert (listed["catalogue"]["rows"], listed["catalogue"]["behind"], listed["search"]["rows"]) == (3, 0, 0)
 
 
@@ -200,18 +204,20 @@ def test_keys_are_listed_without_it(tmp_path: Path, shut: Path, monkeypatch: pyt
     package.open(keyed, keys=package.KeyEnvironment()).close()
     shutil.copy(keyed, shut / "kept.db")
 
-    assert as_nobody(keyed, shut, ["keys", "list", "--json"]).json == {"masters": {"m1": 1}, "destroyed": 0}
+    [ended] = as_nobody(keyed, shut, ["keys", "list", "--json"])
+    assert ended.json == {"masters": {"m1": 1}, "destroyed": 0}
 
 
 def test_writing_needs_it(database: Path, shut: Path) -> None:
     """The import says which rights to look at."""
-    fault = as_nobody(database, shut, ["import", "air.json", "--prefix", "new"]).fault
+    every = as_nobody(database, shut, ["import", "air.json", "--prefix", "new"], ["evict", "air-1", "@2"])
 
-    assert fault == "kept.db cannot be written: check the rights of the file and its folder"
-    assert as_nobody(database, shut, ["evict", "air-1", "@2"]).fault == fault
     # SQLite opens a file of the newest version without writing to it, where its folder can be written.
     shut.chmod(0o777)
-    assert as_nobody(database, shut, ["init"]).fault == fault
+    [made_ready] = as_nobody(database, shut, ["init"])
+    assert {ended.fault for ended in (*every, made_ready)} == {
+        "kept.db cannot be written: check the rights of the file and its folder"
+    }
 
 
 @pytest.mark.long

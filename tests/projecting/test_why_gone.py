@@ -111,22 +111,22 @@ def test_forks(store: refold.Store) -> None:
     assert why(store, whole.id, "a@5") == ("there", None, None, None)
 
 
-@pytest.mark.long
-def test_a_chain_of_forks_longer_than_the_stack(store: refold.Store) -> None:
+def test_a_chain_of_forks_longer_than_the_stack() -> None:
     """The question goes back over all of them, whatever Python allows."""
-    first = last = store.chat("a")
-    first.add_message("user", "x")
-    first.evict(first.items[0].id, reason="old")
-    with store.transaction():
-        for number in range(DEEP):
-            last = last.fork(f"f{number}")
-    before = sys.getrecursionlimit()
-    try:
-        sys.setrecursionlimit(len(inspect.stack(0)) + DEEP)
-        assert why(store, last.id, "chat:a@2") == ("gone", "chat:a@3", "evict", "old")
-        assert why(store, last.id, "nothing") == ("never", None, None, None)
-    finally:
-        sys.setrecursionlimit(before)
+    with refold.open(":memory:") as store:
+        first = last = store.chat("a")
+        first.add_message("user", "x")
+        first.evict(first.items[0].id, reason="old")
+        with store.transaction():
+            for number in range(DEEP):
+                last = last.fork(f"f{number}")
+        before = sys.getrecursionlimit()
+        try:
+            sys.setrecursionlimit(len(inspect.stack(0)) + DEEP)
+            assert why(store, last.id, "chat:a@2") == ("gone", "chat:a@3", "evict", "old")
+            assert why(store, last.id, "nothing") == ("never", None, None, None)
+        finally:
+            sys.setrecursionlimit(before)
 
 
 async def test_containers(store: refold.Store) -> None:

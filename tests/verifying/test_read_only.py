@@ -58,7 +58,8 @@ def looked_at(place: str) -> Report:
 @pytest.mark.long
 def test_nothing_is_wrong(place: str) -> None:
     """Rows that are there are right, also where the log has gone on, and those that are not there are not missing."""
-    assert (looked_at(place).problems, looked_at(place).left_out) == ((), ())
+    report = looked_at(place)
+    assert (report.problems, report.left_out) == ((), ())
     with refold.open(place) as store:
         store.chat("a").add_message("user", "one more")
 

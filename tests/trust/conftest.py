@@ -4,19 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.projecting.conftest import location as location
+
 from .forging import Place
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A place for a new store, once for each kind of database."""
-    match request.param:
-        case "memory":
-            return ":memory:"
-        case "sqlite":
-            return str(tmp_path / "store.db")
-        case _:
-            return str(request.getfixturevalue("ready_pg_url"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

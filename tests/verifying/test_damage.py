@@ -25,10 +25,9 @@ NOT_COMPARED = "projection all"
 FAR = "position 11 to 99"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def place(place: str) -> str:
     """Where a store lies that holds what `written` wrote."""
-    place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
     written(place)
     return place
 

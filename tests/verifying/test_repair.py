@@ -1,7 +1,6 @@
 """Projections that are not what the events give are told of, and made anew where that is asked for."""
 
 import re
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -19,10 +18,9 @@ from refold.projections.search import SEARCH
 from .damaging import bytes_of_log, sql, told, verified, view_of, written
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def place(place: str) -> str:
     """Where a store lies that holds what `written` wrote."""
-    place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
     written(place)
     return place
 

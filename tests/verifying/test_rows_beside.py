@@ -21,12 +21,10 @@ from refold.projections.search import SEARCH
 from tests.verifying.damaging import rows_of, sql, told, verified, view_of, written
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def place(place: str) -> str:
     """Where a store lies with some chats, one of which took a call with a key, and with texts of every sort."""
-    return filled(
-        str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
-    )
+    return filled(place)
 
 
 def filled(place: str) -> str:

@@ -1,9 +1,6 @@
 """Snapshots that differ from the events are told of and made again; one that would never be used is no fault."""
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 import refold
 from refold.domain.chat.rules.decide import CHAT
@@ -34,12 +31,6 @@ def test_snapshots_of_every_kind_are_compared() -> None:
     """A kind that has snapshots is not forgotten."""
     assert set(DECIDERS) == set(KINDS)
     assert {kind: decider for kind, decider in DECIDERS.items() if decider.packing is not None} == PACKED
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new store lies."""
-    return str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
 
 
 async def test_a_wrong_snapshot_is_made_again(place: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from refold.domain.messages import clean_messages, message_from_dict, message_of, message_to_dict
 from tests.support.deviations.messages import recorded, text_of_orphans_kept
-from tests.support.parity.messages import cases, verdict
+from tests.support.parity.messages import verdict
+from tests.support.parity.verdicts import cases
 from tests.support.project import ROOT
 
 COMMITTED = ROOT / "tests" / "golden" / "messages_fuzz.jsonl"

@@ -1,6 +1,5 @@
 """Replaying "chat answers": all that was asked of a context, and of it together with another one (SPEC V2 to V11)."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,16 +9,14 @@ from .changes import changes
 from .contexts import chat_of, plain
 from .conversions import conversions, never, tokens
 from .judging import judged
-from .verdicts import Question, Verdict
+from .verdicts import Question, Verdict, cases
 
 
 def replayed_chats(text: str) -> Iterator[Verdict]:
     """Return the verdict on each case of a file of JSON lines."""
-    for line in text.split("\n"):
-        if line:
-            case = json.loads(line)
-            contexts = [case["ctx"]["items"], case["other"]["items"]]
-            yield judged(str(case["seed"]), contexts, case["answers"], questions_of(case))
+    for case in cases(text):
+        contexts = [case["ctx"]["items"], case["other"]["items"]]
+        yield judged(str(case["seed"]), contexts, case["answers"], questions_of(case))
 
 
 def questions_of(case: Mapping[str, Any]) -> Iterator[Question]:

@@ -1,7 +1,6 @@
 """Replaying "queue and pool operations": what hooks are told, what is refused, and what is left (SPEC P2 to P4)."""
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from refold.domain.pool.queue import ContextQueue
 
 from .conversions import never
 from .homes import kept
-from .verdicts import Question, Verdict, verdict_of, weighed
+from .verdicts import Question, Verdict, cases, verdict_of, weighed
 
 Container = ContextQueue[Any] | ContextPool[Any]
 # Hooks were given to the first container under this name; branches inherited them with it.
@@ -22,12 +21,10 @@ FIRST = "o0"
 
 def replayed_containers(text: str) -> Iterator[Verdict]:
     """Return the verdict on each case of a file of JSON lines."""
-    for line in text.split("\n"):
-        if line:
-            case = json.loads(line)
-            recorded = {"errors": [step.get("error") for step in case["ops"]], "log": case["log"]}
-            question = Question("answer", {**recorded, "final": case["final"]}, partial(asked, case), never)
-            yield verdict_of(str(case["seed"]), {"answer": weighed(question)})
+    for case in cases(text):
+        recorded = {"errors": [step.get("error") for step in case["ops"]], "log": case["log"]}
+        question = Question("answer", {**recorded, "final": case["final"]}, partial(asked, case), never)
+        yield verdict_of(str(case["seed"]), {"answer": weighed(question)})
 
 
 def asked(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Replaying "message records": which messages are kept, and the text made of them (SPEC D12)."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,12 +7,7 @@ from refold.domain.messages import build_current_context, clean_messages, messag
 from tests.support.deviations.messages import TEXT_OF_ORPHANS, Answer, recorded, text_of_orphans_kept
 
 from ..deviations.switches import UNEXPLAINED
-from .verdicts import Question, Verdict, verdict_of, weighed
-
-
-def cases(text: str) -> list[dict[str, Any]]:
-    """Return the cases of a file of JSON lines."""
-    return [json.loads(line) for line in text.split("\n") if line]
+from .verdicts import Question, Verdict, cases, verdict_of, weighed
 
 
 def replayed_messages(text: str) -> Iterator[Verdict]:

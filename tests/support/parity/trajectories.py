@@ -1,6 +1,5 @@
 """Replaying "trajectory rounds": the rounds of a session, one after the other (SPEC D3 to D9)."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -14,17 +13,15 @@ from tests.support.deviations.switches import explanation
 
 from .homes import opens_runs
 from .rounds import played, recorded
-from .verdicts import Question, Verdict, verdict_of, weighed
+from .verdicts import Question, Verdict, cases, verdict_of, weighed
 
 Opens = Callable[[str, str, int], Run]
 
 
 def replayed_trajectories(text: str) -> Iterator[Verdict]:
     """Return the verdict on each case of a file of JSON lines."""
-    for line in text.split("\n"):
-        if line:
-            case = json.loads(line)
-            yield verdict_of(str(case["seed"]), {"answer": weighed(_question(case))})
+    for case in cases(text):
+        yield verdict_of(str(case["seed"]), {"answer": weighed(_question(case))})
 
 
 def _question(case: Mapping[str, Any]) -> Question:

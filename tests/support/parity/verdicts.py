@@ -1,5 +1,6 @@
 """What became of one case: each answer in it is equal, computed by named deviations, or unexplained."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -12,6 +13,11 @@ NUMBER = re.compile(r"([A-Z]+)(\d+)(?:\.(\d+)(.*))?")
 # From a recorded answer and ours to the numbers of the deviations that lead from the one to the other; none where
 # they say the same in other words (base64 has two alphabets).
 Explain = Callable[[Any, Any], list[str]]
+
+
+def cases(text: str) -> list[dict[str, Any]]:
+    """Return the cases of a file of JSON lines."""
+    return [json.loads(line) for line in text.split("\n") if line]
 
 
 class Verdict(NamedTuple):

@@ -1,6 +1,5 @@
 """Replaying "window operations": what is let in, and the text and the estimate made of it (SPEC A2)."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,15 +9,13 @@ from tests.support.deviations import window
 from tests.support.deviations.switches import explanation
 
 from .homes import kept
-from .verdicts import Question, Verdict, verdict_of, weighed
+from .verdicts import Question, Verdict, cases, verdict_of, weighed
 
 
 def replayed_windows(text: str) -> Iterator[Verdict]:
     """Return the verdict on each case of a file of JSON lines."""
-    for line in text.split("\n"):
-        if line:
-            case = json.loads(line)
-            yield verdict_of(str(case["seed"]), {"answer": weighed(_question(case))})
+    for case in cases(text):
+        yield verdict_of(str(case["seed"]), {"answer": weighed(_question(case))})
 
 
 def _question(case: Mapping[str, Any]) -> Question:

@@ -10,13 +10,14 @@ the one chat.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from ....domain.chat.context import ChatContext
-from ....domain.errors import DamagedError
+from ....domain.errors import DamagedError, NotFoundError
 from ....domain.ids import encoded_id, split_stream_id
 from ..conversation import IsCounted, Message
 from .branch import FRAMEWORK, holds
@@ -37,6 +38,12 @@ def messages_in(value: Any) -> list[BaseMessage] | None:
     """Return the messages that the value of a channel is, also one of a snapshot; None if it is something else."""
     found = value.value if isinstance(value, _DeltaSnapshot) else value
     return found if is_messages(found) else None
+
+
+def user_of(store: Store, chat: str) -> str | None:
+    """Return the user of the chat of a thread: the chats beside it have the same, whom an erasure looks for."""
+    begun = store.log.read_events(f"chat:{chat}", until=1)
+    return next((getattr(event, "user", None) for event in begun), None)
 
 
 class Known(NamedTuple):
@@ -139,6 +146,12 @@ class ChannelChats:
             known.chat.refresh()
             return known
         name = f"{self._chat}/{MARK}{encoded_id(channel, f'the channel {channel!r}')}"
-        chat = self._store.chat(name, session=self._session, agent=FRAMEWORK, source=SOURCE, durability="commit")
+        chat = self._chat_of(name)
         items = list(chat.recorded_items())
         return Known(chat, Copies(items, len(CONVERSATION.kept(items))), chat.version)
+
+    def _chat_of(self, name: str) -> ChatContext:
+        with suppress(NotFoundError):
+            return self._store.chat(name, create=False, durability="commit")
+        about: dict[str, Any] = {"user": user_of(self._store, self._session), "session": self._session}
+        return self._store.chat(name, **about, agent=FRAMEWORK, source=SOURCE, durability="commit")

@@ -23,7 +23,7 @@ from ....domain.errors import (
 from ....domain.ids import derived_id
 from ...store import Store
 from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, RUN, THREAD, Branch, Found, Saved, holds
-from .channels import ChannelChats
+from .channels import ChannelChats, user_of
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Reader, Recording, Write, copied_record, new_writes
 from .values import Values
 
@@ -262,6 +262,7 @@ class Thread:
         name = self.name
         chat = self._store.chat(
             name.chat,
+            user=user_of(self._store, name.session) if name.namespace else None,
             session=name.session,
             agent=FRAMEWORK,
             source=FRAMEWORK,

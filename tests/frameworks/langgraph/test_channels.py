@@ -238,6 +238,7 @@ def test_the_usage_of_an_answer_counts_once_in_a_thread(store: refold.Store) -> 
         whole.add_node(name, agent(name))
     whole.add_edge(START, "research")
     whole.add_edge("research", "write")
+    store.chat("t", user="mia")
     for turn in (1, 2):
         # A saver of its own has read nothing yet.
         graph = whole.compile(checkpointer=RefoldSaver(store))
@@ -247,3 +248,7 @@ def test_the_usage_of_an_answer_counts_once_in_a_thread(store: refold.Store) -> 
 
     state = whole.compile(checkpointer=RefoldSaver(store)).get_state(thread())
     assert [one.usage_metadata for one in state.values["messages"] if one.type == "ai"] == [used] * 4
+    # All chats of the thread have its user.
+    assert {row.user for row in store.contexts()} == {"mia"}
+    assert store.erase(user="mia", why="asked for", dry_run=False)
+    assert store.search("Where") == []

@@ -5,6 +5,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     ├── RefusedError                 the request is wrong: change it
     │   ├── InvalidInputError        a value that cannot be taken (also a ValueError)
     │   ├── NotFoundError            no such stream, version, name or item (also a KeyError)
+    │   │   ├── ContextNotFoundError  no context has this name
     │   │   └── MissingFieldError    a field is missing in plain data (also an InvalidInputError)
     │   ├── DuplicateItemError       another item already has this id
     │   ├── DecisionRefusedError     the rules of the context forbid it
@@ -111,6 +112,23 @@ class NotFoundError(RefusedError, KeyError):
     def __str__(self) -> str:
         # KeyError would show the message in quotation marks.
         return str(self.args[0]) if self.args else ""
+
+
+class ContextNotFoundError(NotFoundError):
+    """
+    No context has the name `name`, or none of the `kinds`; empty for any kind. Some names that are `near` may be meant.
+    """
+
+    def __init__(self, name: str, kinds: Sequence[str] = (), *, near: Sequence[str] = ()) -> None:
+        self.name, self.kinds, self.near = name, tuple(kinds), tuple(near)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        super().__init__(f"{self.fault}: {meant}`refold contexts` lists them")
+
+    @property
+    def fault(self) -> str:
+        """The fault alone, for whoever has no command line as a way out."""
+        first, last = ", ".join(self.kinds[:-1]), self.kinds[-1:]
+        return f"there is no {' or '.join(filter(None, (first, *last))) or 'context'} {self.name!r}"
 
 
 class MissingFieldError(NotFoundError, InvalidInputError):

@@ -14,7 +14,7 @@ from ..domain.context.adopt import names_in, streams_said
 from ..domain.context.decider import Decider
 from ..domain.context.folded_stream import Durability, Place, require_durability
 from ..domain.context.journal import OPENING, Journal
-from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, NotFoundError
+from ..domain.errors import ConcurrencyError, ContextNotFoundError, DamagedError, InvalidInputError
 from ..domain.ids import split_stream_id, stream_id
 from ..domain.kinds import KINDS
 from ..domain.log.envelope import NAME_THE_WRITER, Event
@@ -30,15 +30,14 @@ def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
     Return the stream of the context with this name, among those of some kinds.
 
     Raises:
-        NotFoundError: there is none.
+        ContextNotFoundError: there is none.
         InvalidInputError: there are several, of different kinds.
     """
     streams = streams_named(log, name, kinds)
     if len(streams) > 1:
         raise InvalidInputError(f"{name!r} can mean {' or '.join(streams)}: write it with its kind in front")
     if not streams:
-        what = "context" if kinds is KINDS else " or ".join(kinds)
-        raise NotFoundError(f"there is no {what} {name!r}: `refold contexts` lists them")
+        raise ContextNotFoundError(name, () if kinds is KINDS else kinds)
     return streams[0]
 
 
@@ -131,7 +130,7 @@ def _opened(
     if version:
         first = _checked(log, stream, wanted)
     elif not create:
-        raise NotFoundError(f"there is no {wanted.kind} context {context_id!r}: `refold contexts` lists them")
+        raise ContextNotFoundError(context_id, [wanted.kind])
     # A stream of another program may begin with any event.
     place = Place(stream, root_of(first, stream), getattr(first, "agent", None))
     journal: Journal[Any] = Journal(log, place, wanted.decider, version=version, digest=digest, unflushed=unflushed)

@@ -11,7 +11,7 @@ from ..context.context import Attachment, detached_attachment
 from ..context.folded_stream import Place
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_or_new_transaction, current_transaction, seen_within
-from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
+from ..errors import ConcurrencyError, ContextNotFoundError, InvalidInputError, NotFoundError
 from ..log.envelope import NAME_THE_WRITER
 from ..log.gate import opening_allowed
 from ..log.ports import StreamEnd
@@ -113,7 +113,7 @@ class RunFactory:
         if journal.version:
             return self._kept(journal, identity)
         if not create:
-            raise NotFoundError(f"there is no run {journal.place.stream!r}: `refold contexts` lists them")
+            raise ContextNotFoundError(journal.place.stream, ["run"])
         goes_back = restore and bool(identity.run_id) and not identity.sub_id
         if not (self._begin_behind(journal, identity, agent) if goes_back else _begin(journal, identity, agent)):
             # Another process created it at the same moment, so it is only opened.

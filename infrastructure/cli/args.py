@@ -24,9 +24,9 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.context.address import Reference, parse_reference
 from ...domain.context.description import counted
 from ...domain.errors import (
+    ContextNotFoundError,
     InvalidInputError,
     LogWentBackError,
-    NotFoundError,
     StorageError,
     StorageReadOnlyError,
     StorageUnavailableError,
@@ -34,7 +34,7 @@ from ...domain.errors import (
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import acting
-from ..context_streams import streams_named
+from ..context_streams import context_named, streams_named
 from ..open import open_store
 from ..store import Store
 from .render import JSON_LINES, one_line
@@ -190,7 +190,8 @@ def reading(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
     with store:
         store.on_folding(_Folding())
         _add(store, own)
-        yield store
+        with _names_offered(store):
+            yield store
         _tell_missed(store)
 
 
@@ -207,7 +208,8 @@ def keeping(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
     with open_store(location, create=False, **opening_options()) as store:
         store.on_folding(_Folding())
         _add(store, own)
-        yield store
+        with _names_offered(store):
+            yield store
         _tell_missed(store)
 
 
@@ -380,25 +382,29 @@ def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
     Return the stream of a context of some kinds; its name may be given with the kind or without.
 
     Raises:
-        NotFoundError: there is no such context.
+        ContextNotFoundError: there is no such context.
         InvalidInputError: there are several, of different kinds, or one of another kind.
     """
-    streams = streams_named(store.log, name, kinds)
-    if len(streams) > 1:
-        raise InvalidInputError(f"{name!r} can mean {' or '.join(streams)}: write it with its kind in front")
-    if streams:
-        return streams[0]
-    others = streams_named(store.log, name, tuple(kind for kind in KINDS if kind not in kinds))
-    if others:
-        raise InvalidInputError(_another_kind(others[0], kinds))
-    what = "context" if len(kinds) > 1 or kinds == ("chat",) else kinds[0]
-    # The id of a thread of LangGraph may have a slash, which the id of its chat has in another form.
-    names = dict.fromkeys((name, name.replace("/", "%2F")))
-    begun = chain.from_iterable(names_begun(store, one, kinds, limit=BEGUN_NAMED) for one in names)
-    # A stream whose events are lost is still there by its name.
-    near = [quote(one) for one in islice(begun, BEGUN_NAMED) if one != name]
-    meant = f"did you mean {' or '.join(near)}? " if near else ""
-    raise NotFoundError(f"there is no {what} {name!r}: {meant}`refold contexts` lists them")
+    with _names_offered(store):
+        return context_named(store.log, name, kinds)
+
+
+@contextmanager
+def _names_offered(store: Store) -> Iterator[None]:
+    """Let an error about a context that is not there say which ones may be meant."""
+    try:
+        yield
+    except ContextNotFoundError as error:
+        name, kinds = error.name, error.kinds or KINDS
+        others = streams_named(store.log, name, tuple(kind for kind in KINDS if kind not in kinds))
+        if others:
+            raise InvalidInputError(_another_kind(others[0], kinds)) from error
+        # The id of a thread of LangGraph may have a slash, which the id of its chat has in another form.
+        names = dict.fromkeys((name, name.replace("/", "%2F")))
+        begun = chain.from_iterable(names_begun(store, one, kinds, limit=BEGUN_NAMED) for one in names)
+        # A stream whose events are lost is still there by its name.
+        near = [quote(one) for one in islice(begun, BEGUN_NAMED) if one != name]
+        raise ContextNotFoundError(name, error.kinds, near=near) from error
 
 
 def names_begun(store: Store, begun: str, kinds: Iterable[str] = KINDS, *, limit: int) -> Iterator[str]:
@@ -422,7 +428,7 @@ def opened(store: Store, name: str) -> ChatContext:
     Return a chat; its name may be given with the kind or without.
 
     Raises:
-        NotFoundError: there is no such chat.
+        ContextNotFoundError: there is no such chat.
         InvalidInputError: the context is of another kind.
     """
     return chat_in(store, stream_of(store, name, ("chat",)))

@@ -16,7 +16,7 @@ from typing import IO
 
 import msgspec
 
-from ...domain.errors import DamagedError, NotFoundError
+from ...domain.errors import ContextNotFoundError, DamagedError
 from ...domain.ids import OF_STORE
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
@@ -188,7 +188,7 @@ def _heads(log: LiveLog, streams: Iterable[str]) -> dict[str, int]:
     for stream in dict.fromkeys(streams):
         heads[stream] = 0 if stream.startswith(OF_STORE) else log.head(stream)
         if not heads[stream]:
-            raise NotFoundError(f"there is no context {stream!r}: `refold contexts` lists them")
+            raise ContextNotFoundError(stream)
     return heads
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.errors import ContextNotFoundError, InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
@@ -71,7 +71,7 @@ def export_parquet(
     wanted = None if streams is None else frozenset(streams)
     unknown = sorted(stream for stream in wanted or () if not log.head(stream))
     if unknown:
-        raise NotFoundError(f"there is no context {unknown[0]!r}: `refold contexts` lists them")
+        raise ContextNotFoundError(unknown[0])
     schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in COLUMNS.items()])
     written = 0
     with writing_file(Path(path), log) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:

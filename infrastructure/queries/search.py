@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...domain.chat.events import MessageAdded
 from ...domain.chat.pieces import written
-from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
+from ...domain.errors import ContextNotFoundError, DamagedError, InvalidInputError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.log.envelope import Event
 from ...domain.log.ports import Log
@@ -51,7 +51,7 @@ def _streams(log: Log, context: str, kind: str | None) -> dict[str, int]:
     if not streams:
         # What cannot be an id at all is refused as such.
         stream_id(kind or "chat", context)
-        raise NotFoundError(f"there is no {kind or 'context'} {context!r}: `refold contexts` lists them")
+        raise ContextNotFoundError(context, (kind,) if kind else ())
     return streams
 
 

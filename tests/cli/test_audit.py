@@ -284,6 +284,7 @@ def test_lines_end_at_the_edge(stocked: Path, monkeypatch: pytest.MonkeyPatch) -
     ("arguments", "code", "fault"),
     [
         (["nobody"], 1, "there is no context 'nobody': `refold contexts` lists them"),
+        (["do"], 1, "there is no context 'do': did you mean docs? `refold contexts` lists them"),
         (["docs@9"], 1, "pool:docs has no version 9"),
         (["docs", "--item", "tea"], 1, "pool:docs never had an item 'tea': `refold audit pool:docs` lists all changes"),
         (["docs@1..2"], 2, "Invalid value for 'CTX[@V]|NODE': 'docs@1..2' names a range"),

@@ -100,7 +100,7 @@ def test_items_of_the_parent_are_named_by_their_place(talking: Path) -> None:
         (["restore", "support", "nope"], 1, "chat:support has no item 'nope'"),
         (["pin", "support", "nope"], 1, "chat:support has no item 'nope'"),
         (["unpin", "support", "nope"], 1, "chat:support has no item 'nope'"),
-        (["evict", "nobody", "a"], 1, "there is no context 'nobody'"),
+        (["evict", "nobody", "a"], 1, "there is no chat 'nobody'"),
         (["evict", "support"], 2, "Missing argument 'ITEM...'"),
         (["evict", "support@3", "first"], 2, "Invalid value for 'CTX': 'support@3' is the past"),
         (["evict", "support", ""], 2, "Invalid value for 'ITEM...': it is empty"),

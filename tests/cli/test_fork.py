@@ -63,7 +63,7 @@ def test_who_does_it_is_kept(talking: Path) -> None:
         (["support", "support"], 1, "chat:support exists already: fork under another id"),
         (["support@8", "b"], 1, "chat:support has no version 8: it goes from 0 to 7"),
         (["support@0", "b"], 1, "chat:support@0 is before the context began: fork a later version"),
-        (["nobody", "b"], 1, "there is no context 'nobody': `refold contexts` lists them"),
+        (["nobody", "b"], 1, "there is no chat, queue or pool 'nobody': `refold contexts` lists them"),
         (["support", "b", "--turns", 0], 2, "Invalid value for '--turns': 0 is not in the range x>=1"),
         (["support", "b", "--turns", 2, "--brief", "x"], 2, "--turns and --brief exclude each other"),
         (["support", "b", "--task", "x"], 2, "--task goes with --brief"),

@@ -98,8 +98,8 @@ def test_what_was_evicted_there_stays_here(branched: Path) -> None:
     [
         (["support", "support"], 1, "chat:support cannot be merged into itself: name two contexts"),
         (["support@2", "chat:support"], 1, "chat:support cannot be merged into itself: name two contexts"),
-        (["nobody", "support"], 1, "there is no context 'nobody': `refold contexts` lists them"),
-        (["branch", "nobody"], 1, "there is no context 'nobody': `refold contexts` lists them"),
+        (["nobody", "support"], 1, "there is no chat, queue or pool 'nobody': `refold contexts` lists them"),
+        (["branch", "nobody"], 1, "there is no chat 'nobody': `refold contexts` lists them"),
         (["branch@9", "support"], 1, "chat:branch has no version 9: it goes from 0 to 2"),
         (["branch", "support@3"], 2, "Invalid value for 'INTO': 'support@3' is the past, which stays as it was"),
         (["branch", "support", "--how", "half"], 2, "Invalid value for '--how'"),

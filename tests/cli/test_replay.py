@@ -60,7 +60,7 @@ def test_what_would_have_been_seen(long: Path) -> None:
         (["long"], 2, "Missing option '--policy'"),
         (["long", "--policy", "tokens:x"], 2, "Invalid value for '--policy': there is no policy 'tokens:x'"),
         (["long@3", "--policy", "all"], 2, "Invalid value for 'CTX': 'long@3' is the past"),
-        (["nobody", "--policy", "all"], 1, "there is no context 'nobody'"),
+        (["nobody", "--policy", "all"], 1, "there is no chat 'nobody'"),
         (["long", "--policy", "all", "--seen", 4], 1, "no call of the model has version 4"),
     ],
 )

@@ -205,7 +205,7 @@ class AgentsContract:
         saved = agent.to_dict()
         AgentRegistry.clear()
 
-        with pytest.raises(NotFoundError, match="there is no pool context 'agent-ann'"):
+        with pytest.raises(NotFoundError, match="there is no pool 'agent-ann'"):
             Agent.from_dict(saved, store=store_on(MemoryLog()))
         restored = Agent.from_dict(saved)
         await ran(restored, "note")

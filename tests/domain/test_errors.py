@@ -16,6 +16,7 @@ from refold.domain.errors import (
     CallSettledError,
     CheckpointSupersededError,
     ConcurrencyError,
+    ContextNotFoundError,
     DamagedError,
     DamagedFileError,
     DuplicateItemError,
@@ -119,6 +120,9 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
         (HeldError(["chat:a", "chat:b"]), {"contexts": ("chat:a", "chat:b")}, "chat:a, chat:b must be kept"),
         (HeldError([f"c{number}" for number in range(CALLS_NAMED)]), {}, f"c{CALLS_NAMED - 1} must be kept"),
         (HeldError([f"c{number}" for number in range(CALLS_NAMED + 2)]), {}, f"c{CALLS_NAMED - 1} and 2 more must be"),
+        (ContextNotFoundError("a", ["chat"]), {"name": "a", "kinds": ("chat",), "near": ()}, "is no chat 'a': `refold"),
+        (ContextNotFoundError("a", ["x", "y", "z"]), {"fault": "there is no x, y or z 'a'"}, "no x, y or z 'a'"),
+        (ContextNotFoundError("a", near=["ab", "ac"]), {"kinds": ()}, "no context 'a': did you mean ab or ac? `refold"),
         (
             ApprovalPendingError("chat:a", "c1", 3),
             {"call_id": "c1", "version": 3},

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from ....domain.concurrency.threads import in_thread
-from ....domain.errors import ConcurrencyError, InvalidInputError, RefoldError
+from ....domain.errors import ConcurrencyError, ContextNotFoundError, InvalidInputError, RefoldError
 from ....domain.log.envelope import acting
 from ....domain.log.gate import behind_gate, leaving
 from ....domain.positions import Moment, Position
@@ -32,8 +32,6 @@ PATH = "/mcp"
 SCHEME = "ctx://"
 JSON = "application/json"
 LISTED = 100
-# Error messages advise a command that lists the contexts; an agent has the list of resources in its place.
-LISTED_BY = ("`refold contexts` lists", "the resources list")
 BODY_MAX = 4_194_304
 FAULT = "InternalError"
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -165,8 +163,10 @@ def _asked(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None =
 
 def _remedied(error: RefoldError) -> str:
     """Return the text of an error; what it advises must be something that an agent can do."""
+    if isinstance(error, ContextNotFoundError):
+        return f"{error.fault}: the resources list them"
     if not isinstance(error, ConcurrencyError) or error.is_ahead:
-        return str(error).replace(*LISTED_BY)
+        return str(error)
     return (
         f"{error.stream} is at version {error.actual}, and this was decided on version {error.expected}: look at it "
         "with context_view, and if the change is still right, call again with that version as expected_version"

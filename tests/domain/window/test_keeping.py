@@ -54,7 +54,7 @@ def test_another_window_than_was_meant(store: Store, other: dict[str, Any]) -> N
 
 def test_a_window_that_cannot_be_opened(store: Store) -> None:
     """Because it is not there, or its id cannot be one."""
-    with pytest.raises(NotFoundError, match="no window context 'w'"):
+    with pytest.raises(NotFoundError, match="no window 'w'"):
         store.window("w", create=False)
     with pytest.raises(InvalidInputError):
         store.window("a@b")

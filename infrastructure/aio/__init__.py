@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from functools import wraps
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from ...domain.concurrency.threads import in_thread
-from ..open import open_store
-from ..store import Store
-from .siblings import AsyncStore
+
+if TYPE_CHECKING:
+    from ..open import open_store
+    from .siblings import AsyncStore
 
 P = ParamSpec("P")
 
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 class AsyncOpening:
     """A store that is being opened: `await` it, or use it with `async with`, which closes the store at the end."""
 
-    def __init__(self, open_sync: Callable[[], Store]) -> None:
+    def __init__(self, open_sync: Callable[[], AsyncStore]) -> None:
         self._open = open_sync
         self._opened: AsyncStore | None = None
 
@@ -25,15 +25,15 @@ class AsyncOpening:
         return self._made().__await__()
 
     async def _made(self) -> AsyncStore:
-        opened: list[Store] = []
+        opened: list[AsyncStore] = []
         try:
             await in_thread(lambda: opened.append(self._open()))
         except BaseException:
             # The task was cancelled, and nobody gets the store.
             for store in opened:
-                await in_thread(store.close)
+                await in_thread(store.sync.close)
             raise
-        return AsyncStore(opened[0])
+        return opened[0]
 
     async def __aenter__(self) -> AsyncStore:
         self._opened = await self
@@ -44,14 +44,21 @@ class AsyncOpening:
             await self._opened.close()
 
 
-def _opening(open_sync: Callable[P, Store]) -> Callable[P, AsyncOpening]:
-    # The signature is that of the sync function, said once.
-    @wraps(open_sync)
+def _opening(like: Callable[[], Callable[P, object]]) -> Callable[P, AsyncOpening]:
+    # The signature is that of the sync function, said once: only type checkers look into `like`.
     def aopen(*args: P.args, **kwargs: P.kwargs) -> AsyncOpening:
-        return AsyncOpening(lambda: open_sync(*args, **kwargs))
+        """Open a store as `refold.open` does, with the same arguments; its calls are awaited."""
+        return AsyncOpening(lambda: _opened(*args, **kwargs))
 
-    aopen.__name__ = aopen.__qualname__ = "aopen"
     return aopen
 
 
-aopen = _opening(open_store)
+def _opened(*args: Any, **kwargs: Any) -> AsyncStore:
+    # Imported here, in the thread: the event loop would wait for a hundred modules.
+    from ..open import open_store
+    from .siblings import AsyncStore
+
+    return AsyncStore(open_store(*args, **kwargs))
+
+
+aopen = _opening(lambda: open_store)

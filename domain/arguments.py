@@ -20,6 +20,11 @@ class NotAnItemError(RefusedError, TypeError):
     """An object that is not a ContextItem was given to a queue, a pool or a window."""
 
 
+def other_item(given: object, taken: str) -> str:
+    """Return what to say of an item that another kind of container takes: both classes have the same name."""
+    return f": take {taken}, another class of this name" if type(given).__name__ == "ContextItem" else ""
+
+
 def require_whole(number: Any, what: str, *, least: int | None = 0) -> int:
     """
     Return a whole number that is not below `least`; `what` names it in the error.

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ..arguments import NotAnItemError, require_callable
+from ..arguments import NotAnItemError, other_item, require_callable
 from ..canonical import require_short, require_unicode
 from ..concurrency.threads import in_thread
 from ..content import plain_content, stored_content, typed_content
@@ -429,8 +429,8 @@ class Container(Context[ContainerState], Generic[T]):
             InvalidInputError: its content cannot be stored.
         """
         if not isinstance(item, ContextItem):
-            given = type(item).__name__
-            raise NotAnItemError(f"{type(self).__name__} only accepts ContextItem instances, got {given!r}")
+            given = f"{type(item).__name__!r}{other_item(item, 'refold.PoolItem')}"
+            raise NotAnItemError(f"{type(self).__name__} only accepts ContextItem instances, got {given}")
         item_id, description = _text_or_none(item.id, "id"), _text_or_none(item.description, "description")
         named = "the content of an item" if item_id is None else f"the content of item {item_id!r}"
         return self.kind.added(content=stored_content(item.content, named), description=description, id=item_id)

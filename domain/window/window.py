@@ -8,7 +8,7 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..arguments import NotAnItemError, require_whole
+from ..arguments import NotAnItemError, other_item, require_whole
 from ..canonical import Without, require_unicode
 from ..chat.tokens import TokenCounter
 from ..context.context import Attachment, Context, detached_attachment, detached_journal
@@ -64,7 +64,8 @@ def incoming_of(item: object, counter: TokenCounter | None) -> rules.Incoming:
         InvalidInputError: a text is not valid Unicode, or the priority is not a number.
     """
     if not isinstance(item, ContextItem):
-        raise NotAnItemError(f"a ContextWindow takes ContextItem instances, not {type(item).__name__!r}")
+        given = f"{type(item).__name__!r}{other_item(item, 'refold.BudgetItem')}"
+        raise NotAnItemError(f"a ContextWindow takes ContextItem instances, not {given}")
     priority = _priority_of(item)
     key, value, source = (_text_of(item, field) for field in ("key", "value", "source"))
     return rules.Incoming(key, value, source, priority, quarters_of(item, counter))

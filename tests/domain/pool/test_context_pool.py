@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.pool import ContextPool
@@ -44,6 +45,8 @@ async def test_only_items_are_taken() -> None:
 
     with pytest.raises(TypeError, match=r"^ContextPool only accepts ContextItem instances, got 'str'$"):
         await pool.add("text")
+    with pytest.raises(TypeError, match=r"got 'ContextItem': take refold\.PoolItem, another class of this name$"):
+        await pool.add(refold.BudgetItem("k", "v", "s"))
 
 
 async def test_the_oldest_makes_room() -> None:

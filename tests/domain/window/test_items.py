@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import refold
 from refold.domain.arguments import NotAnItemError
 from refold.domain.window.items import ContextItem
 from refold.domain.window.window import ContextWindow
@@ -53,3 +54,11 @@ def test_what_is_no_text_is_refused(field: str) -> None:
     with pytest.raises(NotAnItemError, match=f"the {field} of item .* is int: take a text"):
         window.add(wrong)
     assert not window.items
+
+
+def test_an_item_of_a_pool_is_refused() -> None:
+    """Its class has the same name, so the error says which one is taken."""
+    wrong: Any = refold.PoolItem("v", "d", "k")
+
+    with pytest.raises(NotAnItemError, match=r"not 'ContextItem': take refold\.BudgetItem, another class"):
+        ContextWindow(9).add(wrong)

@@ -1,6 +1,4 @@
-"""
-Rebuilding in partitions: what several workers make of the log together is what one fold gives, whoever of them is lost.
-"""
+"""Rebuilding in partitions: several workers together make what one fold gives, whoever of them is lost."""
 
 from __future__ import annotations
 
@@ -375,9 +373,7 @@ def test_processes(place: str, processes: Executor) -> None:
         assert stored_rows(store, "counts")["counts"] == live["counts"]
 
 
-def test_lost_workers(
-    place: str, processes: Executor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_workers(place: str, processes: Executor, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
     """What they leave, dead or not to be reached, this process builds; and it is said."""
     # For so long the leases of the dead are waited for.
     monkeypatch.setattr(leases, "TAKE_OVER_SECONDS", 0.1)

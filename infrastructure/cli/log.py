@@ -299,7 +299,10 @@ def _range_of(store: Store, reference: Reference) -> Range:
     if reference.is_range:
         after, until = (view_of(store, stream, moment).version for moment in reference.ends)
         return Range(stream, after, until)
-    return Range(stream, 0, view_of(store, stream, next(iter(reference.moments), None)).version)
+    if reference.moments:
+        return Range(stream, 0, view_of(store, stream, reference.moments[0]).version)
+    # Its first event need not be read, which may be damaged.
+    return Range(stream, 0, store.log.head(stream))
 
 
 def _followed(

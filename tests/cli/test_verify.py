@@ -124,7 +124,10 @@ def test_contexts_and_stats_go_on(damaged: Path) -> None:
         ([], [1, 2, 4, *range(6, 15)]),
         (["air-0.0"], [1, 2, 4, 6]),
         (["air-0.0@4"], [1, 2, 4]),
+        (["air-0.0@1..4"], [2, 4]),
         (["--after", "4"], range(6, 15)),
+        (["--tail", 9, "--type", "message_added"], [2, 6, 8, 9, 12, 14]),
+        (["air-0.0", "--tail", 2], [4, 6]),
     ],
 )
 def test_the_log_goes_on(damaged: Path, arguments: list[str], positions: list[int]) -> None:
@@ -133,6 +136,13 @@ def test_the_log_goes_on(damaged: Path, arguments: list[str], positions: list[in
 
     assert (ended.code, ended.err.startswith(LEFT_OUT)) == (1, True)
     assert [int(event["position"]) for event in ended.json] == list(positions)
+
+
+def test_the_log_of_a_context_whose_first_event_is_lost(damaged: Path) -> None:
+    """It needs no more of the context than what it lists."""
+    harm(damaged, "UPDATE event SET payload = x'00c1' WHERE position = 1")
+
+    assert [int(event["position"]) for event in refold("log", "air-0.0", "--json", db=damaged).json] == [2, 4, 6]
 
 
 def test_what_was_not_reached_is_not_missed(damaged: Path) -> None:

@@ -252,7 +252,7 @@ def _events(store: Store, readable: Readable, reference: Reference | None, wante
 def _last_events(
     store: Store, readable: Readable, reference: Reference | None, wanted: _Wanted, tail: int
 ) -> Iterator[RecordedEvent]:
-    """Yield the last `tail` wanted events of the log, or of a context; the read ones double until they are found."""
+    """Yield the last `tail` wanted events of the log, or of a context; each step back reads twice as many events."""
     if reference is None:
         yield from _last_of_log(readable, store.now(), wanted, tail)
         return

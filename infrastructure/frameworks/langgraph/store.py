@@ -71,6 +71,11 @@ Vectors = dict[str, list[float]]
 When = int | str | datetime | Moment
 
 
+def is_erased(record: MemoryRecord) -> bool:
+    """Return whether a record was erased: then its value is a text that says so, and LangGraph's are objects."""
+    return not isinstance(record.value, dict)
+
+
 class Collection(NamedTuple):
     """A namespace, the scope with its records, and the one with what is kept beside them."""
 
@@ -134,17 +139,19 @@ class Collection(NamedTuple):
     def expiry(self, record: MemoryRecord) -> dict[str, Any] | None:
         """Return the minutes that a record lives, and until when; None if it does not expire."""
         kept = self.beside.get(f"{EXPIRES}/{record.key}") if EXPIRES in record.tags else None
-        return kept.value if kept else None
+        return kept.value if kept and not is_erased(kept) else None
 
     def vectors(self, record: MemoryRecord) -> Vectors:
         """Return the vectors of the texts of a record, by path."""
         kept = self.beside.get(f"{INDEXED}/{record.key}") if INDEXED in record.tags else None
-        return {path: list(array("f", b64decode(packed))) for path, packed in kept.value.items()} if kept else {}
+        packed = kept.value if kept and not is_erased(kept) else {}
+        return {path: list(array("f", b64decode(vector))) for path, vector in packed.items()}
 
     def expiring(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the keys that expire, and when."""
         for kept in self.beside.search(key_prefix=f"{EXPIRES}/", limit=sys.maxsize):
-            yield kept.key.removeprefix(f"{EXPIRES}/"), kept.value
+            if not is_erased(kept):
+                yield kept.key.removeprefix(f"{EXPIRES}/"), kept.value
 
     def _put_beside(self, what: str, key: str, value: dict[str, Any]) -> None:
         self.beside.put(MemoryRecord(scope=self.beside.scope, key=f"{what}/{key}", value=value))
@@ -357,6 +364,8 @@ class RefoldStore(BaseStore):
                     yield one, record
 
     def _is_shown(self, one: Collection, record: MemoryRecord) -> bool:
+        if is_erased(record):
+            return False
         if self._moment is not None or not (self.ttl_config or {}).get("omit_expired"):
             return True
         expiry = one.expiry(record)

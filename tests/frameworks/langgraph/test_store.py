@@ -163,6 +163,26 @@ def test_it_has_a_past(memory: Store) -> None:
     assert ours.list_namespaces() == [("u", "more")]
 
 
+def test_an_erased_item_is_not_there(memory: Store) -> None:
+    """LangGraph's values are objects, and a text is left of it; what was beside it may be erased, too."""
+    memories, other = RefoldStore(memory, index=INDEX, ttl={"default_ttl": 5}), ("users", "tom")
+    for namespace in (("users", "mia"), other):
+        memories.put(namespace, "k1", {"text": "ab"})
+    for context in (
+        "memory:langgraph/users/mia",
+        "memory:langgraph/.beside/users/mia",
+        "memory:langgraph/.beside/users/tom",
+    ):
+        memory.erase(context=context, why="asked for", dry_run=False)
+
+    assert memories.get(("users", "mia"), "k1") is None
+    assert [item.namespace for item in memories.search(("users",), query="ab")] == [other]
+    assert memories.list_namespaces() == [other]
+    assert memories.sweep_ttl() == 0
+    memories.put(("users", "mia"), "k1", {"text": "new"})
+    assert [item.value for item in memories.search(("users", "mia"), query="new")] == [{"text": "new"}]
+
+
 def test_items_expire(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read puts it off; what expired is left out where that is asked for, and a sweep deletes it."""
     minute, now = 60_000_000, [0]

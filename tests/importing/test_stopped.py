@@ -141,7 +141,7 @@ def test_by_an_error(folder: Path, name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["tau as contexts", "tau as runs", "session as contexts", "rounds"])
+@pytest.mark.parametrize("name", ["tau as contexts", "rounds"])
 def test_by_a_kill(folder: Path, tmp_path: Path, name: str) -> None:
     """A process that is killed between two appends leaves whole contexts alone, and the next import does the rest."""
     wanted, appends = whole(name, folder)

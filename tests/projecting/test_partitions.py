@@ -17,7 +17,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, ProjectionError, StorageBusyError
 from refold.domain.log.envelope import RecordedEvent
-from refold.domain.log.ports import NewEvents, PartitionedLog
+from refold.domain.log.ports import PartitionedLog
 from refold.domain.positions import BEGINNING, Moment, Partition
 from refold.infrastructure.log.codec import CODEC, Codec
 from refold.infrastructure.projecting import leases, partitions
@@ -28,7 +28,7 @@ from refold.infrastructure.projecting.store import Checkpoint, Save
 from refold.projections.catalogue import CATALOGUE
 
 from ..contract.stores import log_at
-from ..contract.writing import append, everything, new, said
+from ..contract.writing import append, everything, said
 from ..support.processes import loaded_processes
 from ..verifying.damaging import sql
 from .counts import POISONED, Count, Counts
@@ -380,7 +380,7 @@ def test_lost_workers(place: str, processes: Executor, caplog: pytest.LogCapture
     with refold.open(place) as store:
         store.add_projection(Fatal())
         for number in range(6):
-            store.log.append([_mine(number)]).result()
+            append(store.log, f"chat:c{number}", said(number, (str(os.getpid()),)), root=f"c{number}")
         live = live_rows(store)
         for executor in (processes, Gone()):
             caplog.clear()
@@ -388,10 +388,6 @@ def test_lost_workers(place: str, processes: Executor, caplog: pytest.LogCapture
             assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
             assert "partition 1 of 2 of the projection counts: its worker failed" in caplog.text
             assert stored_rows(store) == live
-
-
-def _mine(number: int) -> NewEvents:
-    return new(f"chat:c{number}", said(number, (str(os.getpid()),)), root=f"c{number}")
 
 
 def test_rows_of_several_slices(place: str, threads: Executor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
@@ -225,12 +225,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         Delete a thread with all its namespaces, all or nothing; the log keeps it, and `store.chat(id).at(version)`
         shows it.
         """
-
-        def delete() -> None:
-            for thread in self._namespaces(thread_id):
-                self._own(thread).delete()
-
-        self._at_once(delete)
+        self._at_once(partial(self._namespaces, thread_id), Thread.delete)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of runs, all of a thread or none; their run_id is in the metadata."""
@@ -239,12 +234,11 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         chats = {row.context for row in rows if row.name.removeprefix(RUN) in runs}
 
         def hide(thread: Thread) -> None:
-            own = self._own(thread)
-            own.hide([one for one in own.checkpoints() if own.metadata(one, values).get("run_id") in runs])
+            thread.hide([one for one in thread.checkpoints() if thread.metadata(one, values).get("run_id") in runs])
 
         for thread in self._all_threads() if chats else ():
             if not chats.isdisjoint(thread.streams()):
-                self._at_once(partial(hide, thread))
+                self._at_once(partial(list, [thread]), hide)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """
@@ -254,12 +248,10 @@ class RefoldSaver(BaseCheckpointSaver[int]):
             DecisionRefusedError: the target has checkpoints.
         """
 
-        def copy() -> None:
-            for source in self._namespaces(source_thread_id):
-                target = Thread(self.store, self._name(target_thread_id, source.name.namespace))
-                self._own(source).copy_to(target)
+        def copy(source: Thread) -> None:
+            source.copy_to(Thread(self.store, self._name(target_thread_id, source.name.namespace)))
 
-        self._at_once(copy)
+        self._at_once(partial(self._namespaces, source_thread_id), copy)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """
@@ -270,16 +262,9 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         """
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInputError(f"strategy is {strategy!r}: give 'keep_latest' or 'delete'")
-
-        def keep_newest(thread_id: str) -> None:
-            for thread in self._namespaces(thread_id):
-                self._own(thread).keep_newest()
-
         for thread_id in thread_ids:
-            if strategy == "delete":
-                self.delete_thread(thread_id)
-            else:
-                self._at_once(partial(keep_newest, thread_id))
+            change = Thread.delete if strategy == "delete" else Thread.keep_newest
+            self._at_once(partial(self._namespaces, thread_id), change)
 
     def get_next_version(self, current: int | str | None, channel: None) -> Any:
         """Return the next version of a channel: a number, or a text where other savers began with texts."""
@@ -355,22 +340,25 @@ class RefoldSaver(BaseCheckpointSaver[int]):
 
     # Threads
 
-    def _at_once(self, change: Callable[[], object]) -> None:
-        """Make a change of several chats in one transaction, on threads of its own."""
+    def _at_once(self, find: Callable[[], Iterable[Thread]], change: Callable[[Thread], object]) -> None:
+        """
+        Change the threads that `find` returns in one transaction, as often as others come first.
+
+        They are objects that nobody else uses. So no other call has to wait for the end of the transaction; it sees the
+        change as one of another process.
+        """
+        own: dict[Name, Thread] = {}
 
         def attempt() -> None:
+            # They are looked for before the transaction, and read as a whole only once: the longer it takes, the more
+            # others come in between.
+            for thread in find():
+                own[thread.name] = own.get(thread.name) or Thread(self.store, thread.name)
             with acting_as(self._actor), self.store.transaction():
-                change()
+                for thread in own.values():
+                    change(thread)
 
         retried(attempt)
-
-    def _own(self, thread: Thread) -> Thread:
-        """
-        Return a thread for a transaction, which nobody else uses: so no other call has to wait for its end.
-
-        Other calls see the change as one of another process.
-        """
-        return Thread(self.store, thread.name)
 
     def _values(self) -> Values:
         return Values(self.serde, self._compare_last)

@@ -185,8 +185,9 @@ class Thread:
 
     def delete(self) -> None:
         """Delete all of it; the log keeps it."""
+        channels = list(self._channels.chats())
         branches = list(self._branches())
-        for chat in (*self._channels.chats(), *(branch.chat for branch in branches)):
+        for chat in (*channels, *(branch.chat for branch in branches)):
             chat.clear(reason=DELETED)
         if branches:
             branches[0].chat.saved_states.save(FRAMEWORK, {THREAD: None})

@@ -213,6 +213,34 @@ def test_a_thread_is_pruned_beside_others_who_write(
     assert values(theirs, put(theirs, theirs.get_tuple(thread()).config, n=5)) == {"n": 5}  # type: ignore[union-attr]
 
 
+def test_a_thread_is_read_once_where_others_come_first(
+    tmp_path: Path, events_read: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try reads what is new: else busy writers would come first again, the sooner the longer the thread is."""
+    with refold.open(tmp_path / "s.db") as store:
+        saver, theirs = RefoldSaver(store), RefoldSaver(store)
+        config = put(saver, thread(), n=0)
+        for number in range(1, 30):
+            config = put(saver, config, n=number)
+        save, others, length = SavedStates.save, [4, 5, 6], store.chat("t").version
+
+        def saved(states: SavedStates, *given: Any, **settings: Any) -> int:
+            if others:
+                Context().run(theirs.put_writes, config, [("n", others.pop())], f"task{len(others)}")
+            return save(states, *given, **settings)
+
+        theirs.get_tuple(thread())
+        monkeypatch.setattr(SavedStates, "save", saved)
+        # Nothing is left for a projection to read.
+        store.contexts()
+        events_read.clear()
+        saver.prune(["t"])
+
+        assert others == []
+        # For the index of its checkpoints, and for the state of the chat, in each of the two savers.
+        assert sum(events_read) < 4 * length
+
+
 @pytest.mark.parametrize(("name", "last"), [("_note_newer", 1), ("_note_key", 2)])
 def test_a_look_that_was_interrupted(memory: Store, monkeypatch: pytest.MonkeyPatch, name: str, last: int) -> None:
     """What others saved meanwhile is seen by the next one, and overtakes who goes on from before."""

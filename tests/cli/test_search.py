@@ -55,6 +55,7 @@ def test_in_one_context(talking: Path) -> None:
     assert places("--kind", "chat") == ["branch@2", "other@2", "support@3", "support@4", "support@7"]
     fault = refold("search", "order", "--context", "supp", db=talking).fault
     assert fault.startswith("there is no context 'supp': did you mean support? `refold contexts`")
+    assert refold("hold", "supp", "--why", "a case", db=talking).fault == fault
 
 
 def test_more_than_the_limit(talking: Path) -> None:

@@ -16,6 +16,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of
 from ...domain.formats.receive import Receiver
+from ...domain.ids import encoded_id
 from .conversation import Conversation, Message
 from .open_chats import Entry, OpenChat, OpenChats, acting_as, require_store
 
@@ -55,7 +56,7 @@ CONVERSATION = Conversation(AgentForm())
 
 class RefoldHistoryProvider(HistoryProvider):
     """
-    A provider that keeps the history of each session as the chat with the session's id.
+    A provider that keeps the history of each session as the chat with the session's id, in which an `@` is `%40`.
 
     Give it to an agent as one of its `context_providers`. What others add to the chat is loaded with the next run.
     """
@@ -128,7 +129,7 @@ def _plain(messages: Sequence[AgentMessage]) -> list[Message]:
 def _given(session_id: str | None) -> str:
     if not session_id:
         raise InvalidInputError("the session has no id: make it with agent.create_session(session_id=...)")
-    return session_id
+    return encoded_id(session_id, "the session id")
 
 
 def _part(content: Fields) -> Part:

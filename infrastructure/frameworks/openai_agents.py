@@ -24,6 +24,7 @@ from ...domain.errors import ConcurrencyError
 from ...domain.formats.messages import named_outputs
 from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
+from ...domain.ids import encoded_id
 from ...domain.log.envelope import acting
 from .conversation import is_called
 from .open_chats import acting_as, require_store
@@ -44,7 +45,7 @@ _SPOKEN = (MessageAdded, FunctionCalled, FunctionReturned)
 
 class RefoldSession(SessionABC):
     """
-    A session whose entries are the items of the chat `session_id` of a store.
+    A session whose entries are the items of a chat: that with its id, in which an `@` is written as `%40`.
 
     Give it to `Runner.run(..., session=...)`. The chat can be shown, compared, forked, audited and searched like any
     other, and what others add to it is part of the session. Every entry comes back as it was given. An entry that
@@ -67,7 +68,7 @@ class RefoldSession(SessionABC):
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._store, self._actor, self._default_actor = store, actor, opening.get("agent") or NAME
-        self._chat: ChatContext = self._as(None, store.chat)(session_id, **opening)
+        self._chat: ChatContext = self._as(None, store.chat)(encoded_id(session_id, "the session id"), **opening)
         self._default_actor = self._chat._journal.place.actor or NAME
         # The entries of the items that were read, by id, as JSON: a long session is decoded in one call. None before
         # the first reading.

@@ -12,6 +12,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ....domain.chat.context import ChatContext
 from ....domain.concurrency.threads import in_thread
+from ....domain.ids import encoded_id
 from ..open_chats import acting_as, require_store
 from .messages import CONVERSATION, message_of, plain_of
 from .values import Values
@@ -25,7 +26,7 @@ NAME = "langchain"
 
 class RefoldChatMessageHistory(BaseChatMessageHistory):
     """
-    A history whose messages are the items of the chat `session_id` of a store.
+    A history whose messages are the items of a chat: that with its id, in which an `@` is written as `%40`.
 
     Give it to `RunnableWithMessageHistory`, or use it by itself. What others add to the chat is part of the history.
     `clear` takes all messages out of the view; they stay in the past.
@@ -48,7 +49,7 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
         super().__init__()
         self._values, self._actor = Values(serde or JsonPlusSerializer()), actor
         with acting_as(actor):
-            self._chat = require_store(store).chat(session_id, **opening)
+            self._chat = require_store(store).chat(encoded_id(session_id, "the session id"), **opening)
 
     @property
     def chat(self) -> ChatContext:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from agent_framework import Message
+from langchain_core.messages import HumanMessage
 from llama_index.core.base.llms.types import ChatMessage
 
 import refold
@@ -15,7 +16,9 @@ from refold.adk import RefoldSessionService
 from refold.agent_framework import RefoldHistoryProvider
 from refold.claude import RefoldSessions
 from refold.domain.errors import InvalidInputError, NotAllowedError
+from refold.langchain import RefoldChatMessageHistory
 from refold.llama_index import RefoldChatStore
+from refold.openai_agents import RefoldSession
 
 ADAPTERS = {
     "adk": ("RefoldSessionService", ()),
@@ -38,6 +41,19 @@ def test_a_path_is_no_store(module: str) -> None:
 
     with pytest.raises(InvalidInputError, match=r"the store is 'agents.db': give an open one.*the `sync` of an"):
         adapter("agents.db", *more)
+
+
+async def test_an_address_is_the_id_of_a_session(store: refold.Store) -> None:
+    """What a reference of Refold's has a meaning for is kept in another form, as in the ids of LangGraph's threads."""
+    name = "mia@example.com..%"
+    await RefoldSession(store, name).add_items([{"role": "user", "content": "hello"}])
+    RefoldChatMessageHistory(store, name).add_messages([HumanMessage("hello")])
+    await RefoldHistoryProvider(store).save_messages(name, [Message("user", ["hello"])])
+    await RefoldChatStore(store).add_message(name, ChatMessage("hello"))
+
+    [row] = store.contexts()
+    assert (row.id, row.items) == ("mia%40example.com.%2E%25", 4)
+    assert len(await RefoldSession(store, name).get_items()) == 4
 
 
 LINE: Any = {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": "hello"}}

@@ -69,18 +69,6 @@ class ExitsContract:
         assert leave("fork", store.place, "enqueue") == ""
         assert [contents(store.place, number) for number in range(CONTEXTS)] == [ALL] * CONTEXTS
 
-    @pytest.mark.parametrize(("how", "warnings"), [("return", 1), ("dropped", 1), ("close", 0)])
-    def test_a_store_that_was_not_closed(
-        self, store: Store, how: str, warnings: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A ResourceWarning, once, when it goes or when the program ends; without its password."""
-        monkeypatch.setenv("PYTHONWARNINGS", "always::ResourceWarning")
-
-        said = leave(how, store.place, "commit")
-
-        assert said.count("ResourceWarning: the store") == warnings
-        assert said.count("was not closed: open it in a `with` block") == warnings
-
 
 def leave(how: str, place: str, durability: str) -> str:
     """Run a program that leaves its store, and return what it says on stderr."""

@@ -16,7 +16,7 @@ from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
-from .exits import ExitsContract
+from .exits import ExitsContract, leave
 from .forks import WARNINGS, ForksContract, check_forked
 from .limits import LimitsContract
 from .memories import MemoryContract
@@ -62,6 +62,18 @@ class TestSqliteForks(ForksContract):
 
 class TestSqliteExits(ExitsContract):
     """Programs that leave it open."""
+
+    @pytest.mark.parametrize(("how", "warnings"), [("return", 1), ("dropped", 1), ("close", 0)])
+    def test_a_store_that_was_not_closed(
+        self, store: Store, how: str, warnings: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A ResourceWarning, once, when it goes or when the program ends."""
+        monkeypatch.setenv("PYTHONWARNINGS", "always::ResourceWarning")
+
+        said = leave(how, store.place, "commit")
+
+        assert said.count("ResourceWarning: the store") == warnings
+        assert said.count("was not closed: open it in a `with` block") == warnings
 
 
 class TestSqliteChat(ChatContextContract):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pydot
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from refold.domain.trajectory.factory import RunFactory
@@ -95,8 +95,9 @@ def _mermaid_text(text: str) -> str:
     return re.sub("#([0-9]+);", lambda found: chr(int(found[1])), text.replace("<br/>", "\n"))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=15)
 @given(LABELS)
+@example(NASTY)
 def test_names_survive_in_dot(labels: list[str]) -> None:
     """Whatever characters they hold."""
     graph = run_with(labels).graph()

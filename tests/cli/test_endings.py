@@ -42,7 +42,7 @@ def test_a_reader_that_goes_away_is_no_fault(long: Path, arguments: list[str]) -
     process.stderr.close()
 
 
-@pytest.mark.parametrize("arguments", [["log"], ["contexts"], ["stats", "--json"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["log"], ["stats", "--json"], ["--version"]])
 def test_no_room_for_the_output(database: Path, arguments: list[str]) -> None:
     """A full disk behind a redirection is one line."""
     if not Path("/dev/full").exists():

@@ -63,6 +63,11 @@ class TestSqliteForks(ForksContract):
 class TestSqliteExits(ExitsContract):
     """Programs that leave it open."""
 
+    @pytest.mark.parametrize("how", ["return", "sys.exit", "exception", "interrupt", "dropped", "close"])
+    def test_queued_events_are_flushed(self, store: Store, how: str) -> None:
+        """However the program ends, which is Python's affair and no database's."""
+        super().test_queued_events_are_flushed(store, how)
+
     @pytest.mark.parametrize(("how", "warnings"), [("return", 1), ("dropped", 1), ("close", 0)])
     def test_a_store_that_was_not_closed(
         self, store: Store, how: str, warnings: int, monkeypatch: pytest.MonkeyPatch

@@ -320,6 +320,10 @@ class Thread:
         if self._root is None:
             self._refresh()
         newest = self._newest_known()
+        if newest and newest.branch is not self._root:
+            # The root says whether the thread went on in another branch since; an append to a fork would not notice.
+            self._refresh()
+            newest = self._newest_known()
         parent, is_at_end = self._place(put, newest)
         # Ids grow with time, so one that is not the greatest may have been saved before.
         former = self.find(put.id) if newest and put.id <= newest.id else None

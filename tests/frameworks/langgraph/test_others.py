@@ -146,6 +146,23 @@ def test_two_begin_one_thread(store: Store, monkeypatch: pytest.MonkeyPatch) -> 
     assert [item.id for item in store.chat("t").items] == ["h1", "m1"]
 
 
+def test_two_work_on_two_branches(memory: Store) -> None:
+    """The thread goes on from what was saved last, whichever branch it is on, and whoever saved it."""
+    ours, theirs = RefoldSaver(memory), RefoldSaver(memory)
+    first = put(ours, thread(), n=1)
+    put(ours, first, n=2)
+    past, last = (
+        {one.checkpoint["channel_values"]["n"]: one.config for one in theirs.list(thread())}[n] for n in (1, 2)
+    )
+    fork = put(ours, past, n=3)
+    put(theirs, last, n=4)
+    assert values(RefoldSaver(memory), thread()) == {"n": 4}
+    put(ours, fork, n=5)
+
+    for one in (ours, theirs, RefoldSaver(memory)):
+        assert values(one, thread()) == {"n": 5}
+
+
 def test_a_thread_is_deleted_or_copied_as_a_whole(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its branches, channels and namespaces: whoever is interrupted at any of them has changed nothing."""
     saver = RefoldSaver(memory)

@@ -19,6 +19,7 @@ from ....domain.formats.openai.receive import Fields
 from ....domain.formats.parts import seconds_in, time_text
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
+from ..open_chats import acting_as
 
 NAME = "pydantic_ai"
 DATA_URL, BASE64 = "data:", ";base64,"
@@ -112,11 +113,14 @@ def record(chat: ChatContext, messages: Iterable[ModelMessage], *, expected_vers
     """
     Put messages, such as `result.new_messages()`, at the end of a chat, all or none.
 
+    The actor is the one that the caller names, else the agent of the chat, else `pydantic_ai`.
+
     Raises:
         InvalidInputError: a message holds a value that has no JSON.
         ConcurrencyError: the chat is not at `expected_version`.
     """
-    CONVERSATION.add(chat, as_json(messages), expected_version=expected_version)
+    with acting_as(chat._journal.place.actor or NAME):
+        CONVERSATION.add(chat, as_json(messages), expected_version=expected_version)
 
 
 # Reading parts

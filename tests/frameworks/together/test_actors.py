@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
+from pydantic_ai.messages import ModelRequest, UserPromptPart
 
 import refold
 from refold.langchain import RefoldChatMessageHistory
 from refold.langgraph import RefoldSaver
 from refold.openai_agents import RefoldSession
+from refold.pydantic_ai import record
 
 from ..langgraph.graphs import chatting, said, thread
 
@@ -30,6 +32,18 @@ async def by_openai_agents(store: refold.Store, **named: Any) -> None:
 async def by_langchain(store: refold.Store, **named: Any) -> None:
     """Add a message to the history."""
     await RefoldChatMessageHistory(store, "c", **named).aadd_messages([HumanMessage("Where?")])
+
+
+def test_what_is_recorded_in_a_chat_has_an_actor() -> None:
+    """The agent of the chat, or else the name of the framework."""
+    messages = [ModelRequest([UserPromptPart("Where?")])]
+    with refold.open(":memory:", acting="required") as store:
+        with refold.acting(actor="mia"):
+            chats = store.chat("c"), store.chat("d", agent="clerk")
+        for chat in chats:
+            record(chat, messages)
+
+        assert [chat.history()[-1].meta.actor for chat in chats] == ["pydantic_ai", "clerk"]
 
 
 @pytest.mark.parametrize("name", ["langgraph", "openai_agents", "langchain"])

@@ -125,6 +125,13 @@ def _is_called(event: Any, wanted: str) -> bool:
     multiple=True,
     help="Only events of this type, such as message_added.",
 )
+@click.option(
+    "--without",
+    metavar="T",
+    callback=_types,
+    multiple=True,
+    help="No events of this type, such as state_saved, which frameworks write much.",
+)
 @click.option("--who", metavar="A", callback=optional_text, help="Only events by this actor.")
 @after_option("events")
 @click.option("--limit", "-n", metavar="N", type=click.IntRange(min=1), help="At most N events.")
@@ -142,6 +149,7 @@ def _is_called(event: Any, wanted: str) -> bool:
 def command(
     reference: Reference | None,
     types: tuple[str, ...],
+    without: tuple[str, ...],
     who: str | None,
     after: str | None,
     limit: int | None,
@@ -162,7 +170,7 @@ def command(
     causation, idempotency_key, type, event, digest}; event has the fields of the type, those left out that have their
     default. With --graph of {stream, version, kind, is_head, how, recorded_at, actor, sources: [{stream, version}]}.
     """
-    _check(reference, graph, follow, has_choice=bool(types or who or after or limit or tail))
+    _check(reference, graph, follow, has_choice=bool(types or without or who or after or limit or tail))
     if limit and tail:
         raise usage_error("--limit takes the first events, --tail the last: name one of them")
     if graph:
@@ -170,7 +178,7 @@ def command(
         return
     with reading(location) as store:
         readable = Readable(store.log)
-        wanted = _Wanted(store, types, who, after)
+        wanted = _Wanted(store, types, who, after, without)
         stream = None if reference is None else stream_of(store, reference.context)
         events = (
             _last_events(store, readable, reference, wanted, tail)
@@ -228,12 +236,16 @@ def _print_graph(location: str, reference: Reference | None, as_json: bool) -> N
 class _Wanted:
     """Whether an event is to be listed."""
 
-    def __init__(self, store: Store, types: tuple[str, ...], who: str | None, after: str | None) -> None:
-        self.is_later, self._types, self._who = Later(store, after), types, who
+    def __init__(
+        self, store: Store, types: tuple[str, ...], who: str | None, after: str | None, without: tuple[str, ...] = ()
+    ) -> None:
+        self.is_later, self._types, self._who, self._without = Later(store, after), types, who, without
         self.after = self.is_later.position
 
     def __call__(self, event: RecordedEvent) -> bool:
         if not self.is_later(event) or (self._who is not None and event.meta.actor != self._who):
+            return False
+        if any(_is_called(event.event, name) for name in self._without):
             return False
         return not self._types or any(_is_called(event.event, name) for name in self._types)
 

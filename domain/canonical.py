@@ -22,8 +22,8 @@ ID_BYTES_MAX = 255
 # The types of JSON values that hold no others.
 JSON_VALUES = frozenset({str, int, float, bool, type(None)})
 # Made once, as `json.dumps` would make one for each call.
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _IN_ORDER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _decode = msgspec.json.Decoder().decode
 
 
@@ -84,7 +84,7 @@ def canonical_json(value: Any, *, what: str) -> bytes:
     Raises:
         InvalidInputError: the value is not JSON (a NaN, a lone surrogate, another type).
     """
-    return _encoded(value, _ENCODER, what)
+    return _encoded(value, _SORTED, what)
 
 
 def json_in_order(value: Any, *, what: str) -> bytes:

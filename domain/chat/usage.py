@@ -16,7 +16,7 @@ import msgspec
 from ..canonical import canonical_json, parse_json
 from ..errors import InvalidInputError
 from .events import ChatItemEvent, FunctionCalled, MessageAdded
-from .pairing import is_spoken
+from .pairing import is_of_model
 
 # Each tuple lists the names that different providers give to the same field.
 MODEL = ("model", "model_name", "model_id", "model_version")
@@ -75,11 +75,7 @@ def usage_in(about: Mapping[str, Any]) -> Usage:
 
 def usage_of(item: ChatItemEvent) -> Usage:
     """Return the usage that an item has: given by its caller, or in the message from which it was imported."""
-    match item:
-        case MessageAdded(metrics=given) | FunctionCalled(metadata=given) if given:
-            found = usage_in(_mapping(parse_json(given)))
-        case _:
-            found = NO_USAGE
+    found = usage_in(_stored(item))
     if found == NO_USAGE and item.origin is not None and b'sage"' in item.origin.rest:
         return usage_in(_imported(_mapping(parse_json(item.origin.rest))))
     return found
@@ -140,27 +136,37 @@ def put_usage(items: list[ChatItemEvent], used: Mapping[str, Any] | None, *, wha
     """
     about = dict(used or {})
     for index, item in enumerate(items):
-        if about and (isinstance(item, FunctionCalled) or is_spoken(item)):
-            field, stored = (
-                ("metadata", item.metadata) if isinstance(item, FunctionCalled) else ("metrics", item.metrics)
-            )
-            both = canonical_json({**(parse_json(stored) or {}), **about}, what=what)
-            items[index] = msgspec.structs.replace(item, **{field: both})
+        if about and is_of_model(item):
+            items[index] = _storing(item, canonical_json({**_stored(item), **about}, what=what))
             about = {"model": about["model"]} if about.get("model") else {}
 
 
 def has_usage(item: ChatItemEvent) -> bool:
     """Return whether something is stored beside an item where its usage would be."""
-    return bool(isinstance(item, MessageAdded) and item.metrics) or bool(
-        isinstance(item, FunctionCalled) and item.metadata
-    )
+    return bool(_stored(item))
 
 
 def without_usage(item: ChatItemEvent) -> ChatItemEvent:
     """Return an item without what is stored where its usage would be."""
-    if isinstance(item, MessageAdded):
-        return msgspec.structs.replace(item, metrics=b"")
-    return msgspec.structs.replace(item, metadata=b"") if isinstance(item, FunctionCalled) else item
+    return _storing(item, b"")
+
+
+def _stored(item: ChatItemEvent) -> Mapping[str, Any]:
+    """Return the open JSON that has the usage of an item, and may have more."""
+    match item:
+        case MessageAdded(metrics=given) | FunctionCalled(metadata=given) if given:
+            return _mapping(parse_json(given))
+    return {}
+
+
+def _storing(item: ChatItemEvent, stored: bytes) -> ChatItemEvent:
+    """Return an item with other open JSON there; one that can have no usage as it is."""
+    match item:
+        case MessageAdded():
+            return msgspec.structs.replace(item, metrics=stored)
+        case FunctionCalled():
+            return msgspec.structs.replace(item, metadata=stored)
+    return item
 
 
 def _plain(usage: object) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _is_called(event: Any, wanted: str) -> bool:
     metavar="T",
     callback=_types,
     multiple=True,
-    help="No events of this type, such as state_saved, which frameworks write much.",
+    help="No events of this type, such as state_saved, of which frameworks write many.",
 )
 @click.option("--who", metavar="A", callback=optional_text, help="Only events by this actor.")
 @after_option("events")

@@ -23,7 +23,7 @@ from ....domain.clock import REAL_SYSTEM
 from ....domain.concurrency.threads import in_thread
 from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError
 from ....domain.ids import decoded_id, stream_id
-from ....projections.catalogue import CATALOGUE, CatalogueRow
+from ....projections.catalogue import CatalogueRow
 from ....projections.saved_states import SavedStateRow
 from ..conversation import Message
 from ..open_chats import DELETED, Entry, OpenChat, OpenChats, acting_as, require_store, take_all_out
@@ -303,8 +303,8 @@ class RefoldSessionService(BaseSessionService):
     def _page(self, app: str, user: str | None, limit: int | None, cursor: str | None) -> SessionPage:
         saves = {row.context: row for row in self._store.saved_states(NAME, prefix=saved_prefix(app, user))}
         near = stream_id("chat", scope_id(app, user)) + BETWEEN
-        found: list[CatalogueRow] = self._store._runner.rows_under([CATALOGUE], [near])
-        rows = sorted((row for row in found if row.key in saves), key=_changed, reverse=True)
+        found: list[Any] = self._store.rows("catalogue", under=near)
+        rows: list[CatalogueRow] = sorted((row for row in found if row.key in saves), key=_changed, reverse=True)
         if cursor is not None:
             rows = [row for row in rows if _changed(row) < _place(cursor)]
         shown = rows[:limit]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import signal
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -37,7 +39,7 @@ def command(http: bool, port: int | None, host: str, write: bool, actor: str, lo
     Serve the store to agents by the Model Context Protocol: tools that show, search, compare and explain contexts.
 
     A client starts it and speaks over stdin and stdout; with --http clients reach it at an address of this machine. It
-    can change nothing unless --write is given. It ends when stdin does, with --http by Ctrl-C.
+    can change nothing unless --write is given. It ends when stdin does, or by Ctrl-C.
     """
     if not http and (port is not None or host != LOOPBACK):
         raise usage_error("--port and --host go with --http")
@@ -53,9 +55,18 @@ def command(http: bool, port: int | None, host: str, write: bool, actor: str, lo
         if http:
             _serve_http(server, location, host, port)
         else:
-            asyncio.run(serve_stdio(server))
+            _ending_at_once(lambda: asyncio.run(serve_stdio(server)))
 
     serving(location, serve, write=write)
+
+
+def _ending_at_once(serve: Callable[[], None]) -> None:
+    """Let Ctrl-C end the process while it serves: the package waits for its next line, whatever is raised."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        serve()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _serve_http(server: Any, location: str, host: str, port: int | None) -> None:

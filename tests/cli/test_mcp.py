@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -35,7 +36,8 @@ class Started:
         return store
 
     async def serve_stdio(self, server: refold.Store) -> None:
-        """Count that it is served over stdin and stdout, and end."""
+        """Count that it is served over stdin and stdout, and ends by Ctrl-C at once; end."""
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
         self.stdio += 1
 
     def http_app(self, server: refold.Store, *, hosts: tuple[str, ...]) -> object:
@@ -78,12 +80,14 @@ def place(tmp_path: Path) -> Path:
 
 def test_over_stdin_and_stdout(started: Started, place: Path) -> None:
     """It reads unless it may write, and its actor has a name; nothing is printed."""
+    before = signal.getsignal(signal.SIGINT)
     assert run("mcp", "--db", place) == (0, "", "")
     assert started.server == {"write": False, "actor": "mcp", "version": refold.__version__, "contexts": ["a"]}
 
     assert run("mcp", "--db", place, "--write", "--actor", "helper") == (0, "", "")
     assert (started.server["write"], started.server["actor"]) == (True, "helper")
     assert (started.stdio, started.config) == (2, None)
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_over_http(started: Started, place: Path) -> None:

@@ -98,8 +98,8 @@ def recorded_form(item: ChatItem) -> ChatItemEvent:
     recorder = _RECORDERS.get(type(item))
     if recorder is None:
         raise InvalidInputError(
-            f"{item!r} is no item of a chat: give a ChatMessage, FunctionCall, FunctionCallOutput, AgentHandoff or "
-            "AgentConfigUpdate"
+            f"{item!r:.100} is no item of a chat: give a ChatMessage, FunctionCall, FunctionCallOutput, AgentHandoff "
+            "or AgentConfigUpdate; ChatContext.from_openai_messages and others make items of a provider's messages"
         )
     try:
         event = recorder(_timed(item))

@@ -153,17 +153,18 @@ class MessageStream:
         """Keep a text, and return whether there is something to record."""
         if not self._is_open:
             raise DecisionRefusedError(f"message {self.message_id!r} is not open: write within the block of its stream")
-        if require_unicode(text, "a piece of a message"):
+        # Most texts are ASCII, and a model sends thousands.
+        is_plain = type(text) is str and text.isascii()
+        if text if is_plain else require_unicode(text, "a piece of a message"):
             self._kept[1].append(text)
-        self._bytes += len(text) if text.isascii() else len(text.encode())
+        self._bytes += len(text) if is_plain else len(text.encode())
         return self._bytes > 0 and (self._recorded_at is None or self._is_due)
 
     @property
     def _is_due(self) -> bool:
         """Whether a piece is due, some time after the message began."""
         # The time of day may have been set back.
-        age = abs(self._system.now() - (self._recorded_at or 0.0))
-        return self._bytes >= PIECE_BYTES_MAX or age >= PIECE_SECONDS
+        return self._bytes >= PIECE_BYTES_MAX or abs(self._system.now() - (self._recorded_at or 0.0)) >= PIECE_SECONDS
 
     def _begin(self) -> None:
         """Add the message, if it is not there."""

@@ -12,119 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from refold.domain.errors import DamagedError, StorageClosedError
+from refold.domain.errors import DamagedError, StorageClosedError, StorageReadOnlyError
 from refold.domain.positions import Moment
 from refold.infrastructure.log import background, block_body
-from refold.infrastructure.log.background import BackgroundWork
 from refold.infrastructure.log.block_body import BLOCK_EVENTS
 from refold.infrastructure.log.sqlite import connection as connection_module
 from refold.infrastructure.log.sqlite import log as sqlite_log
-from refold.infrastructure.log.sqlite.blocks import OvertakenError
 from refold.infrastructure.log.sqlite.log import WINDOW_MAX, SqliteLog, _next_window
+from refold.infrastructure.log.sqlite.seal import OvertakenError
 
 from ..contract.test_sqlite_restores import File
-from ..contract.writing import append, check_chain, everything, said
-from ..support.waiting import SOON_SECONDS, soon
+from ..contract.writing import append, check_chain, everything, new, said
+from ..support.waiting import soon
 
 SEGMENT = 512
-
-
-class Housekeeping:
-    """Work of some steps, for somebody who may be busy."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-        self.beats = 0
-        self.is_busy = True
-        self.is_pressing = self.is_failing = False
-        self.error: Exception = OSError("no room")
-        self.looked = threading.Event()
-        self.work = BackgroundWork(self.step, "tidying up", pulse=self.pulse, is_pressing=lambda: self.is_pressing)
-
-    def step(self) -> bool:
-        self.left -= 1
-        if self.is_failing:
-            raise self.error
-        return self.left > 0
-
-    def pulse(self) -> int:
-        self.beats += self.is_busy
-        if self.beats > 2:
-            self.looked.set()
-        return self.beats
-
-
-@pytest.fixture
-def housekeeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[Housekeeping]:
-    monkeypatch.setattr(background, "QUIET_SECONDS", 0.01)
-    kept = Housekeeping(steps=3)
-    yield kept
-    kept.work.close()
-
-
-def test_it_waits_while_somebody_is_busy(housekeeping: Housekeeping) -> None:
-    """It looks again and again, and does nothing."""
-    housekeeping.work.wake()
-
-    assert housekeeping.looked.wait(SOON_SECONDS)
-    assert housekeeping.left == 3
-
-
-def test_it_works_when_it_is_quiet(housekeeping: Housekeeping) -> None:
-    """All that there is to do, once the pulse stands still."""
-    housekeeping.work.wake()
-    assert housekeeping.looked.wait(SOON_SECONDS)
-
-    housekeeping.is_busy = False
-
-    assert soon(lambda: housekeeping.left == 0)
-
-
-def test_it_works_beside_others_where_it_presses(housekeeping: Housekeeping) -> None:
-    """Nobody can put it off for ever."""
-    housekeeping.is_pressing = True
-
-    housekeeping.work.wake()
-
-    assert soon(lambda: housekeeping.left == 0)
-
-
-def test_closing_finishes_it(housekeeping: Housekeeping) -> None:
-    """However busy somebody is."""
-    housekeeping.work.wake()
-    assert housekeeping.looked.wait(SOON_SECONDS)
-
-    housekeeping.work.close()
-
-    assert housekeeping.left == 0
-
-
-def test_what_failed_is_tried_again(housekeeping: Housekeeping, caplog: pytest.LogCaptureFixture) -> None:
-    """With the next call; until then the log of the process says so."""
-    housekeeping.is_failing, housekeeping.is_busy = True, False
-    housekeeping.work.wake()
-    assert soon(lambda: "tidying up failed and will be tried again: no room" in caplog.text)
-
-    housekeeping.is_failing = False
-    housekeeping.work.wake()
-
-    assert soon(lambda: housekeeping.left == 0)
-
-
-def test_work_for_a_closed_store_is_over(housekeeping: Housekeeping, caplog: pytest.LogCaptureFixture) -> None:
-    """Its thread ends, and nothing is said and nothing tried again."""
-    housekeeping.error, housekeeping.is_failing = StorageClosedError("it is closed"), True
-    housekeeping.is_busy = False
-    housekeeping.work.wake()
-    thread = housekeeping.work._thread
-    assert thread is not None
-    thread.join(SOON_SECONDS)
-    assert not thread.is_alive()
-
-    housekeeping.work.wake()
-
-    assert (housekeeping.left, housekeeping.work._thread) == (2, thread)
-    assert "tidying up" not in caplog.text
 
 
 @pytest.fixture
@@ -140,15 +41,17 @@ def rows(log: SqliteLog) -> int:
         return int(connection.execute("SELECT count(*) FROM event").fetchone()[0])
 
 
-def write(log: SqliteLog, first: int, count: int) -> None:
-    append(log, "chat:a", *(said(number, "text") for number in range(first, first + count)))
+def write(log: SqliteLog, first: int, count: int, text: str = "text") -> None:
+    """Append few events at a time, which become rows: a batch that completes a segment by itself is packed at once."""
+    for start in range(first, first + count, BLOCK_EVENTS):
+        end = min(start + BLOCK_EVENTS, first + count)
+        append(log, "chat:a", *(said(number, text) for number in range(start, end)))
 
 
 def test_a_writer_who_does_not_pause_is_left_alone(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Complete segments stay as they are while events go on coming."""
     monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)
-    for first in range(0, 3 * SEGMENT, 128):
-        write(log, first, 128)
+    write(log, 0, 3 * SEGMENT)
 
     time.sleep(0.1)
 
@@ -169,7 +72,10 @@ def test_the_backlog_is_bounded(log: SqliteLog, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)
     monkeypatch.setattr(sqlite_log, "BACKLOG_EVENTS_MAX", 2 * SEGMENT)
 
-    write(log, 0, 5 * SEGMENT)
+    with monkeypatch.context() as patch:
+        patch.setattr(log._sealing, "wake", lambda: None)
+        write(log, 0, 4 * SEGMENT)
+    write(log, 4 * SEGMENT, SEGMENT)
 
     assert soon(lambda: rows(log) < 3 * SEGMENT)
 
@@ -216,7 +122,7 @@ def test_a_closed_file_is_as_short_as_its_content(tmp_path: Path) -> None:
     """The room that rows took before they were sealed is given back."""
     path = tmp_path / "log.db"
     log = SqliteLog(path)
-    append(log, "chat:a", *[said(number, "x" * 500) for number in range(4 * SEGMENT)])
+    write(log, 0, 4 * SEGMENT, "x" * 500)
     log.close()
 
     with closing(sqlite3.connect(path)) as connection:
@@ -235,7 +141,7 @@ def test_a_closed_file_of_an_earlier_refold_gives_back_from_then_on(
     with monkeypatch.context() as earlier:
         earlier.setattr(connection_module, "SHORTENED_LATER", "PRAGMA auto_vacuum = NONE")
         log = SqliteLog(path)
-    append(log, "chat:a", *[said(number, "x" * 500) for number in range(4 * SEGMENT)])
+    write(log, 0, 4 * SEGMENT, "x" * 500)
     with log.database.reading() as reader:
         before = pragma(reader, "auto_vacuum")
     log.close()
@@ -261,7 +167,7 @@ def test_a_file_in_use_stays_as_it_is(tmp_path: Path) -> None:
     """Closing waits for nobody, and takes nothing away from him."""
     path = tmp_path / "log.db"
     log = SqliteLog(path)
-    append(log, "chat:a", *[said(number, "x" * 500) for number in range(4 * SEGMENT)])
+    write(log, 0, 4 * SEGMENT, "x" * 500)
     assert soon(lambda: rows(log) <= SEGMENT)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -322,9 +228,9 @@ def steps_to_the_next(log: SqliteLog) -> int:
 def test_what_is_next_is_found_at_once(tmp_path: Path) -> None:
     """That takes no more behind 5,000 rows than behind 1,000."""
     log = SqliteLog(tmp_path / "log.db")
-    append(log, "chat:a", *map(said, range(1_000)))
+    write(log, 0, 1_000)
     few = steps_to_the_next(log)
-    append(log, "chat:a", *map(said, range(1_000, 5_000)))
+    write(log, 1_000, 4_000)
     assert steps_to_the_next(log) < 1.5 * few
     log.close()
 
@@ -455,3 +361,65 @@ def test_events_of_many_bytes_are_in_more_blocks(
             sizes = [size for (size,) in connection.execute("SELECT length(digests) / 32 FROM block ORDER BY key")]
         assert (sizes[:5], max(sizes), sum(sizes)) == ([3, 3, 3, 1, 3], 3, SEGMENT)
         check_chain(again.read("chat:a"))
+
+
+@pytest.mark.parametrize(("before", "left"), [(0, 7), (BLOCK_EVENTS + 1, 72), (2 * SEGMENT, 4 * SEGMENT + 7)])
+def test_a_batch_that_completes_segments_is_packed_by_its_append(
+    log: SqliteLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, left: int
+) -> None:
+    """Its events do not become rows there, and the rows of its streams are packed with them, unless they are many."""
+    monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)
+    append(log, "chat:b", *map(said, range(3)))
+    write(log, 0, before)
+    first, second = [*map(said, range(before, before + 2 * SEGMENT))], [*map(said, range(SEGMENT))]
+
+    log.append([new("chat:a", *first, expected=before), new("chat:c", *second, expected=0)]).result()
+    append(log, "chat:a", said(1), expected=before + 2 * SEGMENT)
+
+    assert rows(log) == left
+    with closing(SqliteLog(tmp_path / "log.db", read_only=True)) as other:
+        for one in (log, other):
+            for stream, count in (("chat:a", before + 2 * SEGMENT + 1), ("chat:b", 3), ("chat:c", SEGMENT)):
+                assert (one.end(stream).version, len(one.read(stream))) == (count, count)
+                check_chain(one.read(stream))
+            assert [event.position.number for event in everything(one)] == [*range(1, before + 3 * SEGMENT + 5)]
+            assert one.doubtful_streams() == set()
+
+
+def test_rows_that_are_damaged_are_not_packed_with_a_batch(log: SqliteLog) -> None:
+    """The batch is appended all the same, and the damage still stands in its row."""
+    write(log, 0, 5)
+    log.database.write(lambda connection: connection.execute("UPDATE event SET digest = payload WHERE version = 3"))
+
+    append(log, "chat:a", *map(said, range(5, 2 * SEGMENT)))
+
+    assert (rows(log), len(log.read("chat:a", after=4))) == (2 * SEGMENT, 2 * SEGMENT - 4)
+    with pytest.raises(DamagedError, match="chat:a@3"):
+        log.read("chat:a")
+
+
+def test_rows_that_a_batch_packs_while_they_are_to_be_packed(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are packed once."""
+    monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)
+    write(log, 0, SEGMENT)
+    append(log, "chat:b", said(1))
+    with log.database.reading() as connection:
+        found = log._sealer.next_slice(connection)
+    assert found is not None
+    append(log, "chat:a", *map(said, range(SEGMENT, 3 * SEGMENT)))
+
+    with pytest.raises(OvertakenError):
+        log.database.write(lambda connection: log._sealer.store(connection, found))
+
+    check_chain(log.read("chat:a"))
+
+
+def test_a_log_that_was_retired_takes_no_blocks(log: SqliteLog) -> None:
+    """A batch that would be packed is refused as a whole."""
+    write(log, 0, 1)
+    log.retire()
+
+    with pytest.raises(StorageReadOnlyError):
+        append(log, "chat:a", *map(said, range(1, 2 * SEGMENT)))
+
+    assert (rows(log), log.end("chat:a").version) == (1, 1)

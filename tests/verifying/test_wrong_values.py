@@ -23,9 +23,7 @@ import pytest
 import refold
 from refold.domain.errors import DamagedError, RefoldError, StorageError
 from refold.infrastructure.log import evidence
-from refold.infrastructure.log.sqlite import blocks as sealing
-from refold.infrastructure.log.sqlite import log
-from refold.infrastructure.log.sqlite import read as reading
+from refold.infrastructure.log.sqlite import append, blocks, log, read, seal
 from tests.support.effort import IS_DEEP
 from tests.support.every_kind import fill
 from tests.support.postgres import Server
@@ -75,7 +73,7 @@ def sampled(cases: Sequence[T], every: int) -> Sequence[T]:
 def short_segments() -> Iterator[None]:
     """Let so few events be sealed as a store of a test has."""
     with ExitStack() as patches:
-        for module in (evidence, sealing, reading, log):
+        for module in (evidence, append, blocks, log, read, seal):
             patches.enter_context(patch.object(module, "SEGMENT", 16))
         yield
 

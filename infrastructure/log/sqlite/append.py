@@ -23,6 +23,7 @@ from ....domain.log.ports import ANY_VERSION, NewEvents, Receipt
 from ....domain.positions import ONE_SEQUENCE, Position
 from ..codec import encode_meta, tag_of
 from ..compression import Compression, mark_references
+from ..evidence import SEGMENT
 from ..large_texts import LARGE_TEXT_BYTES, LargeText, insert_references
 from ..records import Appended, Draft, Head, Known, Part, Placed, Request
 from ..row_faults import digest_of_row, whole
@@ -84,6 +85,8 @@ Last = tuple[int, int, bytes]
 EMPTY: Last = (0, 0, NO_DIGEST)
 # Takes an event and its stream; returns its tag, the bytes that its digest covers, and their stored form.
 Encode = Callable[[Any, str], tuple[str, bytes, bytes]]
+# Takes the rows of a batch that completes a segment, stores some of them as blocks, and returns the others.
+Pack = Callable[[sqlite3.Connection, Sequence[Row]], Sequence[Row]]
 
 
 def encoded(event: Event, stream: str) -> tuple[str, bytes, bytes]:
@@ -107,7 +110,7 @@ class Appender:
     """
     Appends to one log; not thread safe: its owner makes sure that one thread at a time uses it.
 
-    The cached append uses `encode` to encode an event of a stream.
+    The cached append uses `encode` to encode an event of a stream. Without `pack`, all events become rows.
     """
 
     def __init__(
@@ -118,8 +121,9 @@ class Appender:
         compression: Compression,
         encode: Encode = encoded,
         chain: Chain = UNKEYED,
+        pack: Pack | None = None,
     ) -> None:
-        self._chain = chain
+        self._chain, self._pack = chain, pack
         self._database = database
         self._system = system
         self._compression = compression
@@ -239,6 +243,8 @@ class Appender:
         return True
 
     def _add(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+        if self._pack is not None and len(rows) > SEGMENT:
+            rows = self._pack(connection, rows)
         if len(rows) == 1:
             connection.execute(self._sql.add, rows[0])
         else:

@@ -2,11 +2,10 @@
 Blocks: older events, packed up to 64 at a time and compressed; and how they are opened.
 
 Each 512 positions are a segment. When a segment is complete, its events are removed from `event` in the order of
-streams and versions, 64 at a time, and become one row: a block. Each stream in it has a row in `part`, which has the
-versions that the block holds. A block takes a quarter of the bytes of its events, and reading it costs one row, one
-decompression, one checksum and one decoding instead of 64. Payloads and digests are kept byte for byte (docs/adr/0003).
-A thread makes one block at a time, and writers wait only while it is stored. A crash between two blocks costs nothing:
-the next process finds the oldest segment that still has rows.
+streams and versions, 64 at a time, and become one row: a block (see `seal.py`). Each stream in it has a row in `part`,
+which has the versions that the block holds. A block takes a quarter of the bytes of its events, and reading it costs
+one row, one decompression, one checksum and one decoding instead of 64. Payloads and digests are kept byte for byte
+(docs/adr/0003).
 
 Each event is checked against its digest when it is read for the first time. A block that was checked is decoded as a
 whole; if only a few events of a long part are wanted, only these are decoded.
@@ -19,27 +18,19 @@ import sqlite3
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, chain, groupby, islice, repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ....domain.concurrency.known_types import known
 from ....domain.erasure.events import seal_of
-from ....domain.errors import DamagedError, RefoldError
+from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_META, Chain, Event, Meta, RecordedEvent
 from ....domain.positions import ONE_SEQUENCE, Position
-from ..block_body import (
-    BLOCK_EVENTS,
-    DIGEST_BYTES,
-    block_checksum,
-    bounded,
-    packed,
-    require_one_size,
-    runs,
-)
+from ..block_body import DIGEST_BYTES, block_checksum, require_one_size
 from ..codec import Codec
-from ..compression import Compression, has_references, mark_references
-from ..evidence import SEGMENT, Evidence, segment_of
+from ..compression import Compression, has_references
+from ..evidence import SEGMENT, Evidence
 from ..large_texts import resolve_references, text_of
 from ..row_faults import VALUE_FAULTS, CheckedBefore, require_digests, unreadable
 
@@ -48,14 +39,6 @@ BLOCKS_KEPT = 4
 # In a block of short parts the other events are likely to be wanted soon. If less than this share of a long part is
 # wanted, the rest of it is not decoded.
 SMALL_SHARE = 4
-# In a single SELECT of both, SQLite would scan every row for them.
-FIRST_AND_LAST = "SELECT (SELECT min(position) FROM event), (SELECT max(position) FROM event)"
-Row = tuple[int, int, int, int, bytes | None, bytes, bytes]
-Span = tuple[int, tuple[int, int, int, int, int]]
-
-
-class OvertakenError(RefoldError):
-    """Another process was faster; there is nothing left to do."""
 
 
 class BlockPart(NamedTuple):
@@ -84,117 +67,6 @@ class Block(NamedTuple):
     checksum: bytes
     digests: bytes
     body: bytes
-
-
-class RowChecker(Protocol):
-    """The check that rows are unchanged; the reader implements it."""
-
-    def check_rows(self, connection: sqlite3.Connection, rows: list[tuple[int, str, Any]]) -> None:
-        """Raise DamagedError when one of the rows does not match its digest."""
-
-
-class SealedSlice(NamedTuple):
-    """A slice of a segment, not of a log: a block that is not stored yet, and the positions of the rows it replaces."""
-
-    segment: int
-    digests: bytes
-    body: bytes
-    spans: list[Span]
-    positions: list[int]
-    # Meta and payload of each row: an erasure changes them, also those that an earlier one left.
-    left: list[tuple[bytes | None, bytes]]
-
-
-class Sealer:
-    """Seals the complete segments of one log, a block at a time."""
-
-    def __init__(self, compression: Compression, reader: RowChecker) -> None:
-        self._compression = compression
-        self._reader = reader
-
-    def next_slice(self, connection: sqlite3.Connection) -> SealedSlice | None:
-        """Return the next block of the oldest complete segment that still has rows, or None; changes nothing."""
-        first, last = connection.execute(FIRST_AND_LAST).fetchone()
-        if first is None or segment_of(first) == segment_of(last):
-            return None
-        segment = segment_of(first)
-        rows: list[Row] = connection.execute(
-            "SELECT position, stream, version, recorded_at, meta, payload, digest FROM event"
-            " WHERE position BETWEEN ? AND ? ORDER BY stream, version LIMIT ?",
-            (segment * SEGMENT + 1, (segment + 1) * SEGMENT, BLOCK_EVENTS),
-        ).fetchall()
-        rows = [*bounded(rows, lambda row: (row[5], row[4]))]
-        names = {key: _name(connection, key) for key in {row[1] for row in rows}}
-        # Damage must not be sealed: under the checksum of the block it would look sound.
-        self._reader.check_rows(connection, [(row[1], names[row[1]], (*row[2:3], row[0], *row[3:])) for row in rows])
-        digests = b"".join(row[6] for row in rows)
-        places, left = [row[0] for row in rows], [row[4:6] for row in rows]
-        return SealedSlice(segment, digests, self._body(rows, names), _spans(rows), places, left)
-
-    def store(self, connection: sqlite3.Connection, sealed: SealedSlice) -> None:
-        """
-        Replace rows by their block.
-
-        Raises:
-            OvertakenError: they are not those that were read: another process has sealed them, or an older copy of the
-                file was put back. The transaction must be rolled back.
-        """
-        first, last = min(sealed.positions), max(sealed.positions)
-        which = "WHERE position BETWEEN ? AND ? AND (? OR position IN (SELECT value FROM json_each(?)))"
-        values = (first, last, last - first + 1 == len(sealed.positions), str(sealed.positions))
-        columns = "digest, meta, payload"
-        found = connection.execute(f"SELECT {columns} FROM event {which} ORDER BY stream, version", values).fetchall()
-        ((end,),) = connection.execute("SELECT max(position) FROM event")
-        # The next position is counted on from the last row, so there must be one behind the segment.
-        are_same = b"".join(one[0] for one in found) == sealed.digests and [one[1:] for one in found] == sealed.left
-        if not are_same or segment_of(end) == sealed.segment:
-            raise OvertakenError(f"the rows of segment {sealed.segment} are others by now")
-        connection.execute(f"DELETE FROM event {which}", values)
-        block = connection.execute(
-            "INSERT INTO block (segment, checksum, digests, body) VALUES (?, ?, ?, ?)",
-            (
-                sealed.segment,
-                block_checksum(sealed.segment.to_bytes(8, "big"), sealed.digests, sealed.body),
-                sealed.digests,
-                sealed.body,
-            ),
-        ).lastrowid
-        connection.executemany(
-            "INSERT INTO part (stream, last_version, first_version, first_recorded_at, first_position, block, start)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(*part, block, start) for start, part in sealed.spans],
-        )
-
-    def _body(self, rows: list[Row], names: dict[int, str]) -> bytes:
-        spans = [part for _, part in _spans(rows)]
-        body = BlockBody(
-            parts=[BlockPart(names[key], first, last - first + 1) for key, last, first, *_ in spans],
-            positions=[row[0] for row in rows],
-            times=[row[3] for row in rows],
-            metas=[None if row[4] is None else msgspec.Raw(row[4]) for row in rows],
-            payloads=[msgspec.Raw(self._payload(names[row[1]], row)) for row in rows],
-        )
-        stored = packed(self._compression, body)
-        return mark_references(stored) if any(has_references(row[5]) for row in rows) else stored
-
-    def _payload(self, stream: str, row: Row) -> bytes:
-        return self._compression.expand(row[5], f"event {stream}@{row[2]}")
-
-
-def _spans(rows: list[Row]) -> list[Span]:
-    """
-    Return, for each run of consecutive versions of one stream, its start among the rows, and its stream, last and first
-    version, first time and first position.
-    """
-    spans: list[Span] = []
-    for start, end in runs([row[1:3] for row in rows]):
-        position, stream, version, recorded_at, *_ = rows[start]
-        spans.append((start, (stream, rows[end - 1][2], version, recorded_at, position)))
-    return spans
-
-
-def _name(connection: sqlite3.Connection, key: int) -> str:
-    return str(connection.execute("SELECT id FROM stream WHERE key = ?", (key,)).fetchone()[0])
 
 
 def checked_body(compression: Compression, block: Block) -> bytes:

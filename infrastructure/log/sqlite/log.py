@@ -41,11 +41,11 @@ from ..records import Appended, Part, Request, part_of
 from ..row_faults import RETIRED, whole
 from .append import END, Appender
 from .beside import Segments, Snapshots
-from .blocks import OvertakenError, SealedSlice, Sealer
 from .connection import SqliteDatabase
 from .erase import Eraser
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, stored_digest, version_at
 from .schema import prepare_schema, refuse_foreign_file
+from .seal import OvertakenError, SealedSlice, Sealer
 from .verify import CheckedLog
 
 # Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
@@ -85,11 +85,13 @@ class SqliteLog(CheckedLog):
         self.database = SqliteDatabase(path, create=create, read_only=read_only, synchronous=synchronous)
         super().__init__(codec, PLAIN, self.database)
         self._compression = Compression(_no_dictionary)
-        self._appender = Appender(self.database, "", system, self._compression, chain=self.chain)
         self._reader = Reader(codec, self._compression, self.chain)
         self._marking_reader = Reader(codec.marking(), self._compression, self.chain)
         self._readers = (self._reader, self._marking_reader)
         self._sealer = Sealer(self._compression, self._reader)
+        self._appender = Appender(
+            self.database, "", system, self._compression, chain=self.chain, pack=self._sealer.pack
+        )
         self._wake_behind = SEGMENT
         self._sealed_to = 0
         self._sealing = BackgroundWork(
@@ -157,17 +159,17 @@ class SqliteLog(CheckedLog):
     def _seal_block(self) -> bool:
         """Make a block of rows of a complete segment; return whether there may be more to do."""
         with self.database.reading() as connection:
-            block = self._sealer.next_slice(connection)
-        if block is None:
+            sealed = self._sealer.next_slice(connection)
+        if sealed is None:
             self._sealed_to = self._appender.position
             return False
-        self._sealed_to = block.segment * SEGMENT
-        self._committer.exclusively(lambda: self._store_block(block))
+        self._sealed_to = sealed.block.segment * SEGMENT
+        self._committer.exclusively(lambda: self._store_block(sealed))
         return True
 
-    def _store_block(self, block: SealedSlice) -> None:
+    def _store_block(self, sealed: SealedSlice) -> None:
         with suppress(OvertakenError):
-            self.database.write(lambda connection: self._sealer.store(connection, block))
+            self.database.write(lambda connection: self._sealer.store(connection, sealed))
 
     def _part(self, new: NewEvents) -> Part:
         return part_of(new, PLAIN, root=new.root or new.stream)

@@ -27,6 +27,9 @@ class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def __add__(self, other: Totals) -> Totals:
         return Totals(self.items + other.items, self.turns + other.turns, self.tokens + other.tokens)
 
+    def __sub__(self, other: Totals) -> Totals:
+        return Totals(self.items - other.items, self.turns - other.turns, self.tokens - other.tokens)
+
 
 class Counted(Protocol):
     """An item that knows its part of the totals."""

@@ -76,7 +76,7 @@ def _remembered(command: Remember, state: MemoryState) -> MemoryRemembered:
         change=Totals(),
     )
     change = Held(0, event).totals
-    return msgspec.structs.replace(event, change=change if old is None else change + -old.totals)
+    return msgspec.structs.replace(event, change=change if old is None else change - old.totals)
 
 
 def _forget(key: str | None, reason: str | None, state: MemoryState) -> Sequence[MemoryEvent]:

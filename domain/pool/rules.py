@@ -170,7 +170,7 @@ def _added(kind: Kind, batch: Sequence[AddedEvent], state: ContainerState) -> Ev
 
 def _replacing(item: AddedEvent, old: Held) -> PoolReplaced:
     new = Held(old.ref, item)
-    change = new.totals + -old.totals
+    change = new.totals - old.totals
     return PoolReplaced(content=item.content, description=item.description, id=item.id, old=old.ref, change=change)
 
 
@@ -203,7 +203,7 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
         return []
     dropped = [_held(state.key_of(ref), state) for ref in command.dropped]
     replaced = [state.items.get(_key_of(kind, held)) for held in command.taken]
-    change = total_of(command.taken) + -total_of(dropped) + -total_of(held for held in replaced if held is not None)
+    change = total_of(command.taken) - total_of(dropped) - total_of(held for held in replaced if held is not None)
     merged = kind.merged(
         source=command.source,
         version=command.version,

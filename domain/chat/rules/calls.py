@@ -184,7 +184,7 @@ def _changed(call: FoundCall, changed: FunctionCalled, items: Items, by: str, re
         item=item,
         before=items.ref(call.ordinal),
         replaced=items.spans([call.ordinal]),
-        change=totals_of(item) + -items.total_of([call.ordinal]),
+        change=totals_of(item) - items.total_of([call.ordinal]),
         by=by,
         reason=reason,
     )

@@ -121,7 +121,7 @@ def write_piece(command: WritePiece, state: ChatState) -> list[ChatEvent]:
             metrics=command.metrics,
         )
     whole = totals_of(written(message, [(state.version + 1, piece)]))
-    change = whole + -totals_of(message) if items.shows(ordinal) else Totals()
+    change = whole - totals_of(message) if items.shows(ordinal) else Totals()
     counted = {"tokens": whole.tokens} if command.is_last else {}
     return [msgspec.structs.replace(piece, change=change, **counted)]
 
@@ -200,7 +200,7 @@ def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> l
     ]
     if not replaced:
         return [item]
-    change = totals_of(item) + -items.total_of(replaced)
+    change = totals_of(item) - items.total_of(replaced)
     before = items.ref(replaced[0])
     return [InstructionsReplaced(item=item, before=before, replaced=items.spans(replaced), change=change)]
 

@@ -209,7 +209,7 @@ def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
     if command.how != "full" or base is None or other.edits is None:
         return ()
     gone = []
-    for ordinal, _ in other.edits.gone.items():
+    for ordinal in other.edits.gone:
         item_id = other.arena.items[ordinal].id
         if base.visible_ordinal(item_id) is not None:
             here = ours.visible_ordinal(item_id)

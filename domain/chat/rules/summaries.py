@@ -127,7 +127,7 @@ def decide_summary(command: Summarize, state: ChatState) -> list[ChatEvent]:
             item=command.summary,
             before=items.ref(before),
             folded=spans_by_age(items, folded),
-            change=totals_of(command.summary) + -items.total_of(folded),
+            change=totals_of(command.summary) - items.total_of(folded),
             model=command.model,
         )
     ]
@@ -162,5 +162,5 @@ def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
         which = "no summary" if wanted is None else f"no summary {wanted!r}"
         raise NotFoundError(f"{command.stream} shows {which} that could be undone")
     back = with_partners(items, told[summary], are_gone=True)
-    change = items.total_of(back) + -totals_of(items.arena.items[summary])
+    change = items.total_of(back) - totals_of(items.arena.items[summary])
     return [SummaryUndone(summary=items.ref(summary), items=spans_by_age(items, back), change=change)]

@@ -8,6 +8,7 @@ costs the same after ten thousand edits as after the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Generic, TypeVar
 
 from ...context.description import Departure
@@ -54,6 +55,9 @@ class ByOrdinal(Generic[V]):
     def chunk(self, number: int) -> Mapping[int, V]:
         """Return the values of one chunk."""
         return self._chunks.get(number, NOTHING)  # type: ignore[arg-type]  # an empty one
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(self._chunks.values())
 
     def items(self) -> Iterator[tuple[int, V]]:
         """Yield all ordinals and their values, by chunk, in no other order."""

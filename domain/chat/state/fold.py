@@ -296,7 +296,7 @@ class _Fold:
             for ordinal, item in changed.items():
                 is_new = ordinal >= self._from.reach
                 if is_new != self._items.shows(ordinal):
-                    change = totals_of(item) + -totals_of(self._items.item(ordinal))
+                    change = totals_of(item) - totals_of(self._items.item(ordinal))
                     self._change += -change if is_new else change
         self._items = self._items.rewritten(changed)
 

@@ -130,7 +130,7 @@ def _packed_edits(edits: Edits) -> _Edited:
     return _Edited(
         tuple(left),
         tuple(placed),
-        tuple(sorted(ordinal for ordinal, _ in edits.pinned.items())),
+        tuple(sorted(edits.pinned)),
         tuple(sorted(edits.approvals.items(), key=itemgetter(0))),
     )
 

@@ -146,7 +146,7 @@ class Items(Sequence[ChatItemEvent]):
             return [range(self.reach)]
         if self.edits.placed:
             return None
-        gone = sorted(ordinal for ordinal, _ in self.edits.gone.items() if ordinal < self.reach)
+        gone = sorted(ordinal for ordinal in self.edits.gone if ordinal < self.reach)
         starts, ends = [0, *(ordinal + 1 for ordinal in gone)], [*gone, self.reach]
         return [range(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
 
@@ -189,7 +189,7 @@ class Items(Sequence[ChatItemEvent]):
         if known is None:
             assert self.edits is not None, "without edits all totals are known"
             # Running totals are shared by all versions; and fewer items left than are there, in most chats.
-            known = self.whole_totals() + -self.total_of(ordinal for ordinal, _ in self.edits.gone.items())
+            known = self.whole_totals() - self.total_of(self.edits.gone)
             self._basis = (self.reach, known)
         return known
 
@@ -197,7 +197,7 @@ class Items(Sequence[ChatItemEvent]):
         """Return the totals of all items, evicted or not."""
         total = self._raw.totals(self.reach)
         for ordinal, message in (self._grown or {}).items():
-            total = total + totals_of(message) + -self._raw.total_of(ordinal)
+            total += totals_of(message) - self._raw.total_of(ordinal)
         return total
 
     def sizes(self) -> bytes:
@@ -416,7 +416,7 @@ class Items(Sequence[ChatItemEvent]):
         basis = None
         if self._basis is not None and (known := self.known_totals()) is not None:
             shown = [ordinal for ordinal in changed if self.shows(ordinal)]
-            basis = (self.reach, known + -self.total_of(shown) + sum((totals_of(changed[o]) for o in shown), Totals()))
+            basis = (self.reach, known - self.total_of(shown) + sum((totals_of(changed[o]) for o in shown), Totals()))
         return self._in_order(
             arena, self.lineage, basis=basis, is_borrowed=self.is_borrowed and arena is self._raw, grown=grown
         )

@@ -13,6 +13,9 @@ from typing import Protocol
 
 from .errors import InvalidInputError
 
+DAY_SECONDS = 86_400
+DAY_MICROSECONDS = DAY_SECONDS * 1_000_000
+
 
 class System(Protocol):
     """The time and new ids."""

@@ -10,7 +10,7 @@ from ..domain.context.context import attachment_of
 from ..domain.context.journal import Journal
 from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import NO_TRACE, Trace
-from ..domain.pool.container import Container, require_limit
+from ..domain.pool.container import QUEUE_LIMIT, Container, require_limit
 from ..domain.pool.events import QUEUE
 from ..domain.pool.rules import Begin
 from ..domain.window.events import WindowOpened
@@ -19,7 +19,6 @@ from ..domain.window.rules import Begin as BeginWindow
 from ..domain.window.window import MAX_TOKENS, AdmissionPolicy, ContextWindow, require_max_tokens, require_policy
 from .context_streams import IDENTITY, Opening
 
-QUEUE_LIMIT = 10
 C = TypeVar("C", bound=Container[Any])
 
 

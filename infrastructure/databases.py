@@ -24,6 +24,7 @@ from ..domain.errors import (
 from ..domain.log.memory_log import MemoryLog
 from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING
+from .files import BESIDE_SQLITE
 from .log.codec import CODEC, Codec
 from .projecting.read_only import ReadOnlyProjectionStore, kept_by
 from .projecting.store import MemoryProjectionStore, ProjectionStore
@@ -50,8 +51,6 @@ Database = tuple[LiveLog, ProjectionStore]
 # If this variable is set, and not 0, new files may be read by their owner alone.
 PRIVATE = "REFOLD_PRIVATE"
 OTHERS, OWNER = 0o077, 0o600
-# SQLite gives the files beside the database the rights that the database has.
-BESIDE = ("", "-wal", "-shm", "-journal")
 # SQLAlchemy writes the name of a driver behind a plus sign.
 POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://|(postgres(?:ql)?|sqlite|file)(?:\+\w+)?:", re.IGNORECASE)
@@ -312,7 +311,8 @@ def _keep_private(path: Path, *, may_create: bool) -> None:
         with suppress(FileExistsError):
             # SQLite takes an empty file for a new database.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER))
-    for name in (f"{path}{ending}" for ending in BESIDE):
+    # SQLite gives the files beside the database the rights that the database has.
+    for name in (f"{path}{ending}" for ending in ("", *BESIDE_SQLITE)):
         with suppress(FileNotFoundError):
             rights = os.stat(name).st_mode
             if rights & OTHERS:

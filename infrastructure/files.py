@@ -16,8 +16,9 @@ from ..domain.log.admission import JSON_DEPTH_MAX, is_deeper
 
 FILE_BYTES_MAX = 512 * 1024 * 1024
 ENDING = ".refold.tmp"
-# SQLite keeps files of its own beside a database that is being written.
-ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}(-wal|-shm|-journal)?$")
+# The files that SQLite keeps beside a database, by what follows its name.
+BESIDE_SQLITE = ("-wal", "-shm", "-journal")
+ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}({'|'.join(BESIDE_SQLITE)})?$")
 
 
 def read_bounded(path: Path) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..domain.errors import InvalidInputError
 from ..domain.ids import split_stream_id
+from ..domain.log.admission import NUMBER_MAX
 from ..domain.log.envelope import RecordedEvent
 from ..domain.spans import Ref
 from ..domain.trajectory.identity import KIND, RunId, run_id_of
@@ -24,8 +25,6 @@ DIGEST_BYTES = 12
 STREAMS_KEPT_MAX = 1_024
 # Greater than all keys of rows, which have at most 2,500 bytes.
 LAST = chr(0x10FFFF) * 1_000
-# The largest number that a column of a table can hold.
-NUMBER_MAX = (1 << 63) - 1
 
 
 def end_of_prefix(prefix: str) -> str:

@@ -33,6 +33,7 @@ from ..domain.chat.events import (
 )
 from ..domain.chat.tokens import DEFAULT, estimate_tokens
 from ..domain.chat.usage import NANOS, NO_USAGE, Usage, usage_in, usage_of
+from ..domain.clock import DAY_MICROSECONDS, DAY_SECONDS
 from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.messages import calls_of, kind_of
@@ -41,8 +42,6 @@ from .catalogue import CatalogueRow
 from .json_texts import texts_of_run_event
 from .rows import digest_of
 
-DAY_SECONDS = 86_400
-DAY_MICROSECONDS = DAY_SECONDS * 1_000_000
 # In days since 1970, as all days here.
 LAST_DAY = (date.max - date(1970, 1, 1)).days
 # Events that follow each other are of the same few agents.

@@ -24,10 +24,11 @@ from ..hooks.registry import (
     serialize_hooks_by_type,
 )
 from ..log.envelope import acting, current_meta
+from ..pool.container import QUEUE_LIMIT
 from ..pool.items import ContextItem
 from ..pool.pool import ContextPool
 from ..pool.queue import ContextQueue
-from .context_store import QUEUE_LIMIT, ContextStore, context_id_of, kept_as, require_new, restored_contexts
+from .context_store import ContextStore, context_id_of, kept_as, require_new, restored_contexts
 from .errors import UnregisteredAgentError, UnroutableItemError
 from .tool import AsyncGenTool, BaseTool, ToolRegistry
 from .turn import Guarded, Turn, safe_execution

@@ -8,10 +8,10 @@ from typing import Any, Protocol, TypeVar
 from ..errors import InvalidInputError, NotFoundError
 from ..hooks.registry import rebuild_hooks_from_serialization
 from ..ids import encoded_id, stream_id
+from ..pool.container import QUEUE_LIMIT
 from ..pool.pool import ContextPool
 from ..pool.queue import ContextQueue
 
-QUEUE_LIMIT = 10
 NOTHING_SAVED: Mapping[str, Any] = {"pool": {}, "queue": {"limit": QUEUE_LIMIT}}
 
 C = TypeVar("C", ContextPool[Any], ContextQueue[Any])

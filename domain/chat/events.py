@@ -207,6 +207,8 @@ class StateSaved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.state_sa
     value: JsonObject = b""
 
 
+# The items that a model speaks or reads; the others are about the conversation.
+Spoken = MessageAdded | FunctionCalled | FunctionReturned
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated
 # A snapshot has the kind of each item as its index here.
 ITEM_EVENTS: tuple[type[ChatItemEvent], ...] = ChatItemEvent.__args__

@@ -28,7 +28,6 @@ SEAL_BYTES = 16
 SUBJECT_BYTES = 16
 # An event has at most so many seals, so that reading it back takes little memory.
 SEALS_MAX = 65_536
-DAY_MICROSECONDS = 86_400_000_000
 _encode = msgspec.msgpack.Encoder().encode
 
 

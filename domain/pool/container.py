@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R")
+# The limit of a queue of an agent or in a store, if none is given.
+QUEUE_LIMIT = 10
 # The largest integer that an event can hold on every log.
 LIMIT_MAX = 2**63 - 1
 T = TypeVar("T")

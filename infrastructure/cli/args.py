@@ -37,7 +37,7 @@ from ...domain.log.envelope import acting
 from ..context_streams import context_named, streams_named
 from ..open import open_store
 from ..store import Store
-from .render import JSON_LINES, one_line
+from .render import JSON_LINES, Command, one_line
 
 if TYPE_CHECKING:
     from ...projections.contract import Projection
@@ -52,7 +52,6 @@ KEYS_HELP = "The master keys of a store that has keys.  [default: REFOLD_KEY_FIL
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
 # The kinds of contexts that have commands of their own.
 COMMANDED = ("queue", "pool", "memory")
-F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
 # Names of contexts that an error offers in the place of one that there is not.
 BEGUN_NAMED = 3
@@ -111,7 +110,7 @@ class Argument(click.Argument):
         self.help = help
 
 
-def argument(name: str, help: str, **settings: Any) -> Callable[[F], F]:
+def argument(name: str, help: str, **settings: Any) -> Callable[[Command], Command]:
     """Return the decorator for an argument with a help text."""
     return click.argument(name, cls=Argument, help=help, **settings)
 
@@ -136,7 +135,7 @@ def _has_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     return value or bool(ctx.meta[JSON_LINES]) or bool(_before(ctx, "as_json"))
 
 
-def as_json(command: F) -> F:
+def as_json(command: Command) -> Command:
     """Give a command the options `--json` and `--jsonl`; its parameter `as_json` is true with either."""
     # It is eager, so that it is known before `--json` is looked at.
     lines = click.option(
@@ -150,7 +149,7 @@ def as_json(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, callback=_has_json, help="Print JSON.")(lines(command))
 
 
-def change_options(command: F) -> F:
+def change_options(command: Command) -> Command:
     """Give a command the options of all that change something: `--actor`, `--db`, `--json` and `--jsonl`."""
     return actor(database(as_json(command)))
 
@@ -308,7 +307,7 @@ def position(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     return address(ctx, param, f"pos:{value}" if bare else value)
 
 
-def after_option(what: str) -> Callable[[F], F]:
+def after_option(what: str) -> Callable[[Command], Command]:
     """Give a command `--after`: only what comes after a moment of the store is listed."""
     said = f"Only {what} after this moment of the store: a position, a time, or a name that `refold moments` lists."
     return click.option("--after", metavar="X", callback=position, help=said)
@@ -470,12 +469,12 @@ def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:
         raise click.BadParameter("what comes on stdin is not UTF-8 text") from error
 
 
-def content(name: str) -> Callable[[F], F]:
+def content(name: str) -> Callable[[Command], Command]:
     """Return the decorator for an argument that is a content, or `-` for a content on stdin."""
     return argument("content", help="The content: a text, or `-` to read it from stdin.", metavar=name, callback=_given)
 
 
-def is_json(name: str) -> Callable[[F], F]:
+def is_json(name: str) -> Callable[[Command], Command]:
     """Return the decorator for the option `--parse`, which says that the content is JSON."""
     return click.option("--parse", "is_json", is_flag=True, help=f"{name} is JSON; without it, it is a text.")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
@@ -17,9 +16,7 @@ from ..exchange.restore import restore as restore_from
 from ..times import exact
 from .args import address, argument, as_json, database, given_keys, note_slices, optional_text, shown
 from .progress import progress_bar
-from .render import date_and_age, one_line, print_json, size_of
-
-Command = TypeVar("Command", bound=Callable[..., object])
+from .render import Command, date_and_age, one_line, print_json, size_of
 
 
 @click.command("backup")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -11,9 +11,8 @@ from ...domain.context.context import Context
 from ..views.changes import changed_shape
 from .args import argument, checked_text
 from .completion import offered_items
-from .render import one_line, print_json
+from .render import Command, one_line, print_json
 
-F = TypeVar("F", bound=Callable[..., Any])
 PLACES = "The items: ids, or the places that `refold show` prints next to them (@3, other@3)."
 
 
@@ -22,7 +21,7 @@ def texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     return tuple(map(checked_text, values))
 
 
-def items(*, required: bool, metavar: str = "ITEM", help: str = PLACES) -> Callable[[F], F]:
+def items(*, required: bool, metavar: str = "ITEM", help: str = PLACES) -> Callable[[Command], Command]:
     """Return the decorator for the argument ITEM...: ids, or the places that `refold show` prints beside items."""
     shown = f"{metavar}..." if required else f"[{metavar}...]"
     return argument(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.shell_completion import BashComplete, add_completion_class, get_completion_class, split_arg_string
@@ -24,8 +24,7 @@ from ..context_streams import streams_named
 from ..open import open_store
 from ..store import Store
 from .args import DEFAULT_DATABASE, address, argument, existing, given_keys, names_begun, reference
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .render import Command
 
 VARIABLE = "_REFOLD_COMPLETE"
 OFFERED_MAX = 200
@@ -155,7 +154,7 @@ context = argument("context", help="The context.", metavar="CTX", callback=exist
 
 def reference_argument(
     metavar: str, help: str = "The context, and a moment.", *, required: bool = True
-) -> Callable[[F], F]:
+) -> Callable[[Command], Command]:
     """Return the decorator for an argument that names a context and, with `@`, a moment of it."""
     return argument(
         "reference", help, metavar=metavar, callback=reference, shell_complete=named_contexts, required=required
@@ -165,7 +164,7 @@ def reference_argument(
 context_and_moment = reference_argument("CTX[@V]")
 
 
-def at_moment(reference: str) -> Callable[[F], F]:
+def at_moment(reference: str) -> Callable[[Command], Command]:
     """Return the option `--at` of a command whose argument may name a moment, too."""
     help_text = f"The moment, if it is not in {reference}@V."
     return click.option("--at", "moment", metavar="X", callback=address, shell_complete=offered_moments, help=help_text)

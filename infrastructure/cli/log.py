@@ -21,7 +21,7 @@ from ...projections.version_names import VERSION_NAMES
 from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.contexts import view_of
-from ..views.fork_graph import Family, Point, drawn, families, point_shape, said_of
+from ..views.fork_graph import LANES_MAX, Family, Point, drawn, families, point_shape, said_of
 from ..views.shapes import event_shape
 from .args import (
     after_option,
@@ -53,7 +53,6 @@ from .render import (
     terminal_width,
 )
 
-LANES_MAX = 24
 # A lane takes two columns, and all lanes together at most a third of the line.
 COLUMNS_A_LANE = 6
 PAGE_EVENTS = 512

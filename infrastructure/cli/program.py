@@ -27,7 +27,7 @@ from ...domain.errors import (
     RefoldError,
 )
 from .args import DATABASE_HELP, KEYS_HELP, optional_text
-from .render import one_line
+from .render import FAILED, one_line
 
 if TYPE_CHECKING:
     from ...domain.detectors import Redactor
@@ -81,7 +81,7 @@ COMMANDS = {
     "mcp": ("mcp", "Serve the store to agents, by the Model Context Protocol."),
     "completion": ("completion:completion", "Print the script with which a shell completes words."),
 }
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+MISUSED, INTERRUPTED = 2, 130
 EXIT_CODES = {
     0: "success",
     FAILED: "failure: one line on stderr, beginning with `refold:`, gives the cause and a remedy. "

@@ -22,7 +22,7 @@ from ..views.answer_shapes import plain_row, report_shape, status_shape
 from .app import Own, app
 from .args import as_json, database, keeping, keeping_if_possible, usage_error
 from .progress import asked_to_stop, known_names, names, progress_form, projection_progress
-from .render import aligned, cut, duration, fitted, json_text, one_line, paint, print_json_list
+from .render import FAILED, aligned, cut, duration, fitted, json_text, one_line, paint, print_json_list
 
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)
@@ -33,7 +33,6 @@ SHOWN_MAX = 10
 SHARED_EVENTS_MIN = 500_000
 WORKERS_MAX = 256
 DASK_SECONDS = 10
-FAILED = 1
 
 
 @click.command("projections")

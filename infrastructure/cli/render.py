@@ -20,7 +20,9 @@ import click
 from ...domain.redaction import redacted, redacted_text
 from ..times import time_of
 
-F = TypeVar("F", bound=Callable[..., Any])
+# The exit code of a command that failed, or that found a fault.
+FAILED = 1
+Command = TypeVar("Command", bound=Callable[..., Any])
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
 JUST_NOW_SECONDS = 5
@@ -236,7 +238,7 @@ def print_json_list(values: Iterable[Any]) -> None:
     click.echo("[]" if opening == "[" else "\n]")
 
 
-def paged(command: F) -> F:
+def paged(command: Command) -> Command:
     """
     Let a command print through a pager, if stdout is a terminal; what follows the log is never paged.
 

@@ -14,9 +14,7 @@ from .app import Own, app
 from .args import as_json, database, keeping, reading, shown
 from .changes import note
 from .progress import progress_form, projection_progress
-from .render import one_line, paint, print_json
-
-FAILED = 1
+from .render import FAILED, one_line, paint, print_json
 
 
 @click.command("verify")

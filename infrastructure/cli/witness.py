@@ -11,9 +11,7 @@ from ...domain.errors import InvalidInputError
 from ..store import Store
 from . import args
 from .changes import note
-from .render import one_line, print_json
-
-FAILED = 1
+from .render import FAILED, one_line, print_json
 
 
 @click.command("show")

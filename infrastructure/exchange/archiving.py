@@ -21,10 +21,9 @@ import msgspec
 
 from ...domain.canonical import require_unicode
 from ...domain.chat.events import ARCHIVED_TEXT
-from ...domain.clock import System
+from ...domain.clock import DAY_MICROSECONDS, System
 from ...domain.context.transaction import require_no_transaction
 from ...domain.erasure.events import (
-    DAY_MICROSECONDS,
     STREAM,
     Archive,
     StoreErased,

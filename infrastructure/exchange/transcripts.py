@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ...domain.canonical import parse_json
-from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Opened
+from ...domain.chat.events import ChatItemEvent, Image, Opened, Spoken
 from ...domain.chat.state.sequence import Items
 from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
@@ -46,7 +46,6 @@ NEW_FORM: dict[str, Callable[[], DocumentForm]] = {
 RESPONSES_TYPE = re.compile(r"message|reasoning|item_reference|compaction|\w+_call(_output)?")
 _KINDS = {"HandedOff": "handoff", "ConfigUpdated": "config update"}
 _NOTHING_BEFORE = Items()
-_SPOKEN = (MessageAdded, FunctionCalled, FunctionReturned)
 # What a document says of an item under other names, or in another place.
 _NOT_COMPARED = ("origin", "until")
 _DECODED = ("extra", "metrics", "metadata")
@@ -136,7 +135,7 @@ def messages_of(name: str, items: Sequence[ChatItemEvent]) -> list[Kept]:
     if name != "responses":
         form = NEW_FORM[name]()
         return Conversation(form, form.grouped).kept(items)
-    spoken = [(end, item) for end, item in enumerate(items, 1) if isinstance(item, _SPOKEN)]
+    spoken = [(end, item) for end, item in enumerate(items, 1) if isinstance(item, Spoken)]
     return [Kept(entry, (item.id,), end, is_own=True) for end, item in spoken for entry in entries_of(item)]
 
 

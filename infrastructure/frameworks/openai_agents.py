@@ -13,7 +13,7 @@ from agents.memory.session import SessionABC, _CompactionSnapshot
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
 
 from ...domain.chat.context import ChatContext
-from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
+from ...domain.chat.events import ChatItemEvent, FunctionReturned, Spoken
 from ...domain.chat.rules.commands import EvictItems
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.known_types import known
@@ -40,7 +40,6 @@ NAME = "openai_agents"
 RUN_STATE = "run_state"
 COMPACTED, EXPIRED = "compacted", "expired"
 _HISTORY = ("get_items", "add_items", "pop_item", "clear_session")
-_SPOKEN = (MessageAdded, FunctionCalled, FunctionReturned)
 
 
 class RefoldSession(SessionABC):
@@ -307,4 +306,4 @@ def _is_own(item: FunctionReturned) -> bool:
 
 
 def _entries_of(item: ChatItemEvent) -> list[Entry]:
-    return entries_of(item) if isinstance(item, _SPOKEN) else []
+    return entries_of(item) if isinstance(item, Spoken) else []

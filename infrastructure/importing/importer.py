@@ -29,11 +29,12 @@ from ...domain.formats.openai.send import openai_messages
 from ...domain.formats.source_json import is_same
 from ...domain.ids import stream_id
 from ...domain.log.envelope import acting
+from ..exchange.event_files import Progress
 from ..exchange.transcripts import TRANSCRIPT_FORMS, messages_of
 from ..store import Store
 from .claude_sessions import Branch, fork_names, named_forks, new_branches
 from .formats import Format
-from .runs import ImportedContext, ImportReport, Outcome, Progress, Run, read_runs
+from .runs import ImportedContext, ImportReport, Outcome, Run, read_runs
 
 # The reason with which items leave the view where a session was compacted.
 COMPACTED = "compacted"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -36,7 +36,6 @@ from .formats import (
 )
 
 Outcome = Literal["added", "extended", "unchanged"]
-Progress = Callable[[int, int], None]
 LONE = re.compile("[\ud800-\udfff]")
 
 

@@ -24,9 +24,10 @@ from ...domain.messages import message_to_dict
 from ...domain.trajectory.events import MessageRecorded, QueryRegistered
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.run import Run
+from ..exchange.event_files import Progress
 from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
-from .runs import ImportedContext, ImportReport, Progress
+from .runs import ImportedContext, ImportReport
 from .runs import Run as Transcript
 
 # The fields that a record of a message has; other fields of a message are kept beside them.

@@ -42,7 +42,7 @@ from ..views.answer_shapes import (
 )
 from ..views.contexts import Seen, SeenRun, view_of
 from ..views.damage import first_damage
-from ..views.fork_graph import drawn, families, point_shape, said_of
+from ..views.fork_graph import LANES_MAX, drawn, families, point_shape, said_of
 from ..views.shapes import Shape, context_shape
 from .layout import laid_out
 from .parameters import Parameters
@@ -52,7 +52,6 @@ T = TypeVar("T")
 # Times and actors are sent for each version of a context up to this many, and for the newest ones beyond.
 VERSIONS_MAX = 50_000
 PAGE_MAX = 500
-LANES_MAX = 24
 
 
 def meta(store: Store, start: str) -> Shape:

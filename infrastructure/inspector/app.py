@@ -40,7 +40,7 @@ from ...domain.errors import (
 )
 from ...domain.log.gate import gate_of, hook_of
 from ...domain.redaction import Redact, redacted
-from ..request_guard import HARMLESS, LOCAL_HOSTS, RequestGuard, refused
+from ..request_guard import HARMLESS, LOCAL_HOSTS, NEVER, RequestGuard, refused
 from ..store import Store
 from .answers import meta
 from .jobs import Action, Jobs
@@ -52,7 +52,6 @@ STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
 # Such an answer never changes, and belongs to who asked: an app around this one may ask for a password.
 FOR_EVER = "private, max-age=31536000, immutable"
-NEVER = "no-store"
 BODY_MAX = 1 << 20
 
 POLICY = "; ".join((

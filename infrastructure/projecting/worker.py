@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
@@ -21,6 +21,7 @@ from ...projections.contract import Projection
 from .folding import FAULT, Fault, fault_of, note_fault, sets_aside
 from .leases import Crew, parts_of
 from .runner import Failures, ProjectionRunner, noting
+from .shadow import Stop
 from .shape import code_of
 from .store import ProjectionStore
 
@@ -30,7 +31,6 @@ PASS_SECONDS = 0.1
 # The pauses after the first, second and later errors in a row; the last one repeats.
 PAUSES_SECONDS = (0.1, 0.5, 2.0, 10.0)
 log = logging.getLogger("refold.projections")
-Stop = Callable[[], bool]
 
 
 class _Task:

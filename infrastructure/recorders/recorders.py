@@ -25,10 +25,10 @@ from eventsourcing.persistence import (
 from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
 
 from ...domain.concurrency.locks import News
+from ...domain.ids import VERSION_MAX
 from .datastore import Datastore, Versions
 from .stored_events import (
     LAST,
-    VERSION_MAX,
     IdType,
     Stored,
     content_of,

@@ -34,6 +34,7 @@ from ...domain.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from ...domain.ids import VERSION_MAX
 from ...domain.log.envelope import NO_DIGEST, NO_META, PAYLOAD_BYTES_MAX, UNKEYED
 from ...domain.positions import Position
 from ..log.codec import decode_meta
@@ -43,8 +44,6 @@ IdType = Literal["uuid", "text"]
 NAME_LENGTH_MAX = 32
 PURPOSE_LENGTH_MAX = 20
 TEXT_BYTES_MAX = 2_000
-# The largest version that fits into a column of either database.
-VERSION_MAX = (1 << 31) - 1
 # The largest notification id.
 LAST = (1 << 63) - 1
 FOREIGN_STARTS = (0, 1)

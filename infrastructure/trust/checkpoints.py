@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
-from ...domain.clock import REAL_SYSTEM
+from ...domain.clock import DAY_SECONDS, REAL_SYSTEM
 from ...domain.concurrency.locks import locked, renew_in_child
 from ...domain.context.description import counted
 from ...domain.errors import RefoldError, TamperedError
@@ -39,7 +39,6 @@ from ..store_id import known_lineage, lineage_of
 from .known_events import READ_EVENTS, KnownEvents
 from .slices import SliceEvidence
 from .witness import (
-    DAY_SECONDS,
     Accepted,
     Checkpoint,
     Entry,

@@ -17,8 +17,8 @@ import msgspec
 
 from ...domain.canonical import canonical_json, require_unicode
 from ...domain.chat.events import Forked, Opened
+from ...domain.clock import DAY_MICROSECONDS
 from ...domain.erasure.events import (
-    DAY_MICROSECONDS,
     STREAM,
     RetentionEnded,
     RetentionSet,

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import msgspec
 
 from ...domain.canonical import require_unicode
+from ...domain.clock import DAY_SECONDS
 from ...domain.concurrency.known_types import known
 from ...domain.errors import InvalidInputError
 from ...domain.positions import ONE_SEQUENCE
@@ -30,7 +31,6 @@ SLICE_BYTES = 2
 COUNT_BYTES = 8
 # A writer of another machine that has said nothing for so long has ended.
 SILENT_DAYS_MAX = 7
-DAY_SECONDS = 86_400
 
 
 @runtime_checkable

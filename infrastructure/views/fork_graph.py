@@ -17,6 +17,9 @@ from ...projections.version_names import VersionNameRow
 from ..times import exact
 from .shapes import Shape
 
+# So many lanes are drawn beside each other at most.
+LANES_MAX = 24
+
 
 class Point(NamedTuple):
     """

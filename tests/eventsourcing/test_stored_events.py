@@ -27,13 +27,13 @@ from refold.domain.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from refold.domain.ids import VERSION_MAX
 from refold.domain.log.envelope import NO_DIGEST, NO_META, UNKEYED
 from refold.domain.positions import Position
 from refold.infrastructure.recorders import stored_events
 from refold.infrastructure.recorders.stored_events import (
     LAST,
     TEXT_BYTES_MAX,
-    VERSION_MAX,
     Stored,
     content_of,
     opened_state,

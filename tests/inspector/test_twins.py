@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import refold
-from refold.infrastructure.inspector.app import FOR_EVER, NEVER
+from refold.infrastructure.inspector.app import FOR_EVER
+from refold.infrastructure.request_guard import NEVER
 from tests.support.every_kind import fill
 
 from .asking import Asked

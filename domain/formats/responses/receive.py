@@ -17,14 +17,23 @@ import msgspec
 
 from ...arguments import require_several
 from ...canonical import canonical_json, json_in_order
-from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, is_instructions
+from ...chat.events import (
+    ChatItemEvent,
+    FunctionCalled,
+    FunctionReturned,
+    Image,
+    MessageAdded,
+    Origin,
+    Spoken,
+    is_instructions,
+)
 from ...chat.pairing import is_of_model
 from ...clock import System
 from ...errors import InvalidInputError
 from ..openai.receive import MESSAGE_ROLES, Fields, refusal_in
 from ..receive import as_plain_data, kind_of, place_of
 from ..source_json import difference, is_same, joined_output
-from .source_shape import Spoken, item_as_came, plain_item
+from .source_shape import item_as_came, plain_item
 
 KEPT_KINDS = (
     "reasoning",

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded, is_apart
+from ...chat.events import (
+    INSTRUCTION_ROLES,
+    ChatItemEvent,
+    FunctionCalled,
+    FunctionReturned,
+    MessageAdded,
+    Spoken,
+    is_apart,
+)
 from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
 from ..openai.send import RESPONSES_ID_MAX, function_name, unique_call_ids
@@ -23,7 +31,6 @@ from .source_shape import (
     LEFT_OUT,
     SHORT_ORIGIN,
     ResponsesItem,
-    Spoken,
     is_sound_item,
     item_as_came,
     left_out,

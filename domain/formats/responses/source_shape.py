@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...canonical import parse_json
-from ...chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
+from ...chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded, Spoken
 from ...erasure.forgetting import clears_with_erasures
 from ..openai.send import (
     DETAILS,
@@ -92,7 +92,6 @@ ANSWER_PARTS: dict[str, Check] = {"output_text": _is_answer_text, "refusal": is_
 
 
 ResponsesItem = dict[str, Any]
-Spoken = MessageAdded | FunctionCalled | FunctionReturned
 
 
 def item_as_came(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:

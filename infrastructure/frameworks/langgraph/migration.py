@@ -23,6 +23,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ....domain.errors import InvalidInputError, RefusedError
 from ...databases import location_of
+from ...exchange.event_files import Progress
 from ...open import open_store
 from ...store import Store
 from .checkpoint import Put, Write
@@ -40,7 +41,6 @@ WRITES = "SELECT * FROM {1} WHERE thread_id = {0} AND checkpoint_ns = {0} AND ch
 CURE = "give --allow module:Name for {}, where it can be imported"
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]
 Namespaces = Mapping[str, Sequence[str]]
 
 

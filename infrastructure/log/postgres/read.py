@@ -19,6 +19,7 @@ from ....domain.erasure.events import STREAM as ERASURES
 from ....domain.erasure.events import Seals
 from ....domain.errors import DamagedError
 from ....domain.ids import VERSION_MAX
+from ....domain.log.admission import NUMBER_MAX
 from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
 from ....domain.log.ports import Page, Range, StreamEnd
 from ....domain.positions import Moment
@@ -36,7 +37,6 @@ from .wire import Call, Rows, in_trips, int4, int8
 
 T = TypeVar("T")
 Given = ParamSpec("Given")
-NUMBER_MAX = (1 << 63) - 1
 STREAMS_MAX = 100_000
 # For each stream, the first and the last version of its fetched rows.
 Spans = Mapping[Place, tuple[int, int]]

@@ -10,9 +10,9 @@ from ....domain.errors import DamagedError
 from ....domain.ids import SLICES
 from ....domain.log.ports import KeyRow
 from ..compression import Compression
-from ..database_log import DatabaseLog
+from ..database_log import LAST_CHARACTER, DatabaseLog
 from ..large_texts import damage_of
-from ..row_faults import empty_key, nameless_type
+from ..row_faults import ROWS_TOLD, empty_key, nameless_type
 from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks, Sealer
 from .connection import PostgresDatabase
 from .read import NAME
@@ -20,8 +20,6 @@ from .wire import Call, Rows, int4, int8
 
 PAGE_ROWS = 256
 STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
-LAST = "\U0010ffff"
-ROWS_TOLD = 100
 SLICES_AT_ONCE = 64
 # A damaged row may have the number of a slice that there is not.
 ANY_NUMBER = (-(1 << 31), (1 << 31) - 1)
@@ -61,7 +59,7 @@ class CheckedLog(DatabaseLog):
 
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         found: list[str] = []
-        end = (prefix + LAST).encode()
+        end = (prefix + LAST_CHARACTER).encode()
         while rows := self._rows(STREAMS, (found[-1] if found else "").encode(), prefix.encode(), end):
             found += [row[0] for row in rows]
             if limit is not None and len(found) >= limit:

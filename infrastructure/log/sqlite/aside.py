@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from ....domain.errors import InvalidInputError, StorageBusyError
-from ...files import file_beside, sync_folder
+from ...files import BESIDE_SQLITE, file_beside, sync_folder
 from .connection import translated
 from .open_files import require_place
 from .schema import refuse_foreign_file
@@ -41,8 +41,7 @@ def made_aside(path: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[]
         try:
             yield str(aside), lambda: _put_in_place(aside, target, overwrite=overwrite)
         finally:
-            for ending in ("-wal", "-shm"):
-                aside.with_name(aside.name + ending).unlink(missing_ok=True)
+            _delete_beside(aside)
 
 
 def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
@@ -55,10 +54,14 @@ def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
         if error.sqlite_errorcode & 0xFF not in BROKEN or not overwrite:
             raise
         # A broken file does not take in its WAL, and SQLite would read that as a part of the new one.
-        for ending in ("-wal", "-shm"):
-            target.with_name(target.name + ending).unlink(missing_ok=True)
+        _delete_beside(target)
         aside.replace(target)
     sync_folder(target.parent)
+
+
+def _delete_beside(database: Path) -> None:
+    for ending in BESIDE_SQLITE:
+        database.with_name(database.name + ending).unlink(missing_ok=True)
 
 
 @contextmanager

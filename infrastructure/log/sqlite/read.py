@@ -21,6 +21,7 @@ from ....domain.positions import ONE_SEQUENCE, Partition, Position
 from ..block_body import BLOCK_EVENTS, DIGEST_BYTES
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
+from ..database_log import NO_LIMIT
 from ..evidence import SEGMENT, Evidence, segment_of
 from ..records import Batch, batches
 from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
@@ -34,7 +35,6 @@ from .blocks import (
 )
 
 Column = Literal["position", "recorded_at"]
-VERSION_MAX = 1 << 62
 KEY_OF_STREAM = "SELECT key FROM stream WHERE id = ?"
 KNOWN_KEY = "SELECT first_version, last_version FROM idempotency WHERE stream = ? AND key = ?"
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
@@ -80,14 +80,14 @@ ROWS_OF_PARTITION = (
 )
 DIGEST_OF_ROW = "SELECT digest FROM event WHERE stream = ? AND version = ?"
 DIGEST_IN_BLOCK = (
-    "SELECT substr(digests, 32 * (start + ? - first_version) + 1, 32) FROM part JOIN block"
+    f"SELECT substr(digests, {DIGEST_BYTES} * (start + ? - first_version) + 1, {DIGEST_BYTES}) FROM part JOIN block"
     " ON block.key = part.block WHERE stream = ? AND last_version >= ? AND first_version <= ?"
     " ORDER BY last_version LIMIT 1"
 )
 # For several streams and versions, with the streams given by their ids.
 DIGESTS_IN_BLOCKS = (
-    "SELECT (SELECT substr(digests, 32 * (start + wanted.version - first_version) + 1, 32) FROM part JOIN block"
-    " ON block.key = part.block WHERE stream = (SELECT key FROM stream WHERE id = wanted.id)"
+    f"SELECT (SELECT substr(digests, {DIGEST_BYTES} * (start + wanted.version - first_version) + 1, {DIGEST_BYTES})"
+    " FROM part JOIN block ON block.key = part.block WHERE stream = (SELECT key FROM stream WHERE id = wanted.id)"
     " AND last_version >= wanted.version AND first_version <= wanted.version ORDER BY last_version LIMIT 1)"
     " FROM (SELECT key AS place, json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS version"
     " FROM json_each(?)) AS wanted ORDER BY wanted.place"
@@ -290,7 +290,7 @@ class Reader:
         batch: Batch,
         openers: tuple[BlockOpener[T], RowOpener[T]],
     ) -> list[T]:
-        stream, after, until = batch.stream, batch.after, min(batch.until, VERSION_MAX)
+        stream, after, until = batch.stream, batch.after, min(batch.until, NO_LIMIT)
         is_one, (open_block, open_row) = len(batch.ranges) == 1, openers
         pieces: list[tuple[int, list[Any]]] = []
         digests = {0: NO_DIGEST}
@@ -393,7 +393,7 @@ class Reader:
             return False
         if not self._seals.has(stream, version, seal):
             key = connection.execute(KEY_OF_STREAM, (ERASURES,)).fetchone()
-            self._seals.learn(self.read_events(connection, key[0], Range(ERASURES, 0, VERSION_MAX)) if key else ())
+            self._seals.learn(self.read_events(connection, key[0], Range(ERASURES, 0, NO_LIMIT)) if key else ())
         return self._seals.has(stream, version, seal)
 
     def forget(self) -> None:

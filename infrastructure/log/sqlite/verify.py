@@ -13,18 +13,16 @@ import msgspec
 from ....domain.concurrency.known_types import known
 from ....domain.errors import DamagedError
 from ....domain.log.ports import KeyRow
+from ...files import BESIDE_SQLITE
 from ..compression import Compression
-from ..database_log import NO_LIMIT, DatabaseLog
+from ..database_log import LAST_CHARACTER, NO_LIMIT, DatabaseLog
 from ..large_texts import damage_of
-from ..row_faults import empty_key, nameless_type, opening
+from ..row_faults import ROWS_TOLD, empty_key, nameless_type, opening
 from .blocks import Block, BlockPart, checked_body
 from .connection import SqliteDatabase
 from .read import BLOCK_COLUMNS
 
-BESIDE = ("-wal", "-shm", "-journal")
 FAULTS_TOLD = 10
-LAST = "\U0010ffff"
-ROWS_TOLD = 100
 NAMELESS = f"""
     SELECT coalesce(s.id, 'stream ' || e.stream), e.version, e.tag
     FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag LEFT JOIN stream AS s ON s.key = e.stream
@@ -64,15 +62,14 @@ class CheckedLog(DatabaseLog):
     _compression: Compression
 
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
-        # No text sorts above all others; after a prefix, no character is higher than this one.
         statement = "SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
-        values = (prefix, prefix + LAST, NO_LIMIT if limit is None else limit)
+        values = (prefix, prefix + LAST_CHARACTER, NO_LIMIT if limit is None else limit)
         return [row[0] for row in self._rows(statement, values)]
 
     def files(self) -> list[str]:
         """Return the file of the database and the files that SQLite keeps next to it; none if it is in memory."""
         path = self._rows("PRAGMA database_list")[0][2]
-        return [path, *(path + name for name in BESIDE)] if path else []
+        return [path, *(path + name for name in BESIDE_SQLITE)] if path else []
 
     def damaged_files(self) -> list[DamagedError]:
         rows = self._rows(f"PRAGMA integrity_check({FAULTS_TOLD})")

@@ -8,13 +8,13 @@ import pytest
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from refold.domain.chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, Spoken
 from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.openai.send import openai_messages
 from refold.domain.formats.responses.receive import items_from_session
 from refold.domain.formats.responses.send import entries_of, openai_responses_input
-from refold.domain.formats.responses.source_shape import LEFT_OUT, Spoken, left_out
+from refold.domain.formats.responses.source_shape import LEFT_OUT, left_out
 from refold.domain.formats.send import NO_OUTPUT
 from tests.domain.formats.openai_contexts import (
     ANSWER,

@@ -89,7 +89,7 @@ def require_several(values: Iterable[T], what: str) -> list[T]:
     # Models of pydantic can be iterated over, by their fields.
     is_one = isinstance(values, str | bytes | Mapping) or hasattr(type(values), "model_fields")
     if is_one or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{what}: found {_shown(values)}, give a list")
+        raise InvalidInputError(f"{what}: found {_type_in_words(values)}, give a list")
     return list(values)
 
 
@@ -108,5 +108,5 @@ def require_texts(values: str | Iterable[str], what: str) -> tuple[str, ...]:
     return tuple(sorted(texts)) if isinstance(values, Set) else texts
 
 
-def _shown(value: object) -> str:
+def _type_in_words(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"

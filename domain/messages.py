@@ -319,7 +319,7 @@ def _block(message: Any) -> str:
     return str(message)
 
 
-def _said(speaker: str, message: Any) -> str:
+def _message_of(speaker: str, message: Any) -> str:
     return f"[{speaker}]\n{_text_of(field(message, 'content'))}"
 
 
@@ -339,8 +339,8 @@ def _assistant(message: Any) -> str:
 
 
 _BLOCKS: dict[Kind, Callable[[Any], str]] = {
-    "system": partial(_said, "System"),
-    "user": partial(_said, "User"),
+    "system": partial(_message_of, "System"),
+    "user": partial(_message_of, "User"),
     "tool": _tool,
     "assistant": _assistant,
 }

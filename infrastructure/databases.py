@@ -169,7 +169,7 @@ def _open_with_keys(
         if not _has_own_key(tables):
             # Another process may make the key, and record events, at the same moment.
             if below.now() != BEGINNING and not _has_own_key(tables):
-                where = _shown(below, location)
+                where = _place_of(below, location)
                 if tables.names():
                     raise _own_key_missing(where, ", or open it without keys if it was made without")
                 raise InvalidInputError(
@@ -184,7 +184,7 @@ def _open_with_keys(
         ring = KeyRing(tables, keys, system, encrypt=encrypt is not False)
         if encrypt not in (None, ring.encrypts):
             made, remedy = ("is encrypted", "without") if ring.encrypts else ("has keyed digests alone", "with")
-            raise InvalidInputError(f"{_shown(below, location)} {made}: open it {remedy} encrypt=False")
+            raise InvalidInputError(f"{_place_of(below, location)} {made}: open it {remedy} encrypt=False")
         if ring.encrypts and below.has_slices:
             stored_log(below).require_open_keys(REQUIRE_OPEN)
         # Before the first event is read: nobody without the keys makes a digest of this store.
@@ -215,7 +215,7 @@ def _require_no_keys(log: LiveLog, location: str) -> None:
     if not tables.names():
         return
     if rows := tables.ask(KEY, STORE):
-        raise missing_keys(key_row(rows[0]), _shown(log, location))
+        raise missing_keys(key_row(rows[0]), _place_of(log, location))
     try:
         # The process that was to make the key may have been killed before: then no event needs it.
         log.read_all(after=BEGINNING, limit=1)
@@ -223,7 +223,7 @@ def _require_no_keys(log: LiveLog, location: str) -> None:
     except DamagedError:
         is_keyed = True
     if is_keyed:
-        raise _own_key_missing(_shown(log, location))
+        raise _own_key_missing(_place_of(log, location))
 
 
 def _has_own_key(tables: Tables) -> bool:
@@ -258,7 +258,7 @@ def ring_of(log: Any) -> KeyRing:
     """
     ring: KeyRing | None = stored_log(log).chain.ring
     if ring is None:
-        raise InvalidInputError(f"{_shown(log, 'the store')} was made without keys: open a new store with keys")
+        raise InvalidInputError(f"{_place_of(log, 'the store')} was made without keys: open a new store with keys")
     return ring
 
 
@@ -269,7 +269,7 @@ def tables_of(log: Any) -> Tables:
     return PostgresTables(log) if log.has_slices else SqliteTables(log)
 
 
-def _shown(log: Any, location: str) -> str:
+def _place_of(log: Any, location: str) -> str:
     return str(log.database.where) if hasattr(log, "database") else location
 
 

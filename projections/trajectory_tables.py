@@ -102,7 +102,7 @@ class NodeTable:
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the vertices that the event names; a vertex that it registers only if it is of this type."""
-        named = dict.fromkeys(_named(event.event))
+        named = dict.fromkeys(_changed_vertices(event.event))
         if self._is_born(event):
             named[Ref(event.version)] = None
         return [vertex_key(event.stream, ref) for ref in named]
@@ -205,7 +205,7 @@ def _edge_keys(stream: str, sources: Iterable[Ref], target: Ref, edge: str) -> l
     return [f"{start}/{source.version}/{end}" for source in sources if not source.stream and not target.stream]
 
 
-def _named(event: Event) -> tuple[Ref, ...]:
+def _changed_vertices(event: Event) -> tuple[Ref, ...]:
     """Return the existing vertices that an event changes."""
     match event:
         case NodeChanged(node=node) | PortraitWritten(node=node):

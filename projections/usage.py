@@ -106,16 +106,16 @@ class UsageByContext:
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the key of the day, agent, model and context that the event counts for."""
-        said = _said(event)
+        said = _added_usage(event)
         return () if said is None else (_key(_day(event, said), said.agent, said.model, event.stream),)
 
     def evolve(self, key: str, row: UsageRow | None, event: RecordedEvent) -> UsageRow:
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: UsageRow | None, events: Sequence[RecordedEvent]) -> UsageRow:
-        said = [one for one in map(_said, events) if one is not None]
+        said = [one for one in map(_added_usage, events) if one is not None]
         if row is None:
-            first, day = said[0], _named(_day(events[0], said[0]))
+            first, day = said[0], _day_text(_day(events[0], said[0]))
             row = UsageRow(key=key, day=day, agent=first.agent, model=first.model, context=events[0].stream)
         return msgspec.structs.replace(
             row,
@@ -130,7 +130,7 @@ class UsageByContext:
         )
 
 
-class _Said(NamedTuple):
+class _AddedUsage(NamedTuple):
     """The usage that an event adds: by whom, with which model, of which kind, and the counts that came with it."""
 
     agent: str
@@ -154,11 +154,11 @@ class _Said(NamedTuple):
         return sum(map(DEFAULT, self.texts), self.size) if self.item is None else estimate_tokens(self.item)
 
 
-def _said(event: RecordedEvent) -> _Said | None:
+def _added_usage(event: RecordedEvent) -> _AddedUsage | None:
     recorded, actor = event.event, event.meta.actor or ""
     match recorded:
         case PortraitWritten(description=description, model=model):
-            return _Said(actor, model, is_models=True, texts=(description,))
+            return _AddedUsage(actor, model, is_models=True, texts=(description,))
         case MessageRecorded():
             return _message(recorded, actor)
         case MessageAdded(incomplete=reason) if reason == UNFINISHED:
@@ -166,38 +166,38 @@ def _said(event: RecordedEvent) -> _Said | None:
             return None
         case MessageFinished(role=role, agent_id=agent, metrics=metrics, tokens=tokens):
             counted = usage_in(parse_json(metrics)) if metrics else NO_USAGE
-            return _Said(agent or actor, None, counted, role == "assistant", messages=1, size=tokens)
+            return _AddedUsage(agent or actor, None, counted, role == "assistant", messages=1, size=tokens)
     item = added_item(recorded)
     model = recorded.model if isinstance(recorded, Summarized) else None
     return None if item is None else _item(item, item.agent_id or actor, model)
 
 
-def _item(item: ChatItemEvent, agent: str, model: str | None) -> _Said:
+def _item(item: ChatItemEvent, agent: str, model: str | None) -> _AddedUsage:
     match item:
         case MessageAdded(role=role):
             is_models = role == "assistant"
-            return _Said(agent, model, usage_of(item), is_models=is_models, messages=1, item=item)
+            return _AddedUsage(agent, model, usage_of(item), is_models=is_models, messages=1, item=item)
         case FunctionCalled():
-            return _Said(agent, model, usage_of(item), is_models=True, calls=1, item=item)
-    return _Said(agent, item=item)
+            return _AddedUsage(agent, model, usage_of(item), is_models=True, calls=1, item=item)
+    return _AddedUsage(agent, item=item)
 
 
-def _message(event: MessageRecorded, actor: str) -> _Said:
+def _message(event: MessageRecorded, actor: str) -> _AddedUsage:
     record = parse_json(event.record)
     calls = calls_of(record)
     texts = (*texts_of_run_event(event).texts, *(msgspec.json.encode(call).decode() for call in calls))
     is_models = kind_of(record) == "assistant"
     about = record.get("response_metadata")
     counted = usage_in(about) if isinstance(about, dict) else NO_USAGE
-    return _Said(actor, None, counted, is_models, messages=1, calls=len(calls), texts=texts)
+    return _AddedUsage(actor, None, counted, is_models, messages=1, calls=len(calls), texts=texts)
 
 
 @lru_cache(KEYS_KEPT_MAX)
 def _key(day: int, agent: str, model: str, context: str) -> str:
-    return f"{_named(day)}/{digest_of(agent)}/{digest_of(model)}/{digest_of(context)}"
+    return f"{_day_text(day)}/{digest_of(agent)}/{digest_of(model)}/{digest_of(context)}"
 
 
-def _day(event: RecordedEvent, said: _Said) -> int:
+def _day(event: RecordedEvent, said: _AddedUsage) -> int:
     """
     Return the day on which an item happened, in days since 1970; without such a day, that of its event.
 
@@ -207,7 +207,7 @@ def _day(event: RecordedEvent, said: _Said) -> int:
     return int(happened) if 0 <= happened <= LAST_DAY else min(event.recorded_at // DAY_MICROSECONDS, LAST_DAY)
 
 
-def _named(day: int) -> str:
+def _day_text(day: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 

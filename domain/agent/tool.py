@@ -193,7 +193,7 @@ class BaseTool:
 
     def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Call:
         merged = merge_kwargs(self._fixed_kwargs, kwargs, f"tool {self.__name__!r}")
-        taken_args, taken_kwargs = _taken(self.fn, args, merged)
+        taken_args, taken_kwargs = _accepted(self.fn, args, merged)
         completed = self._injection.complete(taken_args, taken_kwargs)
         return _Call(taken_args, completed, merged | completed)
 
@@ -332,7 +332,7 @@ def _is_handed(hint: Any) -> bool:
     return origin is not None and any(map(_is_handed, inner))
 
 
-def _taken(
+def _accepted(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Leave out arguments that `fn` does not accept; missing ones are not added."""

@@ -446,7 +446,7 @@ def _item_of(entry: Any, where: str) -> ChatItem | None:
         raise InvalidInputError(f"{where} is {entry!r}: expected an object with id and type")
     try:
         kind = str(entry["type"])
-        return _made(kind, entry) if kind in _MODELS else None
+        return _item_of_type(kind, entry) if kind in _MODELS else None
     except KeyError as error:
         raise MissingFieldError(f"{where}, field {error.args[0]}: missing") from error
     except ValidationError as error:
@@ -462,7 +462,7 @@ def _common(entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _made(kind: str, entry: Mapping[str, Any]) -> ChatItem:
+def _item_of_type(kind: str, entry: Mapping[str, Any]) -> ChatItem:
     names = (*FIELDS[kind], *OPTIONAL.get(kind, ()))
     given = {name: entry[name] for name in names if name in entry}
     if kind == "message":

@@ -263,14 +263,17 @@ class ShownItems:
         events = recorded.arena.items
         if seen is not None and recorded.continues(seen):
             ordinals = recorded.order()[len(shown) :]
-            return [*_held(shown), *map(item_of, map(events.__getitem__, ordinals), map(recorded.arrival, ordinals))]
+            return [
+                *_in_memory(shown),
+                *map(item_of, map(events.__getitem__, ordinals), map(recorded.arrival, ordinals)),
+            ]
         was_plain = seen is not None and seen.edits is None
         if recorded.edits is None and not was_plain and not isinstance(events, StoredItems):
             return map(item_of, recorded, recorded.arrivals())
-        arena, made = (seen.arena, [*_held(shown)]) if seen is not None and was_plain else self._made
+        arena, made = (seen.arena, [*_in_memory(shown)]) if seen is not None and was_plain else self._made
         if arena is not recorded.arena:
             # An arena that continues another one has the same events, a few of them in a new form.
-            known = zip(made, _held(arena.items) if arena else (), _held(events), strict=False)
+            known = zip(made, _in_memory(arena.items) if arena else (), _in_memory(events), strict=False)
             made = [item if old is new else None for item, old, new in known]
         order = recorded.order()
         if not made and isinstance(events, StoredItems) and events.is_unread(recorded.reach):
@@ -309,7 +312,7 @@ def _all_unread(recorded: Items, order: Sequence[int]) -> tuple[list[Any], list[
 
 def _put_unread(recorded: Items, events: StoredItems, made: list[ChatItem | None], missing: Sequence[int]) -> list[int]:
     """Put an unread item in the place of each missing one whose event was not read; return those still missing."""
-    read = list(_held(events))
+    read = list(_in_memory(events))
     ordinals = [ordinal for ordinal in missing if read[ordinal] is None]
     kinds = recorded.arena.stored_kinds()
     for ordinal, item in zip(ordinals, _unread(recorded, ordinals, [kinds[one] for one in ordinals]), strict=True):
@@ -317,6 +320,6 @@ def _put_unread(recorded: Items, events: StoredItems, made: list[ChatItem | None
     return [ordinal for ordinal in missing if made[ordinal] is None]
 
 
-def _held(items: list[Any]) -> Iterator[Any]:
+def _in_memory(items: list[Any]) -> Iterator[Any]:
     """Return what is in the memory of a list; an event that was not read is None there."""
     return list.__iter__(items)

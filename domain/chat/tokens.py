@@ -78,11 +78,11 @@ def tiktoken_counter(encoding: str | Encoding) -> TokenCounter:
         ValueError: tiktoken knows no encoding and no model of this name.
         ImportError: a name is given, and tiktoken is not installed.
     """
-    encode = (_named(encoding) if isinstance(encoding, str) else encoding).encode_ordinary
+    encode = (_encoding_named(encoding) if isinstance(encoding, str) else encoding).encode_ordinary
     return lambda text: len(encode(text))
 
 
-def _named(name: str) -> Encoding:
+def _encoding_named(name: str) -> Encoding:
     try:
         import tiktoken
     except ImportError as error:

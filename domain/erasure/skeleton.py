@@ -208,7 +208,7 @@ def _content(content: Content, beside: str, mask: Mask) -> Content:
     return Content(text=mask.said(content.text or ""), erased=erased)
 
 
-def _held(event: pool.AddedEvent, mask: Mask) -> pool.AddedEvent:
+def _container_item(event: pool.AddedEvent, mask: Mask) -> pool.AddedEvent:
     return _changed(
         event,
         content=_content(event.content, event.description or "", mask),
@@ -272,7 +272,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 _WHOLE: dict[type, Rule] = {
     **dict.fromkeys(chat.ITEM_EVENTS, _item),
-    **dict.fromkeys((pool.QueueAppended, pool.PoolAdded, pool.PoolReplaced), _held),
+    **dict.fromkeys((pool.QueueAppended, pool.PoolAdded, pool.PoolReplaced), _container_item),
     memory.MemoryRemembered: _remembered,
     run.QueryRegistered: _node,
     run.NodeRegistered: _node,

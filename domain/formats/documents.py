@@ -191,7 +191,7 @@ class ShareGptForm(DocumentForm):
             return {"from": CALLING, "value": json.dumps(called if called[1:] else called[0], ensure_ascii=False)}
         if isinstance(first, FunctionReturned):
             return {"from": ANSWERING[0], "value": first.output}
-        texts = [part if isinstance(part, str) else "[An image is left out]" for part in _told(items)]
+        texts = [part if isinstance(part, str) else "[An image is left out]" for part in _texts_and_pictures(items)]
         return {"from": SPEAKER_OF[role_of(items)], "value": "\n".join(texts)}
 
     def grouped(self, items: Sequence[ChatItemEvent]) -> list[list[int]]:
@@ -325,7 +325,7 @@ def _is_call(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("name"), str) and value.keys() <= {"name", "arguments"}
 
 
-def _told(items: Sequence[ChatItemEvent]) -> list[str | Picture]:
+def _texts_and_pictures(items: Sequence[ChatItemEvent]) -> list[str | Picture]:
     return [part for part in parts_of(items) if isinstance(part, str | Picture)]
 
 

@@ -89,7 +89,7 @@ class MemoryLog:
             raise InvalidInputError("a stream may stand in a batch once: join its events")
         for new in batch:
             require_names(new)
-        known = [self._known(new.stream, new.idempotency_key) for new in batch]
+        known = [self._events_under(new.stream, new.idempotency_key) for new in batch]
         if any(events is not None for events in known):
             for new, events in zip(batch, known, strict=True):
                 if events is not None and new.idempotency_key is not None:
@@ -127,7 +127,7 @@ class MemoryLog:
             added.append(RecordedEvent(new.stream, version, position, now, event, meta, digest))
         return Receipt(tuple(added[before:]))
 
-    def _known(self, stream: str, key: str | None) -> tuple[RecordedEvent, ...] | None:
+    def _events_under(self, stream: str, key: str | None) -> tuple[RecordedEvent, ...] | None:
         """
         Return the events that were recorded under a key; an append that was interrupted may have left a key without
         events.
@@ -171,7 +171,7 @@ class MemoryLog:
         return [self.read_events(stream, after=after, until=until) for stream, after, until in ranges]
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        return list(self._known(stream, key) or ())
+        return list(self._events_under(stream, key) or ())
 
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         start = require_kind(after, has_slices=False).head(ONE_SEQUENCE)
@@ -273,7 +273,7 @@ class MemoryLog:
         return [
             KeyRow(stream, key or "", events[0].version, events[-1].version)
             for stream, key in list(self._keys)
-            if (events := self._known(stream, key))
+            if (events := self._events_under(stream, key))
         ]
 
     def close(self) -> None:

@@ -228,16 +228,16 @@ def _touched(version: int, events: Sequence[Event], present: dict[str, Held]) ->
             yield _Touch(event.key, "remembered", present.get(event.key), new)
             present[event.key] = new
         case MemoryForgotten(items=items):
-            for held in _named(items, events):
+            for held in _records_named(items, events):
                 yield _Touch(held.event.key, "forgotten", held, None)
                 del present[held.event.key]
         case MemoryRestored(items=items):
-            for held in _named(items, events):
+            for held in _records_named(items, events):
                 yield _Touch(held.event.key, "restored", None, held)
                 present[held.event.key] = held
 
 
-def _named(items: Iterable[Span], events: Sequence[Any]) -> Iterator[Held]:
+def _records_named(items: Iterable[Span], events: Sequence[Any]) -> Iterator[Held]:
     # The events of a scope name records of its own stream only.
     for ref in refs_of(items):
         yield Held(ref.version, events[ref.version - 1])

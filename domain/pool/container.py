@@ -248,7 +248,7 @@ class Container(Context[ContainerState], Generic[T]):
         """The name of each item's origin, `stream@version`, in order. `evict` and `restore` take these names."""
         return [str(held.ref.within(self.stream_id)) for held in self._state.items.values()]
 
-    def _shown(self) -> list[ContextItem[T]]:
+    def _present_items(self) -> list[ContextItem[T]]:
         return [held.item for held in self._state.items.values()]
 
     def _shown_by_repr(self, identity: str) -> str:
@@ -258,7 +258,7 @@ class Container(Context[ContainerState], Generic[T]):
         return len(self._state.items)
 
     def __iter__(self) -> Iterator[ContextItem[T]]:
-        return iter(self._shown())
+        return iter(self._present_items())
 
     def __bool__(self) -> bool:
         return len(self) > 0

@@ -75,7 +75,7 @@ Added = Callable[[ContextItem[object]], AddedEvent]
 def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
     """Return the merge that takes the present items of the other queue that were added there and were never here."""
     known = {*(held.ref.within(ours.stream) for held in ours.state.items.values()), *ours.gone}
-    there = [_named(held, theirs.stream) for held in theirs.state.items.values()]
+    there = [_with_stream(held, theirs.stream) for held in theirs.state.items.values()]
     new = tuple(held for held in there if held.ref not in known and not ours.bore(held.ref))
     return Merge(source=theirs.stream, version=theirs.version, base=base, taken=new)
 
@@ -102,14 +102,14 @@ def merged_pool(
         # Else only the other side changed the item.
         if our != before and not _is_for_room(ours, item_id, our):
             choice = decide(Conflict(item_id, here, there))
-            kept = _kept(choice, item_id)
+            kept = _kept_side(choice, item_id)
             if isinstance(choice, ContextItem):
                 made.append(added(ContextItem(choice.content, choice.description, item_id)))
             conflicts.append(
                 PoolConflictResolved(source=theirs.stream, id=item_id, ours=our, theirs=their, rule=rule, kept=kept)
             )
         if kept == "theirs" and there is not None:
-            taken.append(_named(there, theirs.stream))
+            taken.append(_with_stream(there, theirs.stream))
         elif kept == "theirs" and here is not None:
             dropped.append(here.ref)
     return Merge(
@@ -123,7 +123,7 @@ def merged_pool(
     )
 
 
-def _kept(choice: object, item_id: str) -> str:
+def _kept_side(choice: object, item_id: str) -> str:
     if isinstance(choice, ContextItem):
         return "made"
     if choice not in ("ours", "theirs"):
@@ -139,7 +139,7 @@ def _is_for_room(side: Side, item_id: str, ref: Ref | None) -> bool:
     return bool(left) and (left[-1].how, left[-1].reason) == ("evict", "limit")
 
 
-def _named(held: Held, stream: str) -> Held:
+def _with_stream(held: Held, stream: str) -> Held:
     return Held(held.ref.within(stream), held.event)
 
 
@@ -222,7 +222,7 @@ class Merging(Bringing):
         return ("merge", other.stream_id, other._version_asked, held, rule if isinstance(rule, str) else "function")
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        ours = _seen(container.stream_id, state.version, container.completed_events(state.version))
+        ours = _side_of(container.stream_id, state.version, container.completed_events(state.version))
         base = _base_of(ours, self._theirs)
         if container.kind.name == "queue":
             merge = merged_queue(ours, self._theirs, base)
@@ -275,10 +275,10 @@ class Merging(Bringing):
 def _side(log: Log, stream: str, version: int) -> Side:
     events = log.read_events(stream, until=version)
     # Another thread may have queued events since the others were flushed.
-    return _seen(stream, len(events), complete(log, events))
+    return _side_of(stream, len(events), complete(log, events))
 
 
-def _seen(stream: str, version: int, events: Iterable[Completed]) -> Side:
+def _side_of(stream: str, version: int, events: Iterable[Completed]) -> Side:
     departures = Departures(stream, events)
     return Side(stream, version, departures.state, departures.gone())
 

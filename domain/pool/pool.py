@@ -122,11 +122,11 @@ class ContextPool(Container[T]):
     @property
     def items(self) -> list[ContextItem[T]]:
         """The items, the oldest first, as a new list."""
-        return self._shown()
+        return self._present_items()
 
     @property
     def _items(self) -> dict[str, ContextItem[T]]:
-        return {str(item.id): item for item in self._shown()}
+        return {str(item.id): item for item in self._present_items()}
 
     def get(self, id: str) -> ContextItem[T]:
         """

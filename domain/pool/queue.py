@@ -49,7 +49,7 @@ class ContextQueue(Container[T]):
     @property
     def items(self) -> list[ContextItem[T]]:
         """The items, the oldest first, as a new list. Setting `items` clears the queue and appends the new ones."""
-        return self._shown()
+        return self._present_items()
 
     @items.setter
     def items(self, items: Sequence[ContextItem[T]]) -> None:
@@ -65,7 +65,7 @@ class ContextQueue(Container[T]):
             InvalidInputError: `last` is negative or no whole number.
         """
         require_limits(last=last)
-        items = self._shown()
+        items = self._present_items()
         return "\n".join(str(item.content) for item in (items if last is None else items[max(0, len(items) - last) :]))
 
     async def append(

@@ -113,10 +113,10 @@ def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[Comp
         case Add(items=items):
             return _add(kind, items, state)
         case Remove(id=item_id, reason=reason):
-            held = _held(item_id, state)
+            held = _require_held(item_id, state)
             return [PoolRemoved(id=item_id, item=held.ref, reason=reason, change=-held.totals)]
         case Evict(items=refs, reason=reason):
-            return _evicted(kind, [_held(state.key_of(ref), state) for ref in refs], reason)
+            return _evicted(kind, [_require_held(state.key_of(ref), state) for ref in refs], reason)
         case Restore(items=items):
             return _restore(kind, items, state)
         case Clear():
@@ -201,7 +201,7 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
     brings = command.taken or command.dropped or command.conflicts or command.made
     if not brings and state.merged.get(command.source, (0, 0))[0] == command.version:
         return []
-    dropped = [_held(state.key_of(ref), state) for ref in command.dropped]
+    dropped = [_require_held(state.key_of(ref), state) for ref in command.dropped]
     replaced = [state.items.get(_key_of(kind, held)) for held in command.taken]
     change = total_of(command.taken) - total_of(dropped) - total_of(held for held in replaced if held is not None)
     merged = kind.merged(
@@ -244,7 +244,7 @@ def _evicted(kind: Kind, leaving: Sequence[Held], reason: str) -> Events:
     return [kind.evicted(items=items, reason=reason, change=-total_of(leaving))]
 
 
-def _held(key: Hashable, state: ContainerState) -> Held:
+def _require_held(key: Hashable, state: ContainerState) -> Held:
     held = state.items.get(key)
     if held is None:
         where = "pool" if state.is_pool else "queue"

@@ -331,9 +331,9 @@ def _leaving(event: ContainerEvent, state: ContainerState) -> tuple[Left, list[H
     if left is None:
         return NOTHING_LEFT, []
     is_any = left.items is None or isinstance(event, MergedEvent)
-    return left, list(state.items.values()) if is_any else _named(state, refs_of(left.items or ()))
+    return left, list(state.items.values()) if is_any else _present_items(state, refs_of(left.items or ()))
 
 
-def _named(state: ContainerState, refs: Iterable[Ref]) -> list[Held]:
+def _present_items(state: ContainerState, refs: Iterable[Ref]) -> list[Held]:
     by_key = [state.items.get(state.key_of(ref)) for ref in refs]
     return [held for held in by_key if held is not None]

@@ -106,19 +106,19 @@ class RunFactory:
         journal = self._journals.get(identity)
         if journal is None or not journal.is_changed_within(current_transaction(journal.log)):
             return None
-        return self._kept(journal, identity)
+        return self._new_run(journal, identity)
 
     def _opened(self, identity: RunId, agent: str | None, *, restore: bool, create: bool) -> Run:
         journal = self._journal(identity, agent)
         if journal.version:
-            return self._kept(journal, identity)
+            return self._new_run(journal, identity)
         if not create:
             raise ContextNotFoundError(journal.place.stream, ["run"])
         goes_back = restore and bool(identity.run_id) and not identity.sub_id
         if not (self._begin_behind(journal, identity, agent) if goes_back else _begin(journal, identity, agent)):
             # Another process created it at the same moment, so it is only opened.
             journal = self._journal(identity, agent)
-        return self._kept(journal, identity)
+        return self._new_run(journal, identity)
 
     def _begin_behind(self, journal: Journal[RunState], identity: RunId, agent: str | None) -> bool:
         """
@@ -147,7 +147,7 @@ class RunFactory:
                 if current_transaction(self._attachment.log) is None:
                     # A transaction may be rolled back, and then the number is free again.
                     self._subs[main] = number
-                return self._kept(journal, identity)
+                return self._new_run(journal, identity)
             number += 1
 
     def _journal(self, identity: RunId, agent: str | None) -> Journal[RunState]:
@@ -165,7 +165,7 @@ class RunFactory:
         unflushed = self._attachment.unflushed
         return Journal(self._attachment.log, place, RUNS, version=end.version, digest=end.digest, unflushed=unflushed)
 
-    def _kept(self, journal: Journal[RunState], identity: RunId) -> Run:
+    def _new_run(self, journal: Journal[RunState], identity: RunId) -> Run:
         # The opening is never queued, since all queued events of the run depend on it.
         journal.durability = self._attachment.durability
         run = self._class(journal, self._attachment, identity)

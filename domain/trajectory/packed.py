@@ -166,7 +166,7 @@ def unpacked(log: Seen, stream: str, data: bytes) -> RunState:
         pointers=OrderedMap.of(dict.fromkeys(short.pointers)),
         counts={name: count for place, name in enumerate(TYPES) if (count := short.types.count(place))},
         steps=_steps(short, stored),
-        messages=_held(accumulate(short.messages), stored),
+        messages=_held_by_version(accumulate(short.messages), stored),
         names=short.names,
         touches_past=short.touches_past,
         goes_backward=short.goes_backward,
@@ -207,15 +207,15 @@ def _edges(log: Seen, stream: str, short: _Packed) -> dict[Ref, Row[Edge]]:
 
 def _steps(short: _Packed, stored: StoredEvents) -> Steps:
     return Steps(
-        waiting={queue: _held(versions, stored) for queue, versions in short.waiting.items()},
+        waiting={queue: _held_by_version(versions, stored) for queue, versions in short.waiting.items()},
         returned={
             queue: tuple(Held(version, stored) for version in versions) for queue, versions in short.returned.items()
         },
-        taken=_held(short.taken, stored),
+        taken=_held_by_version(short.taken, stored),
     )
 
 
-def _held(versions: Iterable[int], stored: StoredEvents) -> OrderedMap[int, Held]:
+def _held_by_version(versions: Iterable[int], stored: StoredEvents) -> OrderedMap[int, Held]:
     return OrderedMap.of({version: Held(version, stored) for version in versions})
 
 

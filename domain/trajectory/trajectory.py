@@ -362,10 +362,10 @@ def visible(text: str) -> str:
     """Return `text` with a sign for each invisible character that has an effect; line breaks stay."""
     if text.isprintable():
         return text
-    return "".join(map(_shown, text))
+    return "".join(map(_visible, text))
 
 
-def _shown(char: str) -> str:
+def _visible(char: str) -> str:
     if char == "\n" or char in JOINERS or unicodedata.category(char) not in HIDDEN:
         return char
     if char < " ":

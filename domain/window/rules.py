@@ -187,7 +187,7 @@ def decide(command: Command, state: WindowState) -> Sequence[Completed]:
         case Remove(key=key, reason=reason):
             return [evicted(_with_key(key, state), state.held.quarters, how="remove", reason=reason)]
         case Evict(versions=versions, reason=reason):
-            leaving = [_held(version, state) for version in dict.fromkeys(versions)]
+            leaving = [_require_held(version, state) for version in dict.fromkeys(versions)]
             return [evicted(leaving, state.held.quarters, how="evict", reason=reason)] if leaving else []
         case Restore(stream=stream, items=items):
             return _restore(stream, items, state)
@@ -242,7 +242,7 @@ def _with_key(key: str, state: WindowState) -> list[Held]:
     return items
 
 
-def _held(version: int, state: WindowState) -> Held:
+def _require_held(version: int, state: WindowState) -> Held:
     held = state.held.items.get(version)
     if held is None:
         raise NotFoundError(f"the window does not hold the item of version {version}: `births` names those it does")

@@ -115,7 +115,7 @@ def _evolved(state: WindowState, event: Completed) -> WindowState:
         case WindowAdded() as added:
             return _with(state, Held(version, added, (version, 0)))
         case WindowReplaced() as replaced:
-            place = min(_held(state, ref).place for ref in refs_of(replaced.old))
+            place = min(_require_held(state, ref).place for ref in refs_of(replaced.old))
             return _with(reduce(_without, refs_of(replaced.old), state), Held(version, replaced, place))
         case WindowEvicted(items=items):
             return reduce(_without, refs_of(items), state)
@@ -145,7 +145,7 @@ def _with(state: WindowState, held: Held) -> WindowState:
 
 
 def _without(state: WindowState, ref: Ref) -> WindowState:
-    held = _held(state, ref)
+    held = _require_held(state, ref)
     return replace(
         state,
         held=state.held.minus(held),
@@ -154,7 +154,7 @@ def _without(state: WindowState, ref: Ref) -> WindowState:
     )
 
 
-def _held(state: WindowState, ref: Ref) -> Held:
+def _require_held(state: WindowState, ref: Ref) -> Held:
     held = state.held.items.get(ref.version)
     if held is None:
         raise DamagedError(f"item {ref.version} of a window", "it left, and was not there")
@@ -279,7 +279,7 @@ class Departures:
     def evicted(self) -> list[EvictedItem]:
         """Return the items that left, in the order in which they left."""
         return [
-            EvictedItem(self._held(version).item, left.how, left.reason, left.version, self._birth(version))
+            EvictedItem(self._item_at(version).item, left.how, left.reason, left.version, self._birth(version))
             for version, left in self._left.items()
         ]
 
@@ -300,7 +300,7 @@ class Departures:
                 raise NotFoundError(
                     f"no item {self._birth(version)} left the window: `evicted()` and `dropped()` list those there are"
                 )
-            found.append(self._held(version))
+            found.append(self._item_at(version))
         return found
 
     def _apply(self, number: int, event: Any) -> None:
@@ -324,7 +324,7 @@ class Departures:
             self._dropped.pop(version, None)
             self._there[version] = None
 
-    def _held(self, version: int) -> Held:
+    def _item_at(self, version: int) -> Held:
         event: WindowItemEvent = self._events[version - 1]
         return Held(version, event, (0, 0))
 
@@ -333,7 +333,7 @@ class Departures:
 
     def _dropped_item(self, version: int) -> DroppedItem:
         event: WindowDropped = self._events[version - 1]
-        item = self._held(version).item
+        item = self._item_at(version).item
         return DroppedItem(item, event.tokens, event.max_tokens, version, self._birth(version))
 
 

@@ -22,9 +22,9 @@ class AsyncOpening:
         self._opened: AsyncStore | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncStore]:
-        return self._made().__await__()
+        return self._opened_store().__await__()
 
-    async def _made(self) -> AsyncStore:
+    async def _opened_store(self) -> AsyncStore:
         opened: list[AsyncStore] = []
         try:
             await in_thread(lambda: opened.append(self._open()))

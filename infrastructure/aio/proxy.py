@@ -75,13 +75,13 @@ class _Member:
         async def call(*args: Any, **kwargs: Any) -> Any:
             given = [_sync(one) for one in args], {name: _sync(one) for name, one in kwargs.items()}
             if inspect.iscoroutinefunction(found):
-                return self._shown(proxy, await found(*given[0], **given[1]))
-            return self._shown(proxy, await in_thread(found, *given[0], **given[1]))
+                return self._wrapped(proxy, await found(*given[0], **given[1]))
+            return self._wrapped(proxy, await in_thread(found, *given[0], **given[1]))
 
         call.__name__, call.__doc__ = self._name, found.__doc__
         return call
 
-    def _shown(self, proxy: Any, result: Any) -> Any:
+    def _wrapped(self, proxy: Any, result: Any) -> Any:
         if result is proxy.sync:
             return proxy
         return result if self._to is None or result is None else self._to()(result)
@@ -101,7 +101,7 @@ class _Plain(_Member):
     """A property that never waits, and is given as it is."""
 
     def __get__(self, proxy: Any, kind: object = None) -> Any:
-        return self if proxy is None else self._shown(proxy, getattr(proxy.sync, self._name))
+        return self if proxy is None else self._wrapped(proxy, getattr(proxy.sync, self._name))
 
 
 def _whole(value: Any) -> Any:

@@ -460,7 +460,7 @@ def group(kind: str, help_text: str, commands: Iterable[click.Command]) -> click
     return made
 
 
-def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def _text_or_stdin(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value != STDIN:
         return checked_text(value)
     try:
@@ -471,7 +471,9 @@ def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def content(name: str) -> Callable[[Command], Command]:
     """Return the decorator for an argument that is a content, or `-` for a content on stdin."""
-    return argument("content", help="The content: a text, or `-` to read it from stdin.", metavar=name, callback=_given)
+    return argument(
+        "content", help="The content: a text, or `-` to read it from stdin.", metavar=name, callback=_text_or_stdin
+    )
 
 
 def is_json(name: str) -> Callable[[Command], Command]:

@@ -74,20 +74,20 @@ def named_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) 
             return (f"{name}@{first}{dots}{one}" for one in _moments(store, name, begun))
         return names_begun(store, name, limit=OFFERED_MAX)
 
-    return _asked(ctx, offered)
+    return _names_offered(ctx, offered)
 
 
 def offered_moments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the moments that a word may mean, of the context that stands before it."""
-    return _asked(ctx, lambda store: _moments(store, _context_of(ctx), incomplete))
+    return _names_offered(ctx, lambda store: _moments(store, _context_of(ctx), incomplete))
 
 
 def offered_items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the ids of items that a word may mean, of the context that stands before it."""
-    return _asked(ctx, lambda store: _begun(_items(_last_events(store, _context_of(ctx))), incomplete))
+    return _names_offered(ctx, lambda store: _begun(_items(_last_events(store, _context_of(ctx))), incomplete))
 
 
-def _asked(ctx: click.Context, offered: Callable[[Store], Iterator[str]]) -> list[str]:
+def _names_offered(ctx: click.Context, offered: Callable[[Store], Iterator[str]]) -> list[str]:
     location = ctx.params.get("location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
     try:
         with open_store(location, create=False, read_only=True, keys=given_keys(), encrypt=None) as store:

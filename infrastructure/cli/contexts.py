@@ -186,7 +186,9 @@ def _print_usage(rows: Sequence[UsageSum], by: Sequence[str]) -> None:
     texts = len(by) - ("day" in by)
     free = terminal_width() - max(map(len, aligned(counts))) - (DAY_WIDTH + 2) * ("day" in by)
     width = max(free // max(texts, 1) - 2, NAME_WIDTH_MIN) if is_cut_short() else sys.maxsize
-    names = [[cut(_named(getattr(row, name)), max(width, DAY_WIDTH * (name == "day"))) for name in by] for row in rows]
+    names = [
+        [cut(_shown_name(getattr(row, name)), max(width, DAY_WIDTH * (name == "day"))) for name in by] for row in rows
+    ]
     names = [[name.upper() for name in by], *names, *(["ALL", *[""] * (len(by) - 1)] for _ in totals)]
     right = range(len(by), len(by) + len(USAGE_HEADINGS))
     # Numbers stay whole, where even short names leave no room.
@@ -199,7 +201,7 @@ def _counts(row: UsageSum) -> tuple[str, ...]:
     return (*(f"{count:,}" for count in counts), cost)
 
 
-def _named(name: str) -> str:
+def _shown_name(name: str) -> str:
     return one_line(name.removeprefix("chat:")) or "-"
 
 

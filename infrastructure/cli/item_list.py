@@ -98,13 +98,15 @@ def shown_of(
     if is_wanted is not None:
         pairs = [pair for pair in pairs if is_wanted(pair[0].item)]
     if names:
-        pairs = [pair for name in names for pair in _named(view, pairs, name)]
+        pairs = [pair for name in names for pair in _pairs_named(view, pairs, name)]
     pairs = pairs[-tail:] if tail else pairs
     left = [one for _, one in pairs if one is not None] if evicted else None
     return Shown(view, [entry for entry, _ in pairs], left, "part" if is_part else "tail" if tail else "all")
 
 
-def _named(view: Seen, pairs: list[tuple[Entry, Departure | None]], name: str) -> list[tuple[Entry, Departure | None]]:
+def _pairs_named(
+    view: Seen, pairs: list[tuple[Entry, Departure | None]], name: str
+) -> list[tuple[Entry, Departure | None]]:
     found = [pair for pair in pairs if id_of(pair[0].item) == name]
     # Ids come first, because an id may look like a place.
     found = found or [pair for pair in pairs if name in (pair[0].place, pair[0].recorded.reference)]

@@ -63,11 +63,11 @@ def moments(name: str | None, position: str | None, actor: str, location: str, a
     """
     if name is None:
         with reading(location) as store:
-            _print(_named(store), as_json)
+            _print(_events_by_name(store), as_json)
         return
     with changing(location, actor) as store:
         store.name_moment(name, position)
-        found = _named(store)[name]
+        found = _events_by_name(store)[name]
     if as_json:
         print_json(_shape(found))
     else:
@@ -75,7 +75,7 @@ def moments(name: str | None, position: str | None, actor: str, location: str, a
     note_slices(position)
 
 
-def _named(store: Store) -> dict[str, RecordedEvent]:
+def _events_by_name(store: Store) -> dict[str, RecordedEvent]:
     """Return the event that gave each name; the last one if it was given several times."""
     named = (recorded for recorded in store.log.read(STREAM) if isinstance(recorded.event, MomentNamed))
     return {recorded.event.name: recorded for recorded in named}

@@ -108,7 +108,7 @@ class Archivist:
             # The version of the store's own events: an erasure, a hold or an archive made since refuses the append.
             _ = self._eraser.state
             version = self._eraser.journal.version
-            streams = self._named(contexts) if days is None else self._idle(days)
+            streams = self._streams_named(contexts) if days is None else self._idle(days)
             selection = Selection(self._log, Mask(text=ARCHIVED_TEXT))
             selection.versions = {stream: {*range(1, self._log.head(stream) + 1)} for stream in streams}
             if held := self._eraser.held(selection):
@@ -121,7 +121,7 @@ class Archivist:
                 return self._put_away(path, why, selection, left, version)
         raise StorageBusyError("others erased and archived all the time: try again when they pause")
 
-    def _named(self, contexts: Sequence[str]) -> list[str]:
+    def _streams_named(self, contexts: Sequence[str]) -> list[str]:
         streams = [*dict.fromkeys(context_named(self._log, one) for one in contexts)]
         archives = self._eraser.state.archives
         for stream in streams:

@@ -153,13 +153,13 @@ def transcript_of(chat: ChatView[Any], form: TranscriptForm) -> Transcript:
     Raises:
         InvalidInputError: the chat has nothing that the form has a place for.
     """
-    made = _made(chat, form)
+    made = _transcript_of(chat, form)
     if made is None:
         raise InvalidInputError(f"{chat.id} has no message that {form} has a place for: add one, or leave it out")
     return made
 
 
-def _made(chat: ChatView[Any], form: TranscriptForm) -> Transcript | None:
+def _transcript_of(chat: ChatView[Any], form: TranscriptForm) -> Transcript | None:
     items = list(chat.recorded_items())
     kept = messages_of(form, items)
     if not kept:
@@ -194,7 +194,7 @@ def export_transcripts(
     lost: dict[str, tuple[str, ...]] = {}
     with writing_file(Path(path), log) as file:
         for chat in chats:
-            made = _made(chat, form) if skip_empty else transcript_of(chat, form)
+            made = _transcript_of(chat, form) if skip_empty else transcript_of(chat, form)
             if made is None:
                 continue
             lost[chat.id if chat.id not in lost else f"{chat.id}@{chat.version}"] = made.lost

@@ -74,7 +74,7 @@ class RefoldHistoryProvider(HistoryProvider):
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[AgentMessage]:
         """Return the messages in the view of a session's chat; none if there is no chat."""
-        return await in_thread(self._messages, _given(session_id))
+        return await in_thread(self._messages, _chat_id_of(session_id))
 
     async def save_messages(
         self,
@@ -90,7 +90,7 @@ class RefoldHistoryProvider(HistoryProvider):
         Raises:
             InvalidInputError: the session has no id, or a message cannot be kept as JSON.
         """
-        await in_thread(self._save, _given(session_id), list(messages))
+        await in_thread(self._save, _chat_id_of(session_id), list(messages))
 
     # Each of the following runs in a thread.
 
@@ -126,7 +126,7 @@ def _plain(messages: Sequence[AgentMessage]) -> list[Message]:
         raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
 
 
-def _given(session_id: str | None) -> str:
+def _chat_id_of(session_id: str | None) -> str:
     if not session_id:
         raise InvalidInputError("the session has no id: make it with agent.create_session(session_id=...)")
     return encoded_id(session_id, "the session id")

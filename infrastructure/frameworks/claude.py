@@ -112,7 +112,7 @@ class RefoldSessions(SessionStore):
             InvalidInputError: a part of the key is missing, empty or no text, or all are too long for an id.
         """
         parts = [name for name in KEY_FIELDS if name != "subpath" or name in key]
-        encoded = (encoded_id(_given(key, name), f"the {name} of a session") for name in parts)
+        encoded = (encoded_id(_text_in(key, name), f"the {name} of a session") for name in parts)
         return BETWEEN.join(part.replace(BETWEEN, quote(BETWEEN, safe="")) for part in encoded)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -209,7 +209,7 @@ def _add(found: OpenChat, key: SessionKey, messages: Sequence[Message]) -> None:
     new = _new_lines(found, messages, begins_again=bool(before.get("since")))
     if not new:
         return
-    value = {**before, "is": {field: _given(key, field) for field in KEY_FIELDS if field in key}}
+    value = {**before, "is": {field: _text_in(key, field) for field in KEY_FIELDS if field in key}}
     if "subpath" not in key:
         data, plain = before.get("summary"), [message["line"] for message in new]
         earlier = None if data is None else SessionSummaryEntry(session_id=key["session_id"], mtime=0, data=data)
@@ -308,7 +308,7 @@ def _is_known(line: dict[str, Any], known: Collection[str | None]) -> bool:
     return parent is None or parent in known
 
 
-def _given(key: SessionKey | SessionListSubkeysKey, name: str) -> str:
+def _text_in(key: SessionKey | SessionListSubkeysKey, name: str) -> str:
     found = key.get(name)
     if not isinstance(found, str) or not found:
         raise InvalidInputError(f"{name} of the key is {found!r}, expected text that is not empty")
@@ -324,7 +324,7 @@ def _main_name(project_key: str) -> str:
 
 
 def _sub_name(key: SessionKey | SessionListSubkeysKey) -> str:
-    return f"{SUB}/{quote(_given(key, 'project_key'), safe='')}/{quote(_given(key, 'session_id'), safe='')}"
+    return f"{SUB}/{quote(_text_in(key, 'project_key'), safe='')}/{quote(_text_in(key, 'session_id'), safe='')}"
 
 
 def _session_id(stream: str) -> str:

@@ -86,12 +86,12 @@ class RefoldChatStore(AsyncDBChatStore):
         self, key: str, status: MessageStatus | None = ACTIVE, limit: int | None = None, offset: int | None = None
     ) -> list[ChatMessage]:
         """Return the messages of a status, or those that are not deleted, in order; `limit` of them after `offset`."""
-        found = [_message(kept) for kept in await in_thread(self._kept, key, status)][offset or 0 :]
+        found = [_message(kept) for kept in await in_thread(self._messages_of, key, status)][offset or 0 :]
         return found if limit is None else found[:limit]
 
     async def count_messages(self, key: str, status: MessageStatus | None = ACTIVE) -> int:
         """Return the number of messages of a status."""
-        return len(await in_thread(self._kept, key, status))
+        return len(await in_thread(self._messages_of, key, status))
 
     async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = ACTIVE) -> None:
         """Put a message at the end."""
@@ -113,7 +113,7 @@ class RefoldChatStore(AsyncDBChatStore):
         plain = _plain(messages)
 
         def replace(chat: ChatContext) -> None:
-            _leave(chat, _kept(chat, None), DELETED)
+            _leave(chat, _messages_of(chat, None), DELETED)
             _add(chat, plain, status)
 
         # No chat is made for no messages.
@@ -141,14 +141,14 @@ class RefoldChatStore(AsyncDBChatStore):
             lambda: [
                 decoded_id(row.id)
                 for row in self._store.contexts()
-                if row.kind == "chat" and (row.items or self._kept(decoded_id(row.id), None))
+                if row.kind == "chat" and (row.items or self._messages_of(decoded_id(row.id), None))
             ]
         )
 
     async def _take(self, key: str, status: MessageStatus | None, reason: str, part: slice) -> list[ChatMessage]:
         def take(chat: ChatContext) -> list[Kept]:
             stay = set(chat.pinned_ids()) if reason == ARCHIVED else set()
-            taken = [kept for kept in _kept(chat, status)[part] if stay.isdisjoint(kept.item_ids)]
+            taken = [kept for kept in _messages_of(chat, status)[part] if stay.isdisjoint(kept.item_ids)]
             _leave(chat, taken, reason)
             return taken
 
@@ -156,16 +156,16 @@ class RefoldChatStore(AsyncDBChatStore):
 
     # Each of the following runs in a thread.
 
-    def _kept(self, key: str, status: MessageStatus | None) -> list[Kept]:
+    def _messages_of(self, key: str, status: MessageStatus | None) -> list[Kept]:
         with self._chats.taken(encoded_id(key, "the key")) as found:
-            return [] if found is None else _kept(found.chat, status)
+            return [] if found is None else _messages_of(found.chat, status)
 
     def _change(self, key: str, change: Callable[[ChatContext], Any], *, create: bool = True) -> Any:
         with acting_as(self._actor):
             return self._chats.change(encoded_id(key, "the key"), lambda found: change(found.chat), create=create)
 
 
-def _kept(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
+def _messages_of(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
     """Return the messages of a status; those of every status are in the order in which they came."""
     items = chat._state.items
     departed = items.edits.departed() if items.edits else []

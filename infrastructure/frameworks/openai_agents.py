@@ -170,11 +170,11 @@ class RefoldSession(SessionABC):
             # A session that is read once, as by a run that resumes it, is not kept as JSON, too.
             self._encoded = {}
             return [entry for item in _sound(items, start) for entry in _entries_of(item)]
-        encoded = filter(None, map(self._known, _sound(items, start)))
+        encoded = filter(None, map(self._encoded_entries, _sound(items, start)))
         entries: list[Entry] = msgspec.json.decode(b"[" + b",".join(encoded) + b"]", type=known(list[Entry]))
         return entries
 
-    def _known(self, item: ChatItemEvent) -> bytes:
+    def _encoded_entries(self, item: ChatItemEvent) -> bytes:
         """Return the entries of an item as JSON, without the brackets of a list."""
         assert self._encoded is not None, "the session was read before"
         of, encoded = self._encoded.get(item.id, (None, b""))

@@ -121,12 +121,15 @@ def context_answer(store: Store, given: Parameters) -> Shape:
         if not events:
             raise damage
         end, head = head, events[-1].version
-    stays, edges = _asked(lambda: stays_of(store, stream, kind)), _asked(lambda: store.lineage(stream))
-    first = _asked(lambda: event_at(store.log, stream, 1))
+    stays, edges = (
+        _answer_or_none(lambda: stays_of(store, stream, kind)),
+        _answer_or_none(lambda: store.lineage(stream)),
+    )
+    first = _answer_or_none(lambda: event_at(store.log, stream, 1))
     about = None if first is None else first.event
     opened = {name: getattr(about, name, None) for name in ("user", "session", "agent", "source")}
     parent = getattr(about, "parent", None)
-    archive = (_asked(store.archives) or {}).get(stream)
+    archive = (_answer_or_none(store.archives) or {}).get(stream)
     return {
         "context": stream,
         "kind": kind,
@@ -155,7 +158,7 @@ def _with_times(store: Store, stream: str, answer: Shape) -> Shape:
     return {**answer, "window": {**window, "versions": _versions(events) | {"first": window["first"]}}}
 
 
-def _asked(ask: Callable[[], T]) -> T | None:
+def _answer_or_none(ask: Callable[[], T]) -> T | None:
     """Return the answer from a projection; None if it needs events that cannot be read."""
     try:
         return ask()

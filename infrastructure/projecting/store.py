@@ -304,7 +304,7 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        rows = self._asked(projection).rows
+        rows = self._fresh_table(projection).rows
         return {key: rows[key] for key in keys if key in rows}
 
     @synchronized
@@ -324,23 +324,23 @@ class MemoryProjectionStore(ProjectionStore):
 
     @synchronized
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        return list(self._asked(projection).aside)
+        return list(self._fresh_table(projection).aside)
 
     def rows(self, projection: Projection) -> list[Any]:
-        return self._seen(projection)[1]
+        return self._moment_and_rows(projection)[1]
 
     def walk(self, projection: Projection, visit: Callable[[Moment, Iterator[list[Values]]], T]) -> T:
-        moment, rows = self._seen(projection)
+        moment, rows = self._moment_and_rows(projection)
         return visit(moment, iter([[*map(msgspec.structs.astuple, rows)]]))
 
     @synchronized
-    def _seen(self, projection: Projection) -> tuple[Moment, list[Any]]:
-        table = self._asked(projection)
+    def _moment_and_rows(self, projection: Projection) -> tuple[Moment, list[Any]]:
+        table = self._fresh_table(projection)
         return table.checkpoint.moment, [table.rows[key] for key in table.keys]
 
     @synchronized
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
-        table = self._asked(projection)
+        table = self._fresh_table(projection)
         keys = table.keys
         places = [(bisect_left(keys, one), bisect_left(keys, end_of_prefix(one))) for one in prefixes]
         return [table.rows[key] for start, end in places for key in keys[start:end]]
@@ -349,14 +349,14 @@ class MemoryProjectionStore(ProjectionStore):
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
-        table = self._asked(projection)
+        table = self._fresh_table(projection)
         behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), None))
         asked = (row for row in behind if all(getattr(row, name) == value for name, value in (where or {}).items()))
         return list(islice(asked, limit))
 
     @synchronized
     def count(self, projection: Projection) -> int:
-        return len(self._asked(projection).rows)
+        return len(self._fresh_table(projection).rows)
 
     def index_fault(self, projection: Projection) -> None:
         """Return None: this store has no index, and searches the rows themselves."""
@@ -421,7 +421,7 @@ class MemoryProjectionStore(ProjectionStore):
     def _look(self) -> None:
         """Take what others did to the rows, before each question; those in memory are this process's alone."""
 
-    def _asked(self, projection: Projection) -> Table:
+    def _fresh_table(self, projection: Projection) -> Table:
         self._look()
         return self._table(projection)
 

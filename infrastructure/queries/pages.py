@@ -57,14 +57,14 @@ def context_page(runner: ProjectionRunner, chosen: ContextFilter, *, limit: int,
         if time is not None:
             require_instance(time, datetime, name, "give an aware datetime")
     found: list[CatalogueRow] = []
-    for row in _wanted(runner, chosen, require_unicode(cursor or "", "the cursor"), limit + 1):
+    for row in _wanted_rows(runner, chosen, require_unicode(cursor or "", "the cursor"), limit + 1):
         if len(found) == limit:
             return ContextPage(found, found[-1].key)
         found.append(row)
     return ContextPage(found, None)
 
 
-def _wanted(runner: ProjectionRunner, chosen: ContextFilter, after: str, wanted: int) -> Iterator[CatalogueRow]:
+def _wanted_rows(runner: ProjectionRunner, chosen: ContextFilter, after: str, wanted: int) -> Iterator[CatalogueRow]:
     fields = {name: getattr(chosen, name) for name in ("kind", "user", "session", "agent")}
     where = {name: require_unicode(value, name) for name, value in fields.items() if value is not None}
     since, until = (None if time is None else _microseconds(time) for time in (chosen.since, chosen.until))

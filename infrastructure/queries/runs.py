@@ -58,7 +58,7 @@ def restored_graph(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> Trajec
     *earlier, last = _rounds(nodes, edges)
     past = tuple(_past_round(one) for one in earlier)
     pins = tuple(Segment(one.stream, one.state.version) for one in past)
-    pointers = tuple(_seen(row.key, last.stream) for row in nodes if last.stream in _pointed_in(row))
+    pointers = tuple(_ref_within(row.key, last.stream) for row in nodes if last.stream in _pointed_in(row))
     events = _events(last, Resolved(RoundsRestored(rounds=pins), past), pointers)
     return trajectory_of(RunGraph(fold(EMPTY, events)), _identity(last))
 
@@ -95,11 +95,11 @@ def _events(of: _Round, restored: Resolved[PastRound] | None = None, pointers: t
     if restored is not None:
         events.append(restored)
     for edge in of.edges:
-        ends = _seen(edge.source, of.stream), _seen(edge.target, of.stream)
+        ends = _ref_within(edge.source, of.stream), _ref_within(edge.target, of.stream)
         events.append(EdgeAdded(source=ends[0], target=ends[1], edge=edge.relationship))
-    events += (NodeRemoved(node=_seen(row.key, of.stream)) for row in of.removed)
+    events += (NodeRemoved(node=_ref_within(row.key, of.stream)) for row in of.removed)
     # A query becomes a pointer when it is registered, so it is removed from the pointers here.
-    queries = tuple(_seen(row.key, of.stream) for row in of.nodes if row.node_type == QUERY)
+    queries = tuple(_ref_within(row.key, of.stream) for row in of.nodes if row.node_type == QUERY)
     return [*events, PointersMoved(left=queries, joined=pointers)]
 
 
@@ -121,7 +121,7 @@ def _identity(of: _Round) -> RunId:
     return RunId(row.user_id, row.session_id, row.run_id, row.sub_id)
 
 
-def _seen(key: str, stream: str) -> Ref:
+def _ref_within(key: str, stream: str) -> Ref:
     """Return the reference of a vertex as a round writes it: without a stream if the vertex is the round's own."""
     ref = Ref.parse(key)
     return Ref(ref.version) if ref.stream == stream else ref

@@ -67,7 +67,7 @@ def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyG
     asked, head = _Asked(item, named_so(item, stream)), log.head(stream)
 
     def found_in(store: ProjectionStore) -> _Left | str | None:
-        found = _found(log, store, stream, asked, head)
+        found = _fate_of(log, store, stream, asked, head)
         return None if found == NEVER else found
 
     with trusted(stream):
@@ -90,7 +90,7 @@ def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyG
     )
 
 
-def _found(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
+def _fate_of(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
     """Return how an item left a context up to a version, or that it is there, or that it never was."""
     child: _Left | None = None
     seen = {stream}

@@ -312,7 +312,7 @@ def _header(held: Mapping[str, Any], run_id: int, sub_id: int) -> GraphHeader | 
 
 
 def _our_node(held: Mapping[str, Any]) -> RoundNode:
-    name, node_type, label = _named(held)
+    name, node_type, label = _node_names(held)
     part = _as_struct(held, OwnPart, f"the node {name!r}")
     registered = next((entry for entry in part.history if entry.kind == "registered"), None)
     return RoundNode(
@@ -327,7 +327,7 @@ def _our_node(held: Mapping[str, Any]) -> RoundNode:
 
 
 def _plain_node(held: Mapping[str, Any], notes: list[str]) -> RoundNode:
-    name, node_type, label = _named(held)
+    name, node_type, label = _node_names(held)
     left = {"id", "node_type", "run_id", *RESERVED} - {"description"}
     lost = [key for key in RESERVED if key in held and key not in ("description", "node_type", "run_id")]
     if lost:
@@ -338,7 +338,7 @@ def _plain_node(held: Mapping[str, Any], notes: list[str]) -> RoundNode:
     return RoundNode(name=name, type=node_type, label=label, attributes={**attributes, "description": description})
 
 
-def _named(held: Mapping[str, Any]) -> tuple[str, str, str]:
+def _node_names(held: Mapping[str, Any]) -> tuple[str, str, str]:
     name = held.get("id")
     if not isinstance(name, str):
         raise InvalidInputError(f"it holds a node whose id is {name!r}: it is a text `Type(label)`")

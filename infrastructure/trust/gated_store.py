@@ -34,7 +34,7 @@ class Question(NamedTuple):
     contexts: Contexts = lambda store, given: EVERYTHING
 
 
-def _named(argument: str, kinds: tuple[str, ...] = KINDS) -> Contexts:
+def _context_in(argument: str, kinds: tuple[str, ...] = KINDS) -> Contexts:
     """Return the context that an argument names; a name that no context has stays as it is given."""
 
     def contexts(store: Store, given: Arguments) -> list[str | None]:
@@ -53,7 +53,7 @@ def _subject(store: Store, given: Arguments) -> list[str | None]:
     """Return the context of an audit; nodes of runs may lie in several."""
     subject = given["subject"]
     is_node = isinstance(subject, str) and subject.endswith(")")
-    return _run(store, given) if is_node else _named("subject")(store, given)
+    return _run(store, given) if is_node else _context_in("subject")(store, given)
 
 
 def _searched(store: Store, given: Arguments) -> list[str | None]:
@@ -83,24 +83,24 @@ def _chat(store: Store, given: Arguments) -> list[str | None]:
 QUESTIONS: dict[str, Question] = {
     "contexts": Question("search"),
     "find_contexts": Question("search"),
-    "lineage": Question("search", _named("context")),
+    "lineage": Question("search", _context_in("context")),
     "search": Question("search", _searched),
-    "usage": Question("search", _named("context")),
+    "usage": Question("search", _context_in("context")),
     "rollup": Question("search"),
     "rows": Question("search"),
     "pending_approvals": Question("search"),
     "moments": Question("search"),
     "diff": Question("search"),
     "saved_states": Question("read", _chat),
-    "validity": Question("read", _named("context_id", ("chat",))),
-    "entries": Question("read", _named("context", ("queue", "pool"))),
+    "validity": Question("read", _context_in("context_id", ("chat",))),
+    "entries": Question("read", _context_in("context", ("queue", "pool"))),
     "run_nodes": Question("read", _run),
     "run_edges": Question("read", _run),
     "run_graph": Question("read", _run),
     "subscribe": Question("read", _subscribed),
     "audit": Question("audit", _subject),
     "audit_node": Question("audit", _run),
-    "why_gone": Question("audit", _named("context")),
+    "why_gone": Question("audit", _context_in("context")),
     "prove": Question("audit", lambda store, given: [str(given["event"]).rpartition("@")[0]]),
 }
 # The reasons why these are not asked for by their names.

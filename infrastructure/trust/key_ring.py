@@ -109,7 +109,7 @@ class KeyRing:
             KeyMissingError: there is none with this id.
             KeyDestroyedError: it was destroyed.
         """
-        return self._known(self._by_id, key_id, self._read)
+        return self._remembered(self._by_id, key_id, self._read)
 
     def has(self, key_id: str) -> bool:
         """Return whether a data key is there, whatever it is wrapped with: it has a row, and was not destroyed."""
@@ -142,7 +142,7 @@ class KeyRing:
 
     def newest(self, subject: str) -> DataKey:
         """Return the newest key of a subject, given by its hash; it is made if there is none."""
-        return self._store_key if subject == STORE else self._known(self._newest, subject, self._read_newest)
+        return self._store_key if subject == STORE else self._remembered(self._newest, subject, self._read_newest)
 
     def add(self, subject: str) -> DataKey:
         """Make a new key for a subject, given by its hash; events from now on are encrypted with it."""
@@ -275,7 +275,7 @@ class KeyRing:
             return known
         return DataKey(row, self._secret(row))
 
-    def _known(self, known: dict[str, tuple[float, DataKey]], name: str, read: Read) -> DataKey:
+    def _remembered(self, known: dict[str, tuple[float, DataKey]], name: str, read: Read) -> DataKey:
         now = monotonic()
         until, key = known.get(name, (0.0, None))
         if key is not None and until > now:

@@ -267,7 +267,7 @@ def faults_of(checkpoints: Checkpoints, stop: Callable[[], bool] = lambda: False
     if seen.others:
         faults.append(("the witness", f"it has entries of other stores, {', '.join(sorted(seen.others))}"))
     for lane in sorted(seen.slices):
-        wanted = _wanted(seen.checkpoints, lane)
+        wanted = _expected_slices(seen.checkpoints, lane)
         try:
             fault = _fault_of_slice(checkpoints.known, lane, wanted, stop)
         except DamagedError as error:
@@ -281,7 +281,7 @@ def faults_of(checkpoints: Checkpoints, stop: Callable[[], bool] = lambda: False
     ]
 
 
-def _wanted(checkpoints: Sequence[Checkpoint], lane: int) -> dict[int, tuple[SliceSeen, str]]:
+def _expected_slices(checkpoints: Sequence[Checkpoint], lane: int) -> dict[int, tuple[SliceSeen, str]]:
     """Return what a slice must be, by the number of its events, each with the time of the checkpoint."""
     found: dict[int, tuple[SliceSeen, str]] = {}
     for one in checkpoints:

@@ -155,14 +155,16 @@ def _traces(log: LiveLog, store: ProjectionStore, projections: Collection[Projec
     """
     Return a problem for each place where a record shows that there were more events; the log alone cannot show that.
     """
-    found = dict(_asked(lambda: traces(store)))
+    found = dict(_readable_items(lambda: traces(store)))
     seen = [(f"the projection {one.name}", _checkpoint(store, one)) for one in projections]
-    seen += [(name.replace("/", " "), _parsed(text)) for name, text in _asked(lambda: store.notes("subscription/"))]
+    seen += [
+        (name.replace("/", " "), _parsed(text)) for name, text in _readable_items(lambda: store.notes("subscription/"))
+    ]
     end = log.now()
     ahead = [f"{who} has seen it up to {moment}" for who, moment in seen if _is_ahead(moment, end)]
     if ahead:
         found[str(end)] = f"the log ends here, and {', '.join(ahead)}"
-    for where, reason in _asked(lambda: dict(contradictions(log, store))):
+    for where, reason in _readable_items(lambda: dict(contradictions(log, store))):
         # The problem above already covers readers that have seen more events than there are.
         if not (ahead and _is_ahead(Moment.parse(where), end)):
             found.setdefault(where, reason)
@@ -180,7 +182,7 @@ def _ahead_of(
     for projection in projections:
         if not issubclass(projection.row, CatalogueRow):
             continue
-        for key, version in _asked(partial(store.walk, projection, partial(_longer, projection, events))):
+        for key, version in _readable_items(partial(store.walk, projection, partial(_longer, projection, events))):
             # Others may have written since the check.
             if version > (end := log.head(key)):
                 reason = f"the projection {projection.name} knows it up to version {version}, and it ends at {end}"
@@ -196,7 +198,7 @@ def _longer(
     return {row[0]: row[place] for page in pages for row in page if row[place] > events.end_of(row[0])}
 
 
-def _asked(ask: Callable[[], Mapping[str, T]]) -> Iterable[tuple[str, T]]:
+def _readable_items(ask: Callable[[], Mapping[str, T]]) -> Iterable[tuple[str, T]]:
     """Return rows kept outside the log; none if they cannot be read, which the comparison of projections reports."""
     try:
         return ask().items()

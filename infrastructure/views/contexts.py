@@ -179,14 +179,14 @@ class SeenFolded(Seen):
         return names
 
     def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
-        held = self._held()
+        held = self._present_items()
         return self._entries(held[_part(len(held), tail, skip)])
 
     def evicted(self) -> list[tuple[Entry, Departure]]:
         gone = self._gone()
         return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
 
-    def _held(self) -> list[tuple[Ref, Item]]:
+    def _present_items(self) -> list[tuple[Ref, Item]]:
         """Return the items in order, each with its origin."""
         raise NotImplementedError
 
@@ -220,7 +220,7 @@ class SeenContainer(SeenFolded):
     def settings(self) -> dict[str, Any]:
         return {"limit": self.state.limit, "tags": list(self.state.tags)}
 
-    def _held(self) -> list[tuple[Ref, Item]]:
+    def _present_items(self) -> list[tuple[Ref, Item]]:
         return [(held.ref, held.event) for held in self.state.items.values()]
 
     def _gone(self) -> list[Gone]:
@@ -249,7 +249,7 @@ class SeenWindow(SeenFolded):
     def settings(self) -> dict[str, Any]:
         return {"max_tokens": self.state.max_tokens, "policy": self.state.policy}
 
-    def _held(self) -> list[tuple[Ref, Item]]:
+    def _present_items(self) -> list[tuple[Ref, Item]]:
         return [(Ref(held.version), held.event) for held in self.state.held.in_order()]
 
     def _gone(self) -> list[Gone]:
@@ -276,7 +276,7 @@ class SeenMemory(SeenFolded):
     def tokens(self) -> int:
         return total_of(self.state.records.values()).tokens
 
-    def _held(self) -> list[tuple[Ref, Item]]:
+    def _present_items(self) -> list[tuple[Ref, Item]]:
         return [(Ref(held.version), held.event) for held in reversed(self.state.newest_first())]
 
     def _gone(self) -> list[Gone]:

@@ -24,7 +24,7 @@ from .shapes import Entry, Shape, item_shape
 
 def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes[Entry]:
     """Return the changes that turn the items `before` into the items `after`."""
-    return changes_of_items(before, after, said=lambda entry: _said(entry.item), name=_name)
+    return changes_of_items(before, after, said=lambda entry: _content_bytes(entry.item), name=_name)
 
 
 class Side(NamedTuple):
@@ -97,9 +97,9 @@ def _side_shape(side: Side) -> Shape:
 
 def _moved_away(before: Sequence[Entry], gone: Container[int], moved: Sequence[Entry]) -> Iterator[int]:
     """Yield the ids of the entries that were where the moved ones are no more."""
-    waiting = Counter((_name(entry), _said(entry.item)) for entry in moved)
+    waiting = Counter((_name(entry), _content_bytes(entry.item)) for entry in moved)
     for entry in before if moved else ():
-        key = (_name(entry), _said(entry.item))
+        key = (_name(entry), _content_bytes(entry.item))
         if id(entry) not in gone and waiting[key]:
             waiting[key] -= 1
             yield id(entry)
@@ -114,7 +114,7 @@ def _name(entry: Entry) -> str | None:
     return entry.recorded.reference if isinstance(entry.item, QueueAppended) else id_of(entry.item)
 
 
-def _said(item: Item) -> bytes:
+def _content_bytes(item: Item) -> bytes:
     """Return the content of an item, without its id, time and source, but with a name that the user gave."""
     match item:
         case AddedEvent():

@@ -98,7 +98,7 @@ def _family_names(streams: Iterable[str], edges: Iterable[LineageRow]) -> dict[s
 
 
 def _points(row: CatalogueRow, edges: Iterable[LineageRow], is_related: bool) -> Iterator[Point]:
-    points = [_taken(list(same)) for _, same in groupby(edges, key=lambda edge: edge.target_version)]
+    points = [_point_of(list(same)) for _, same in groupby(edges, key=lambda edge: edge.target_version)]
     if is_related and (not points or points[0].version > 1):
         points.insert(0, Point(row.key, 1, "opened", row.opened_at))
     if not points or points[-1].version < row.version:
@@ -116,7 +116,7 @@ def _with_names(points: Iterable[Point], rows: Sequence[VersionNameRow]) -> list
     return [found[version] for version in sorted(found)]
 
 
-def _taken(edges: Sequence[LineageRow]) -> Point:
+def _point_of(edges: Sequence[LineageRow]) -> Point:
     """Return the point of one event; a run restores several earlier rounds at once, so there may be several edges."""
     first = edges[0]
     sources = tuple(Segment(edge.source, edge.source_version) for edge in edges)

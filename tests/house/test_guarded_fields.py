@@ -35,7 +35,7 @@ WITHOUT = {
     "domain.context.folded_stream.FoldedStream": "_folded _from_snapshot is_loaded state version",
     "domain.hooks.loop_lock.LoopLock": "locked release",
     # Its lists only grow.
-    "domain.log.memory_log.MemoryLog": "_known _stream idempotency_keys now read_all streams wait_for_news",
+    "domain.log.memory_log.MemoryLog": "_events_under _stream idempotency_keys now read_all streams wait_for_news",
     # One thread rehearses.
     "domain.log.overlay_log.OverlayLog": "end head keep_snapshot read read_events read_ranges recorded_under reopen"
     " snapshot streams version_at",

@@ -214,7 +214,7 @@ def evict_items(command: EvictItems, state: ChatState) -> list[ChatEvent]:
         InvalidInputError: one of them, or the call or output that goes with it, is pinned, and `partners` is set.
     """
     items = state.items
-    wanted = [ordinal for ordinal in _known(command.stream, command.ids, items) if items.shows(ordinal)]
+    wanted = [ordinal for ordinal in _ordinals_named(command.stream, command.ids, items) if items.shows(ordinal)]
     leaving = with_partners(items, wanted) if command.partners else sorted(set(wanted))
     for ordinal in leaving:
         if command.partners and items.is_pinned(ordinal):
@@ -240,7 +240,7 @@ def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, st
     if ids is None:
         back = with_partners(items, _last_gone(items), are_gone=True)
     else:
-        gone = [ordinal for ordinal in _known(stream, ids, items) if not items.shows(ordinal)]
+        gone = [ordinal for ordinal in _ordinals_named(stream, ids, items) if not items.shows(ordinal)]
         for ordinal in gone:
             _require_unchanged(stream, items, ordinal)
         back = with_partners(items, gone, are_gone=True)
@@ -267,7 +267,7 @@ def pin_items(
         NotFoundError: the context never held one of them, or one to be pinned was evicted.
     """
     items = state.items
-    ordinals = _known(stream, ids, items)
+    ordinals = _ordinals_named(stream, ids, items)
     for ordinal in ordinals:
         if is_pinned and not items.shows(ordinal):
             raise NotFoundError(f"item {items.arena.items[ordinal].id!r} of {stream} was evicted: restore it first")
@@ -407,7 +407,7 @@ def _is_plain_pair(items: Items, first: int, second: int) -> bool:
     return isinstance(known[first], FunctionCalled) and isinstance(known[second], FunctionReturned)
 
 
-def _known(stream: str, ids: Iterable[str], items: Items) -> list[int]:
+def _ordinals_named(stream: str, ids: Iterable[str], items: Items) -> list[int]:
     ordinals = []
     for item_id in ids:
         ordinal = items.named(item_id)

@@ -179,7 +179,7 @@ def _placed(
     """Return the new items, grouped by their places. Winners of a conflict go to the end: the last one is in force."""
     items = command.other.items.arena.items
     if command.how == "result":
-        return [(None, [_taken(command, ordinal) for ordinal in wanted])]
+        return [(None, [_taken_item(command, ordinal) for ordinal in wanted])]
     by_time, calls = ByTime(ours), _calls_of_outputs(command.other.items)
 
     def time(ordinal: int) -> float:
@@ -192,11 +192,11 @@ def _placed(
         before = None if ordinal in winning else by_time.before(time(ordinal), behind=call_here)
         if not groups or groups[-1][0] != before:
             groups.append((before, []))
-        groups[-1][1].append(_taken(command, ordinal))
+        groups[-1][1].append(_taken_item(command, ordinal))
     return groups
 
 
-def _taken(command: Merge, ordinal: int) -> TakenItem:
+def _taken_item(command: Merge, ordinal: int) -> TakenItem:
     item = command.other.items.arena.items[ordinal]
     if command.agent_id is not None:
         item = with_agent(item, command.agent_id)

@@ -114,14 +114,14 @@ def decide_summary(command: Summarize, state: ChatState) -> list[ChatEvent]:
         DecisionRefusedError: one of the items was evicted or pinned while the summary was written.
     """
     items = state.items
-    folded = [_told(command, item_id, items) for item_id in command.folded]
+    folded = [_summarizable(command, item_id, items) for item_id in command.folded]
     parted = set(with_partners(items, folded)).difference(folded)
     if parted:
         # The output of a call arrived meanwhile; without the call it would be alone.
-        raise DecisionRefusedError(_changed(command.stream, items.arena.items[min(parted)].id))
+        raise DecisionRefusedError(_why_refused(command.stream, items.arena.items[min(parted)].id))
     before = items.visible_ordinal(command.before)
     if before is None:
-        raise DecisionRefusedError(_changed(command.stream, command.before))
+        raise DecisionRefusedError(_why_refused(command.stream, command.before))
     return [
         Summarized(
             item=command.summary,
@@ -133,14 +133,14 @@ def decide_summary(command: Summarize, state: ChatState) -> list[ChatEvent]:
     ]
 
 
-def _told(command: Summarize, item_id: str, items: Items) -> int:
+def _summarizable(command: Summarize, item_id: str, items: Items) -> int:
     ordinal = items.visible_ordinal(item_id)
     if ordinal is None or items.is_pinned(ordinal):
-        raise DecisionRefusedError(_changed(command.stream, item_id))
+        raise DecisionRefusedError(_why_refused(command.stream, item_id))
     return ordinal
 
 
-def _changed(stream: str, item_id: str) -> str:
+def _why_refused(stream: str, item_id: str) -> str:
     return f"item {item_id!r} of {stream} was added, evicted or pinned while the summary was written: summarize again"
 
 

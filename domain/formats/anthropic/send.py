@@ -143,7 +143,7 @@ class _Thread:
         for call, answer in batch:
             call_id = self._ids.take(call.call_id)
             if call.metadata:
-                uses.extend(_kept(call.metadata, "assistant"))
+                uses.extend(_kept_blocks_sent(call.metadata, "assistant"))
             uses.append({
                 "type": "tool_use", "id": call_id, "name": function_name(call.name),
                 "input": arguments_of(call.arguments),
@@ -210,7 +210,7 @@ def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:
         texts = [part for part in content if isinstance(part, str) and part and not part.isspace()]
         blocks = images + [text_block(part) for part in texts]
     if message.extra and b'"anthropic"' in message.extra and (blocks or message.role == "user"):
-        return _kept(message.extra, message.role) + blocks
+        return _kept_blocks_sent(message.extra, message.role) + blocks
     return blocks
 
 
@@ -231,7 +231,7 @@ def _image_of(image: Image, role: str) -> dict[str, Any]:
     return _image(inline)
 
 
-def _kept(extra: bytes, role: str) -> list[dict[str, Any]]:
+def _kept_blocks_sent(extra: bytes, role: str) -> list[dict[str, Any]]:
     """Return the blocks that are kept beside an item of a role and can be sent, without marks for a cache."""
     return [
         {key: value for key, value in block.items() if key != "cache_control"}

@@ -99,7 +99,7 @@ class GoogleReader:
                 calls.append((part, there))
             elif _get(part, "function_response") is not None:
                 self._answered(_get(part, "function_response"), at_field(there, "function_response"))
-            elif part.get("thought") or (made := self._said(part, there)) is None:
+            elif part.get("thought") or (made := self._text_or_image(part, there)) is None:
                 beside.setdefault("parts", []).append(part)
             else:
                 said.append(made)
@@ -113,7 +113,7 @@ class GoogleReader:
             # Calls of earlier contents that were not answered wait no longer.
             self._waiting = [self._called(part, there) for part, there in calls]
 
-    def _said(self, part: Part, where: str) -> str | Image | None:
+    def _text_or_image(self, part: Part, where: str) -> str | Image | None:
         if isinstance(part.get("text"), str):
             return str(part["text"])
         inline, file = _get(part, "inline_data"), _get(part, "file_data")
@@ -140,7 +140,7 @@ class GoogleReader:
         output, is_error = _output_of(response.get("response"), where)
         if response.get("parts"):
             output = self._with_parts(output, response, where, is_error=is_error)
-        call_id = self._asked(response.get("id"), name)
+        call_id = self._answered_call_id(response.get("id"), name)
         self._receiver.answer(name, output, call_id, is_error=is_error, where=where)
 
     def _with_parts(self, output: str, response: Part, where: str, *, is_error: bool) -> str:
@@ -156,7 +156,7 @@ class GoogleReader:
             images.append({"type": "image", "source": {"type": "base64", "media_type": kind, "data": sound}})
         return as_text([*([{"type": "text", "text": output}] if output else []), *images], where)
 
-    def _asked(self, call_id: str | None, name: str) -> str | None:
+    def _answered_call_id(self, call_id: str | None, name: str) -> str | None:
         """Return the id of the call that a response answers, and mark the call as answered."""
         for place, (waiting_id, waiting_name) in enumerate(self._waiting):
             if waiting_id == call_id or (not call_id and waiting_name == name):

@@ -118,7 +118,7 @@ class _Input:
             # An origin with a shape that no import creates is ignored.
             with suppress(*MISSHAPEN):
                 came = item_as_came(item, beside)
-                before, after = _kept(beside, "before"), _kept(beside, "after")
+                before, after = _kept_entries(beside, "before"), _kept_entries(beside, "after")
                 made = came if is_sound_item(came) else None
                 self._input += before
                 self._behind += after
@@ -140,13 +140,13 @@ def entries_of(item: Spoken) -> list[ResponsesItem]:
         # Not by `suppress`, which costs as much as the rest: a session has thousands of entries.
         try:
             came = [item_as_came(item, beside)] if own else []
-            return [*_kept(beside, "before"), *came, *_kept(beside, "after")]
+            return [*_kept_entries(beside, "before"), *came, *_kept_entries(beside, "after")]
         except MISSHAPEN:
             pass
     return [_made_anew(item)] if own else []
 
 
-def _kept(beside: Any, where: str) -> list[ResponsesItem]:
+def _kept_entries(beside: Any, where: str) -> list[ResponsesItem]:
     """
     Return the entries that are kept before or after an item.
 

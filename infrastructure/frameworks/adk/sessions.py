@@ -204,7 +204,7 @@ class RefoldSessionService(BaseSessionService):
                 return None
             recent = config.num_recent_events
             entries = found.entries() if recent is None else found.last(recent)
-            return self._session(key, found, saved, _wanted(entries, config))
+            return self._session(key, found, saved, _wanted_events(entries, config))
 
     def _session(self, key: Key, found: OpenChat, saved: Saved, events: list[Event]) -> Session:
         session = Session(
@@ -433,7 +433,7 @@ def _apply(found: OpenChat, message: Message) -> None:
         found.chat._record(EvictItems(found.chat.stream_id, ids, reason, partners=False))
 
 
-def _wanted(entries: Sequence[Entry], config: GetSessionConfig) -> list[Event]:
+def _wanted_events(entries: Sequence[Entry], config: GetSessionConfig) -> list[Event]:
     if config.after_timestamp is None:
         return [Event.model_validate_json(entry.encoded) for entry in entries]
     events: list[Event] = []

@@ -254,7 +254,7 @@ class Reader:
         for channel, named in record.get("lists", {}).items():
             channels[channel] = self._channels.value(named, self._values)
         if "messages" in record and as_shown and found.branch.touched > found.version:
-            channels[record["messages"]["channel"]] = self._shown(found.branch, record["messages"]["channel"])
+            channels[record["messages"]["channel"]] = self._shown_messages(found.branch, record["messages"]["channel"])
         elif "messages" in record:
             channels[record["messages"]["channel"]] = self._messages(found, record["messages"])
         checkpoint = self._values.unpack(record["checkpoint"], what) | {"channel_values": channels}
@@ -266,7 +266,7 @@ class Reader:
 
     def begun(self, branch: Branch) -> Loaded | None:
         """Return a checkpoint of the messages that others recorded in a chat; None if the chat shows none."""
-        messages = self._shown(branch, MESSAGES)
+        messages = self._shown_messages(branch, MESSAGES)
         if not messages:
             return None
         checkpoint: dict[str, Any] = {**empty_checkpoint(), "id": BEGUN_BY_OTHERS}
@@ -316,7 +316,7 @@ class Reader:
             return branch.held.copies.handed_out(messages, self._values)
         return messages
 
-    def _shown(self, branch: Branch, channel: str) -> list[BaseMessage]:
+    def _shown_messages(self, branch: Branch, channel: str) -> list[BaseMessage]:
         """Return the messages that a chat shows now."""
         held = branch.held
         if held and held.channel == channel:

@@ -240,7 +240,7 @@ class Row(NamedTuple):
         for name, value in self.fields.items():
             if type(value) not in JSON_VALUES:
                 fields[name] = copied(value)
-        return _made(self.kind, fields, copied(self.extra))
+        return _new_message(self.kind, fields, copied(self.extra))
 
 
 def message_of(plain: Message, values: Values) -> BaseMessage:
@@ -254,13 +254,13 @@ def message_of(plain: Message, values: Values) -> BaseMessage:
     if WHOLE in plain:
         message: BaseMessage = values.unpack(plain[WHOLE], f"the message {plain.get('id')!r}")
         return message
-    # As `_made` of `_row_from`, with fewer steps: 10,000 messages are loaded at once.
-    known = _known(plain)
+    # As `_new_message` of `_row_from`, with fewer steps: 10,000 messages are loaded at once.
+    known = _fields_of_type(plain)
     fields = known.defaults | plain
     for name, make in known.containers:
         if name not in plain:
             fields[name] = make()
-    return _made(known.kind, fields, {} if known.names.issuperset(plain) else _taken_extra(fields, known))
+    return _new_message(known.kind, fields, {} if known.names.issuperset(plain) else _taken_extra(fields, known))
 
 
 # The slots of a pydantic model: to set them takes two thirds of the time that `object.__setattr__` takes.
@@ -270,7 +270,7 @@ _put_fields, _put_names, _put_extra, _put_private = (
 )
 
 
-def _made(kind: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any] | None) -> BaseMessage:
+def _new_message(kind: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any] | None) -> BaseMessage:
     # Not by a constructor of pydantic, which validates and looks for defaults: 10,000 messages are loaded at once.
     made: BaseMessage = object.__new__(kind)
     _put_fields(made, fields)
@@ -285,7 +285,7 @@ def _row_of(message: BaseMessage) -> Row:
 
 
 def _row_from(plain: Message) -> Row:
-    known = _known(plain)
+    known = _fields_of_type(plain)
     fields = known.defaults | plain
     return Row(known.kind, fields, {} if known.names.issuperset(plain) else _taken_extra(fields, known))
 
@@ -314,7 +314,7 @@ def _fields_of(kind: type[BaseMessage]) -> Fields:
 _FIELDS = {name: _fields_of(kind) for name, kind in CLASSES.items()}
 
 
-def _known(plain: Message) -> Fields:
+def _fields_of_type(plain: Message) -> Fields:
     named = str(plain.get("type"))
     known = _FIELDS.get(named)
     if known is None:

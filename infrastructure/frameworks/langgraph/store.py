@@ -318,8 +318,8 @@ class RefoldStore(BaseStore):
                 shown = [(one, record)] if record and self._is_shown(one, record) else []
                 result: Result = one.item(record) if shown and record else None
             case SearchOp():
-                shown = list(self._shown(op.namespace_prefix))
-                items = self._found(op, shown, asked)
+                shown = list(self._shown_records(op.namespace_prefix))
+                items = self._items_found(op, shown, asked)
                 kept = {(item.namespace, item.key) for item in items}
                 shown = [(one, record) for one, record in shown if (one.namespace, record.key) in kept]
                 result = items
@@ -331,7 +331,7 @@ class RefoldStore(BaseStore):
             read += [(one, record.key, expiry) for one, record in shown if (expiry := one.expiry(record))]
         return result
 
-    def _found(
+    def _items_found(
         self, op: SearchOp, shown: Sequence[tuple[Collection, MemoryRecord]], asked: dict[str, list[float]]
     ) -> list[SearchItem]:
         """Search with LangGraph's own store in memory, so that filters and scores are the same."""
@@ -351,13 +351,13 @@ class RefoldStore(BaseStore):
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         reader = InMemoryStore()
-        for one, _ in self._shown(()):
+        for one, _ in self._shown_records(()):
             reader._data[one.namespace] = {}
         namespaces: Any = reader.batch([op])[0]
         listed: list[Namespace] = namespaces
         return listed
 
-    def _shown(self, prefix: Namespace) -> Iterator[tuple[Collection, MemoryRecord]]:
+    def _shown_records(self, prefix: Namespace) -> Iterator[tuple[Collection, MemoryRecord]]:
         for one in self._collections(tuple(prefix)):
             for record in one.records():
                 if self._is_shown(one, record):

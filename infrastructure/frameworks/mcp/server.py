@@ -147,7 +147,7 @@ def _kind_and_text(store: Store, error: Exception) -> tuple[str, str]:
     return FAULT, f"the server failed with {type(error).__name__}: its log has the reason"
 
 
-def _asked(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None = None) -> T:
+def _answer_or_error(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None = None) -> T:
     """
     Return the answer to a request without a tool.
 
@@ -187,7 +187,7 @@ def _resources(store: Store, cursor: str | None) -> types.ListResourcesResult:
         begun = None if last is None else str(Position(last.lane, last.first_number))
         return types.ListResourcesResult(resources=listed, next_cursor=begun)
 
-    return _asked(store, ask)
+    return _answer_or_error(store, ask)
 
 
 def _stream_at(store: Store, cursor: str) -> str:
@@ -232,6 +232,6 @@ def _read(store: Store, uri: str) -> types.ReadResourceResult:
     except UnicodeDecodeError as error:
         raise MCPError(types.INVALID_PARAMS, f"{uri!r} is not UTF-8 after its % signs are read") from error
     view, given = offered(write=False)["context_view"], {"context": address, "limit": PAGE_ITEMS_MAX}
-    answer = _asked(store, lambda: leaving(view.call(store, given), store.log), {"uri": uri})
+    answer = _answer_or_error(store, lambda: leaving(view.call(store, given), store.log), {"uri": uri})
     text = json.dumps(answer, ensure_ascii=False)
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])

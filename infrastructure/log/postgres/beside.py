@@ -51,7 +51,7 @@ class _Table:
     def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database, self._look = database, Call(HAS_TABLE.format(table=name))
 
-    def _found(self, *calls: Call) -> tuple[bool, list[Rows]]:
+    def _ask(self, *calls: Call) -> tuple[bool, list[Rows]]:
         """Return whether it is there, and the rows of other statements, which do not need it."""
         look, *answers = self._database.ask(self._look, *calls)
         return look[0][0] is not None, answers
@@ -64,13 +64,13 @@ class Snapshots(_Table):
         super().__init__(database, "snapshot")
 
     def read(self, stream: str) -> bytes | None:
-        is_there, (places,) = self._found(Call(PLACE, (stream.encode(),)))
+        is_there, (places,) = self._ask(Call(PLACE, (stream.encode(),)))
         where = _place(places) if is_there else None
         rows = self._database.ask(Call(READ_SNAPSHOT, where))[0] if where else []
         return bytes(rows[0][0]) if rows else None
 
     def store(self, stream: str, packed: bytes) -> None:
-        is_there, (places,) = self._found(Call(PLACE, (stream.encode(),)))
+        is_there, (places,) = self._ask(Call(PLACE, (stream.encode(),)))
         where = _place(places)
         if where:
             make = [] if is_there else [Call(MAKE_SNAPSHOTS)]
@@ -78,7 +78,7 @@ class Snapshots(_Table):
             self._database.transacting(lambda wire: wire.run(BEGIN, *make, keep, COMMIT))
 
     def streams(self) -> list[str]:
-        is_there, _ = self._found()
+        is_there, _ = self._ask()
         return [row[0] for row in self._database.ask(Call(WITH_SNAPSHOT))[0]] if is_there else []
 
 
@@ -94,13 +94,13 @@ class Segments(_Table):
         self._blocks = blocks
 
     def segments(self, lane: int, until: int) -> list[SegmentRow]:
-        if not until or not self._found()[0]:
+        if not until or not self._ask()[0]:
             return []
         rows: list[Any] = self._database.ask(Call(SEGMENTS, (int4(lane), int4(until))))[0]
         return [*map(SegmentRow._make, rows)]
 
     def keep(self, lane: int, rows: Sequence[SegmentRow]) -> None:
-        make = [] if self._found()[0] else [Call(MAKE_SEGMENTS)]
+        make = [] if self._ask()[0] else [Call(MAKE_SEGMENTS)]
         keep = [Call(KEEP_SEGMENT, (int4(lane), int4(row.number), *row[1:])) for row in rows]
         self._database.transacting(lambda wire: wire.run(BEGIN, *make, *keep, COMMIT))
 

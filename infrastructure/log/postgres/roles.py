@@ -64,10 +64,10 @@ def make_roles(database: PostgresDatabase, prefix: str) -> list[str]:
     """
     if not NAME.fullmatch(prefix):
         raise InvalidInputError(f"the prefix {prefix!r} of roles: take small letters, digits and _, 41 at most")
-    return database.transacting(lambda wire: _made(wire, prefix))
+    return database.transacting(lambda wire: _make_roles(wire, prefix))
 
 
-def _made(wire: Wire, prefix: str) -> list[str]:
+def _make_roles(wire: Wire, prefix: str) -> list[str]:
     found = [(str(name), str(schema)) for name, schema in wire.run(TABLES)[0]]
     tables = [name for name, _ in found]
     schema = '"' + found[0][1].replace('"', '""') + '"'

@@ -339,7 +339,7 @@ class Appender:
         Raises:
             ConcurrencyError: a stream has another head than expected; nothing was written.
         """
-        repeated = [self._known(connection, part) for part in request.parts]
+        repeated = [self._versions_under(connection, part) for part in request.parts]
         if any(repeated):
             return list(repeated)
         self._check(connection, request.parts)
@@ -361,7 +361,7 @@ class Appender:
             self._heads.clear()
         self._heads.update(heads)
 
-    def _known(self, connection: sqlite3.Connection, part: Part) -> Known | None:
+    def _versions_under(self, connection: sqlite3.Connection, part: Part) -> Known | None:
         if part.idempotency_key is None:
             return None
         key = self._head(connection, part.stream).key

@@ -48,7 +48,7 @@ def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
     with aside.open("rb") as written:
         os.fsync(written.fileno())
     try:
-        with _held(target, overwrite=overwrite):
+        with _locked(target, overwrite=overwrite):
             aside.replace(target)
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF not in BROKEN or not overwrite:
@@ -65,7 +65,7 @@ def _delete_beside(database: Path) -> None:
 
 
 @contextmanager
-def _held(target: Path, *, overwrite: bool) -> Iterator[None]:
+def _locked(target: Path, *, overwrite: bool) -> Iterator[None]:
     """Hold the lock of a file that may be replaced, and that has taken in its WAL; nobody else has it open."""
     if not target.exists():
         yield

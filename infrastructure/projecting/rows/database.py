@@ -350,7 +350,7 @@ class DatabaseProjectionStore(ProjectionStore):
         return aside_in(self.note(aside_note(projection)))
 
     def rows(self, projection: Projection) -> list[Any]:
-        return self._asked(projection, self.sql.statement(ALL_ROWS, of=projection))
+        return self._rows_asked(projection, self.sql.statement(ALL_ROWS, of=projection))
 
     def _pages(self, projection: Projection, ask: Callable[[Statement], list[Values]]) -> Iterator[list[Values]]:
         """Yield the values of all rows, ordered by key, of which `ask` returns some at a time."""
@@ -361,7 +361,7 @@ class DatabaseProjectionStore(ProjectionStore):
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         ranges = ((prefix, end_of_prefix(prefix)) for prefix in prefixes)
-        return self._asked(projection, *(self.sql.statement(ROWS_UNDER, *one, of=projection) for one in ranges))
+        return self._rows_asked(projection, *(self.sql.statement(ROWS_UNDER, *one, of=projection) for one in ranges))
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
@@ -370,16 +370,16 @@ class DatabaseProjectionStore(ProjectionStore):
         conditions = "".join(f' AND "{name}" = ${number}' for number, name in enumerate(given, 2))
         values = (after, *given.values(), limit)
         more = {"conditions": conditions, "limit": f"${len(values)}"}
-        return self._asked(projection, self.sql.statement(PAGE, *values, of=projection, **more))
+        return self._rows_asked(projection, self.sql.statement(PAGE, *values, of=projection, **more))
 
-    def _asked(self, projection: Projection, *statements: Statement) -> list[Any]:
+    def _rows_asked(self, projection: Projection, *statements: Statement) -> list[Any]:
         return self._rows(projection, chain.from_iterable(self._ask(projection, *statements)))
 
     def count(self, projection: Projection) -> int:
         return sum(number for (number,) in self._ask(projection, self.sql.statement(COUNT, of=projection))[0])
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        return best_of(self._asked(projection, self._find(projection, query)), query)
+        return best_of(self._rows_asked(projection, self._find(projection, query)), query)
 
     # Changing
 

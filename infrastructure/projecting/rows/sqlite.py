@@ -111,11 +111,11 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     @contextmanager
     def _reading(self, projection: Projection) -> Iterator[sqlite3.Connection]:
         """Lend a connection; name the projection where its rows or its index cannot be read."""
-        with self._lent() as connection, self._named(projection):
+        with self._lent() as connection, self._translated(projection):
             yield connection
 
     @contextmanager
-    def _named(self, projection: Projection) -> Iterator[None]:
+    def _translated(self, projection: Projection) -> Iterator[None]:
         what = f"the table of {projection.name}"
         with opening(what, remedy=REBUILD):
             try:
@@ -160,10 +160,10 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         with self._lent() as connection:
             # An error of `visit` is not one of these rows.
             def ask(statement: Statement) -> list[Values]:
-                with self._named(projection):
+                with self._translated(projection):
                     return connection.execute(*statement).fetchall()
 
-            with self._named(projection):
+            with self._translated(projection):
                 moment = self._moment(connection, projection)
             return visit(moment, iter(()) if moment == BEGINNING else self._pages(projection, ask))
 
@@ -325,7 +325,7 @@ class ScratchProjectionStore(SqliteProjectionStore):
         return nullcontext(self._connection)
 
     @contextmanager
-    def _named(self, projection: Projection) -> Iterator[None]:
+    def _translated(self, projection: Projection) -> Iterator[None]:
         with _scratching():
             yield
 

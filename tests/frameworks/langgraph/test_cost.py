@@ -47,7 +47,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     for name in ("each", "show"):
         count(Conversation, name)
-    count(forms, "_made")
+    count(forms, "_new_message")
     count(BaseModel, "model_construct")
     return asked
 
@@ -107,10 +107,10 @@ def test_a_fork_and_a_load_touch_what_is_new(memory: Store, monkeypatch: pytest.
 
     fresh = RefoldSaver(memory)
     newest, older = fresh.list(thread())
-    assert asked == {"each": 2, "_made": 601}
+    assert asked == {"each": 2, "_new_message": 601}
     before = events_in(memory)
     put(fresh, older.config, messages=[*messages, HumanMessage("other", id="other")])
-    assert asked == {"each": 3, "_made": 601}
+    assert asked == {"each": 3, "_new_message": 601}
     # The beginning of the fork, its name in the thread, the message and the checkpoint.
     assert events_in(memory) == before + 4
     assert [len(values(fresh, one)["messages"]) for one in (thread(), newest.config)] == [301, 301]

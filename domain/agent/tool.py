@@ -92,11 +92,11 @@ class ToolInfo(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """The arguments of a tool's function, and the keyword arguments that its hooks get."""
+    """The arguments of a tool's function, and the keyword arguments for its hooks."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    told: dict[str, Any]
+    for_hooks: dict[str, Any]
 
 
 class BaseTool:
@@ -219,7 +219,7 @@ class Tool(BaseTool, Generic[R]):
         """Run the tool."""
         with self._timed():
             call = self._prepare(args, kwargs)
-            await self._run_hooks(ToolHook.BEFORE_INVOKE, *args, **call.told)
+            await self._run_hooks(ToolHook.BEFORE_INVOKE, *args, **call.for_hooks)
             try:
                 async with self._locked():
                     result = await self.fn(*call.args, **call.kwargs)
@@ -243,7 +243,7 @@ class AsyncGenTool(BaseTool, Generic[Y]):
         try:
             with self._timed():
                 call = self._prepare(args, kwargs)
-                await self._run_hooks(ToolHook.BEFORE_INVOKE, *args, **call.told)
+                await self._run_hooks(ToolHook.BEFORE_INVOKE, *args, **call.for_hooks)
                 try:
                     async with self._locked(), aclosing(self.fn(*call.args, **call.kwargs)) as values:
                         async for value in values:

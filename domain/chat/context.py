@@ -789,9 +789,9 @@ class ChatContext(ChatView["ChatContext"]):
         self._require_writer()
         require_chat(other)
         require_model(llm)
-        # The version that the model gets is the one that is told: the other context may go on while it writes.
-        told = await in_thread(_at_its_version, other)
-        text = await in_thread(lambda: render_items(told.items))
+        # The model and the event get the same version: the other context may go on while the model writes.
+        source = await in_thread(_at_its_version, other)
+        text = await in_thread(lambda: render_items(source.items))
         self._no_summary = None
 
         def call() -> tuple[object, ...]:
@@ -803,7 +803,7 @@ class ChatContext(ChatView["ChatContext"]):
         self._no_summary = answer.failure
         if answer.failure is None:
             summary = summary_message(self._system, OTHERS_SUMMARY + answer.text, self._system.now(), agent_id)
-            await in_thread(self._tell, told, summary, call, idempotency_key)
+            await in_thread(self._tell, source, summary, call, idempotency_key)
         return self
 
     async def summarize(
@@ -834,10 +834,10 @@ class ChatContext(ChatView["ChatContext"]):
         if await self._is_repeated(call, idempotency_key):
             return self
         plan = await in_thread(lambda: plan_summary(self._writer.state.items, keep_recent_turns, keep_items))
-        told = render_items(plan.told) if plan else ""
-        if plan is None or not told.strip():
+        text = render_items(plan.items) if plan else ""
+        if plan is None or not text.strip():
             return self
-        answer = await ask_for_summary(llm, told, prior=prior_text(plan))
+        answer = await ask_for_summary(llm, text, prior=prior_text(plan))
         self._no_summary = answer.failure
         if answer.failure is None:
             await in_thread(self._fold_away, plan, answer, model_name(llm), call, idempotency_key)
@@ -871,7 +871,7 @@ class ChatContext(ChatView["ChatContext"]):
 
         command = commands.Summarize(
             stream=self._writer.place.stream,
-            folded=tuple(item.id for item in (*plan.prior, *plan.told)),
+            folded=tuple(item.id for item in (*plan.prior, *plan.items)),
             before=plan.before,
             summary=summary_message(self._system, SUMMARY + answer.text, plan.created_at),
             model=model,

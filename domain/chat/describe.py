@@ -82,7 +82,7 @@ SORT_FIELDS = ("type", "part_kind", "block_type")
 THOUGHT_FIELDS = ("thinking", "reasoning", "text", "content")
 HIDDEN = "(encrypted)"
 # The fields of an entry that say nothing to people, what is left out of a picture in one, and how much of it is shown.
-UNTOLD_FIELDS = frozenset({"type", "id", "status", "encrypted_content"})
+HIDDEN_FIELDS = frozenset({"type", "id", "status", "encrypted_content"})
 DATA_URL = re.compile(r"(data:[^;,\"]*;base64,)[^\"]*")
 ENTRY_CHARACTERS = 1_000
 
@@ -276,8 +276,8 @@ def _entry_texts(item: ChatItemEvent) -> Iterator[str]:
     """Yield the fields of an entry of the Responses API, as of a tool that the provider ran; not of thinking."""
     for entry in _list(_object(_rest_of(item).get("responses")).get("before")):
         if isinstance(entry, dict) and entry.get("type") not in THOUGHTS:
-            told = {name: value for name, value in entry.items() if name not in UNTOLD_FIELDS and value}
-            text = DATA_URL.sub(r"\1…", _value(told)) if told else ""
+            fields = {name: value for name, value in entry.items() if name not in HIDDEN_FIELDS and value}
+            text = DATA_URL.sub(r"\1…", _value(fields)) if fields else ""
             yield from [text if len(text) <= ENTRY_CHARACTERS else f"{text[:ENTRY_CHARACTERS]}…"] if text else ()
 
 
@@ -338,9 +338,9 @@ def thoughts_of(item: ChatItemEvent) -> list[str]:
         return []
     kept, rest = _beside(item), _rest_of(item)
     # What only its source understands is kept in a form of its own, or in that of the Responses API.
-    told = [*_objects(rest)] if is_apart(item) else [*_blocks_beside(rest)]
-    blocks = [*_list(_object(kept.get("anthropic")).get("blocks")), *told]
-    parts = [*_list(_object(kept.get("google")).get("parts")), *told]
+    around = [*_objects(rest)] if is_apart(item) else [*_blocks_beside(rest)]
+    blocks = [*_list(_object(kept.get("anthropic")).get("blocks")), *around]
+    parts = [*_list(_object(kept.get("google")).get("parts")), *around]
     given = [_object(rest.get("whole") or _object(rest.get("message")).get("set"))]
     given += [_object(_object(_object(one.get("patch")).get("set")).get("additional_kwargs")) for one in _kept_in(rest)]
     said: list[Any] = [_thought(block) for block in blocks if isinstance(block, dict) and _sort_in(block) in THOUGHTS]

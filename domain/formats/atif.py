@@ -74,9 +74,9 @@ class AtifForm(DocumentForm):
         said = message.get("message")
         calls = [_call(Fields("a step", call, "tool_calls")) for call in fields.several("tool_calls")]
         results = list(_results(fields.inner("observation"), {call.call_id: call.name for call in calls}))
-        told: list[Part] = [said] if isinstance(said, str) else [_part(part) for part in fields.several("message")]
+        shown: list[Part] = [said] if isinstance(said, str) else [_part(part) for part in fields.several("message")]
         if said != "" or not (calls or results):
-            read_parts(role, told, into, "a step")
+            read_parts(role, shown, into, "a step")
         if calls or results:
             read_parts(role, [*calls, *results], into, "a step")
         _complete(fields, into)
@@ -85,8 +85,8 @@ class AtifForm(DocumentForm):
         parts = list(parts_of(items))
         calls = [part for part in parts if isinstance(part, Call)]
         results = [part for part in parts if isinstance(part, Result)]
-        told = [part for part in parts if isinstance(part, str | Picture)]
-        step: Step = {"timestamp": time_text(items[0]), "source": SOURCES[role_of(items)], "message": _message(told)}
+        shown = [part for part in parts if isinstance(part, str | Picture)]
+        step: Step = {"timestamp": time_text(items[0]), "source": SOURCES[role_of(items)], "message": _message(shown)}
         if isinstance(items[0], MessageAdded) and items[0].role == "developer":
             step["extra"] = {"role": "developer"}
         if step["source"] == "agent":
@@ -164,12 +164,12 @@ def _complete(fields: Fields, into: Receiver) -> None:
         put_usage(into.items, given, what="the metrics of a step")
 
 
-def _message(told: Sequence[str | Picture]) -> str | list[dict[str, Any]]:
-    if not told:
+def _message(shown: Sequence[str | Picture]) -> str | list[dict[str, Any]]:
+    if not shown:
         return ""
-    if len(told) == 1 and isinstance(told[0], str):
-        return told[0]
-    return [_content(part) for part in told]
+    if len(shown) == 1 and isinstance(shown[0], str):
+        return shown[0]
+    return [_content(part) for part in shown]
 
 
 def _content(part: str | Picture) -> dict[str, Any]:

@@ -326,8 +326,8 @@ def _note_lost(form: str, lost: dict[str, tuple[str, ...]]) -> None:
             note(f"{one_line(context)}: {form} has no place for {joined(names)}")
         return
     chats = Counter(COUNTS.sub("", name) for names in lost.values() for name in names)
-    told = joined([f"{name} in {counted(count, 'chat')}" for name, count in sorted(chats.items())])
-    note(f"{form} has no place for {told}; the export of a chat by itself says of how many items")
+    left_out = joined([f"{name} in {counted(count, 'chat')}" for name, count in sorted(chats.items())])
+    note(f"{form} has no place for {left_out}; the export of a chat by itself says of how many items")
 
 
 def _chat_at(store: Store, reference: Reference) -> ChatView[Any]:

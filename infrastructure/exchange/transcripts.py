@@ -70,12 +70,12 @@ class ResponsesForm(Documents):
     def messages_in(self, document: Mapping[str, Any]) -> list[Message]:
         """Return the instructions as a message, then the items."""
         given, asked = document.get("instructions"), document.get("input")
-        told = {
+        listed = {
             **document,
             "instructions": [{"role": "system", "content": given}] if isinstance(given, str) and given else given,
             "input": [{"role": "user", "content": asked}] if isinstance(asked, str) and asked else asked,
         }
-        fields = Fields("a document", {name: value or None for name, value in told.items()})
+        fields = Fields("a document", {name: value or None for name, value in listed.items()})
         return [message for name in ("instructions", "input", "output") for message in fields.several(name)]
 
     def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,13 +217,13 @@ def _lost(items: Sequence[ChatItemEvent], kept: Sequence[Kept], again: Sequence[
     """Return what is not the same in the items of the messages that were read `again`."""
     known = {item.id: item for item in items}
     counts: Counter[str] = Counter()
-    told: set[str] = set()
+    compared: set[str] = set()
     for one, group in zip(kept, again, strict=True):
         for item_id, after in zip(one.item_ids, [*group, *([None] * len(one.item_ids))], strict=False):
-            if item_id not in told:
-                told.add(item_id)
+            if item_id not in compared:
+                compared.add(item_id)
                 counts.update(_changed(known[item_id], after))
-    left_out = Counter(_KINDS.get(type(item).__name__, "item") for item in items if item.id not in told)
+    left_out = Counter(_KINDS.get(type(item).__name__, "item") for item in items if item.id not in compared)
     whole = [counted(count, kind) for kind, count in left_out.items()]
     return whole + [f"{field} of {counted(count, 'item')}" for field, count in sorted(counts.items())]
 

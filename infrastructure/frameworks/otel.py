@@ -147,8 +147,8 @@ def _await(waiting: OrderedDict[K, V], key: K, one: V) -> None:
 
 def _set(span: Span, attributes: dict[str, Any]) -> None:
     # Spans leave the program, so the hook of the process sees their texts.
-    told = redacted({name: value for name, value in attributes.items() if value is not None})
-    span.set_attributes(told)
+    shown = redacted({name: value for name, value in attributes.items() if value is not None})
+    span.set_attributes(shown)
 
 
 def _nanos(seconds: float) -> int:

@@ -185,9 +185,9 @@ def dialects_of(conversations: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
 
     A conversation that fits both dialects gets the dialect of the others in its file. If all fit both, it is OpenAI's.
     """
-    told = [_dialect_of(messages, beside) for messages, beside in conversations]
-    is_anthropic = "anthropic" in told and "openai" not in told
-    return [one or ("anthropic" if is_anthropic else "openai") for one in told]
+    found = [_dialect_of(messages, beside) for messages, beside in conversations]
+    is_anthropic = "anthropic" in found and "openai" not in found
+    return [one or ("anthropic" if is_anthropic else "openai") for one in found]
 
 
 def _dialect_of(messages: Sequence[Any], beside: Mapping[str, Any]) -> Dialect | None:

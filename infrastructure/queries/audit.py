@@ -359,9 +359,9 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 
 def transitions_of(log: Log, changes: Iterable[AuditEntry]) -> list[Transition]:
     """Return changes as plain data, each with its chain of causes."""
-    told = list(changes)
-    causes = causes_of(log, [change.recorded for change in told])
-    return [_transition(change, causes[change.recorded.reference]) for change in told]
+    listed = list(changes)
+    causes = causes_of(log, [change.recorded for change in listed])
+    return [_transition(change, causes[change.recorded.reference]) for change in listed]
 
 
 def of_item(changes: Iterable[AuditEntry], name: str, stream: str) -> list[AuditEntry]:

@@ -194,8 +194,8 @@ class _Stay:
 class _Held:
     """The entries of a container while its rows are read: those of a pool by id, those of a queue by origin."""
 
-    def __init__(self, told: Mapping[str, EntryRow], *, is_pool: bool) -> None:
-        self._told, self._is_pool = told, is_pool
+    def __init__(self, rows: Mapping[str, EntryRow], *, is_pool: bool) -> None:
+        self._rows, self._is_pool = rows, is_pool
         self._there: dict[str, _Stay] = {}
         self._places = 0
         self.stays: list[_Stay] = []
@@ -247,6 +247,6 @@ class _Held:
                 self._there.pop(key).end(step._replace(how="evict", reason="limit"))
 
     def _key(self, birth: str) -> str:
-        if birth not in self._told:
+        if birth not in self._rows:
             raise DamagedError(birth, "an event names it as an entry, and it is none")
-        return self._told[birth].item if self._is_pool else birth
+        return self._rows[birth].item if self._is_pool else birth

@@ -85,7 +85,7 @@ def audit_node(runner: ProjectionRunner, asked: AskedNode, attribute: str | None
     trail = at_one_moment(runner, [TRANSITIONS], partial(_read, asked=asked, attribute=attribute))
     if attribute is not None and attribute not in trail.names:
         raise NotFoundError(f"{asked.name} never had an attribute {attribute!r}: it has {', '.join(trail.names)}")
-    return trail.told
+    return trail.transitions
 
 
 def _read(store: ProjectionStore, asked: AskedNode, attribute: str | None) -> _Trail:
@@ -171,7 +171,7 @@ class _Trail:
         self._is_known = False
         self._vertex = ""
         self.names: dict[str, None] = {}
-        self.told: list[AttributeTransition] = []
+        self.transitions: list[AttributeTransition] = []
 
     def add(self, birth: TransitionRow, after: Sequence[TransitionRow]) -> None:
         """Add a vertex: its differences from the vertex before it, then its own changes and its removal."""
@@ -220,7 +220,7 @@ class _Trail:
                 self._tell(row, kind, name, before.get(name), after.get(name))
 
     def _tell(self, row: TransitionRow, kind: str, name: str, old: Any, new: Any) -> None:
-        self.told.append(
+        self.transitions.append(
             AttributeTransition(
                 attribute=name,
                 old=old,
@@ -252,13 +252,13 @@ def is_node_name(text: str) -> bool:
         return False
 
 
-def node_changes(log: Log, name: str, told: Sequence[AttributeTransition]) -> list[AuditEntry]:
+def node_changes(log: Log, name: str, transitions: Sequence[AttributeTransition]) -> list[AuditEntry]:
     """Return the result of `audit_node` as audit entries, each with the event that made the change."""
-    refs = [Ref.parse(one.reference) for one in told]
+    refs = [Ref.parse(one.reference) for one in transitions]
     recorded = first_events(log, refs)
-    return [_change(name, one, recorded[ref]) for one, ref in zip(told, refs, strict=True)]
+    return [_change(name, one, recorded[ref]) for one, ref in zip(transitions, refs, strict=True)]
 
 
-def _change(name: str, told: AttributeTransition, recorded: RecordedEvent) -> AuditEntry:
+def _change(name: str, made: AttributeTransition, recorded: RecordedEvent) -> AuditEntry:
     reason = recorded.event.reason if isinstance(recorded.event, NodeRemoved) else None
-    return AuditEntry(recorded, Ref.parse(told.vertex), name, told.attribute, told.old, told.new, reason)
+    return AuditEntry(recorded, Ref.parse(made.vertex), name, made.attribute, made.old, made.new, reason)

@@ -296,14 +296,14 @@ class Checkpoints:
             seen.writers = fresh.writers
             seen.slices = _newer_of(seen.slices, fresh.slices)
         all_slices = _newer_of(seen.slices, changed)
-        told = all_slices if is_full else changed
+        named = all_slices if is_full else changed
         self._add(
             Checkpoint(
                 lineage=seen.lineage,
                 time=_now(),
                 events=sum(one.events for one in all_slices.values()),
                 root=root_over(all_slices).hex(),
-                slices={str(lane): (one.events, one.root.hex(), one.sealed.hex()) for lane, one in told.items()},
+                slices={str(lane): (one.events, one.root.hex(), one.sealed.hex()) for lane, one in named.items()},
                 writer=self._writer,
                 full=is_full,
                 is_behind=self._is_behind,

@@ -38,7 +38,7 @@ def test_what_is_told(keep: int, told: str, before: str) -> None:
         assert plan is None
         return
     assert plan is not None
-    assert (" ".join(item.id for item in plan.told), plan.before) == (told, before)
+    assert (" ".join(item.id for item in plan.items), plan.before) == (told, before)
     assert [item.id for item in plan.prior] == ["old"]
 
 
@@ -63,7 +63,7 @@ def test_what_is_told_within_a_turn(talk: list[Any], keep: int, told: str, befor
     """All before the answer that the last items begin in, but the last user message and what is structural."""
     plan = plan_summary(state_of(*talk).items, 3, keep)
 
-    found = ("", "") if plan is None else (" ".join(item.id for item in plan.told), plan.before)
+    found = ("", "") if plan is None else (" ".join(item.id for item in plan.items), plan.before)
     assert found == (told, before)
     with pytest.raises(InvalidInputError, match="keep_items is 0: take 1 or more"):
         plan_summary(state_of(*talk).items, 3, 0)
@@ -74,7 +74,7 @@ def test_what_is_pinned_is_not_told() -> None:
     plan = plan_summary(state_of(*TALK, ItemsPinned(items=(Span.of("", [3, 7]),))).items, 2)
 
     assert plan is not None
-    assert ([item.id for item in plan.told], plan.prior, plan.created_at) == (["u1"], (), 1.5)
+    assert ([item.id for item in plan.items], plan.prior, plan.created_at) == (["u1"], (), 1.5)
 
 
 def test_turns_below_zero() -> None:

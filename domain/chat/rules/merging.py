@@ -91,8 +91,8 @@ def tell_other(command: TellOther, state: ChatState) -> list[Completed]:
     other = command.other
     if state.merged.get((other.stream, "summary")) == other.version:
         return []
-    told = spans_by_age(other.items, other.items.order())
-    told = tuple(msgspec.structs.replace(span, stream=span.stream or other.stream) for span in told)
+    spans = spans_by_age(other.items, other.items.order())
+    told = tuple(msgspec.structs.replace(span, stream=span.stream or other.stream) for span in spans)
     merged = Merged(source=other.stream, version=other.version, how="summary", told=told)
     return [Resolved(merged, ()), command.summary]
 
@@ -241,23 +241,22 @@ class _Summaries:
         self.conflicts: list[ChatEvent] = []
         self.left_out: set[int] = set()
         other, ours = command.other.items, state.items
-        told_here = _told_ids(ours)
-        told_there = _told_ids(other)
-        theirs = [o for o in wanted if is_summary(other.arena.items[o]) and told_there.get(o)]
+        folded_here, folded_there = _folded_ids(ours), _folded_ids(other)
+        theirs = [o for o in wanted if is_summary(other.arena.items[o]) and folded_there.get(o)]
         both = [
-            (mine, o) for o in theirs for mine, ids in told_here.items() if ids & told_there[o] and ours.shows(mine)
+            (mine, o) for o in theirs for mine, ids in folded_here.items() if ids & folded_there[o] and ours.shows(mine)
         ]
         if not both:
             return
         own = sorted({mine for mine, _ in both})
         clashing = sorted({o for _, o in both})
         kept = _winner(command.rule, ours, own, other, clashing)
-        # A summary stays if what it tells would stand nowhere else: what was never here, or the winner does not tell.
+        # A summary stays if an item of it would stand nowhere else: one that was never here, or is not in the winner.
         if kept == "ours":
-            clashing = [o for o in clashing if all(ours.ordinal(one) is not None for one in told_there[o])]
+            clashing = [o for o in clashing if all(ours.ordinal(one) is not None for one in folded_there[o])]
         else:
-            told = set[str]().union(*(told_there[o] for o in clashing))
-            own = [mine for mine in own if told_here[mine] <= told]
+            folded = set[str]().union(*(folded_there[o] for o in clashing))
+            own = [mine for mine in own if folded_here[mine] <= folded]
         if not (own and clashing):
             return
         self.conflicts = [_conflict("summary", command, ours, own, clashing, kept)]
@@ -267,12 +266,9 @@ class _Summaries:
             self.conflicts.append(evicted(ours, own, how="merge", reason="the other side's summary was kept"))
 
 
-def _told_ids(items: Items) -> dict[int, set[str]]:
-    told: dict[int, set[str]] = {}
-    for ordinal, gone in items.edits.gone.items() if items.edits else ():
-        if gone.summary is not None:
-            told.setdefault(gone.summary, set()).add(items.arena.items[ordinal].id)
-    return told
+def _folded_ids(items: Items) -> dict[int, set[str]]:
+    known = items.arena.items
+    return {summary: {known[ordinal].id for ordinal in ordinals} for summary, ordinals in items.folded().items()}
 
 
 def _sets_config(item: ChatItemEvent) -> bool:

@@ -34,11 +34,11 @@ class SummaryPlan(msgspec.Struct, frozen=True):
     """
     The plan of a summary.
 
-    `told` are the items to summarise, in order, `prior` the earlier summaries that it includes, `before` the first item
-    after it that stays, and `created_at` its time.
+    `items` are summarised, in this order. `prior` are the earlier summaries that it includes, `before` is the first
+    item after it that stays, and `created_at` its time.
     """
 
-    told: tuple[ChatItemEvent, ...]
+    items: tuple[ChatItemEvent, ...]
     prior: tuple[MessageAdded, ...]
     before: str
     created_at: float
@@ -61,11 +61,11 @@ def plan_summary(items: Items, keep_recent_turns: int, keep_items: int | None = 
     if cut is None:
         return None
     going = _going(items, shown, cut)
-    told = tuple(item for item in going if not is_summary(item))
-    if not told:
+    folded = tuple(item for item in going if not is_summary(item))
+    if not folded:
         return None
     prior = tuple(item for item in going if isinstance(item, MessageAdded) and is_summary(item))
-    return SummaryPlan(told, prior, shown[cut].id, shown[cut - 1].created_at)
+    return SummaryPlan(folded, prior, shown[cut].id, shown[cut - 1].created_at)
 
 
 def _turn_at(shown: Sequence[ChatItemEvent], keep: int) -> int | None:
@@ -152,15 +152,12 @@ def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
         NotFoundError: no such summary is in the view, or `summarize` did not make it.
     """
     items = state.items
-    told: dict[int, list[int]] = {}
-    for ordinal, gone in items.edits.gone.items() if items.edits else ():
-        if gone.summary is not None and items.shows(gone.summary):
-            told.setdefault(gone.summary, []).append(ordinal)
+    folded = {summary: ordinals for summary, ordinals in items.folded().items() if items.shows(summary)}
     wanted = command.summary_id
-    summary = max(told, default=None) if wanted is None else items.visible_ordinal(wanted)
-    if summary is None or summary not in told:
+    summary = max(folded, default=None) if wanted is None else items.visible_ordinal(wanted)
+    if summary is None or summary not in folded:
         which = "no summary" if wanted is None else f"no summary {wanted!r}"
         raise NotFoundError(f"{command.stream} shows {which} that could be undone")
-    back = with_partners(items, told[summary], are_gone=True)
+    back = with_partners(items, folded[summary], are_gone=True)
     change = items.total_of(back) - totals_of(items.arena.items[summary])
     return [SummaryUndone(summary=items.ref(summary), items=spans_by_age(items, back), change=change)]

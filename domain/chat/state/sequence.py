@@ -304,6 +304,14 @@ class Items(Sequence[ChatItemEvent]):
             return set()
         return self.edits.gone.without(ByOrdinal() if earlier.edits is None else earlier.edits.gone)
 
+    def folded(self) -> dict[int, list[int]]:
+        """Return the ordinals of the items that each summary replaces, by the ordinal of the summary."""
+        found: dict[int, list[int]] = {}
+        for ordinal, gone in self.edits.gone.items() if self.edits else ():
+            if gone.summary is not None:
+                found.setdefault(gone.summary, []).append(ordinal)
+        return found
+
     def is_pinned(self, ordinal: int) -> bool:
         """Return whether an item is pinned."""
         return self.edits is not None and ordinal in self.edits.pinned

@@ -37,8 +37,8 @@ def _text(about: str, **more: Any) -> Schema:
 
 
 def _number(about: str, most: int, default: int | None = None) -> Schema:
-    told = {} if default is None else {"default": default}
-    return {"type": "integer", "minimum": 1, "maximum": most, "description": about, **told}
+    fallback = {} if default is None else {"default": default}
+    return {"type": "integer", "minimum": 1, "maximum": most, "description": about, **fallback}
 
 
 ADDRESS = (

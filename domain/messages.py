@@ -259,7 +259,7 @@ def _settled(waiting: _Waiting | None) -> list[Any]:
     if waiting.is_answered:
         return [waiting.message, *waiting.results]
     text = _without_calls(field(waiting.message, "content"))
-    return [_said_only(waiting.message, text)] if text else []
+    return [_with_content_only(waiting.message, text)] if text else []
 
 
 def _ids_called(message: Any) -> list[str]:
@@ -281,7 +281,7 @@ def _says_something(part: Any) -> bool:
     return bool(text.strip()) if isinstance(text, str) else True
 
 
-def _said_only(message: Any, content: Any) -> Any:
+def _with_content_only(message: Any, content: Any) -> Any:
     """Return a message with this content and no calls, of the same class if possible."""
     extra = field(message, "additional_kwargs") or {}
     change: dict[str, Any] = {

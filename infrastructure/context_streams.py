@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..domain.canonical import require_unicode
-from ..domain.context.adopt import names_in, streams_said
+from ..domain.context.adopt import names_in, streams_in_fields
 from ..domain.context.decider import Decider
 from ..domain.context.folded_stream import Durability, Place, require_durability
 from ..domain.context.journal import OPENING, Journal
@@ -74,7 +74,7 @@ def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:
     Raises:
         DamagedError: a list of items in it is malformed.
     """
-    for other in streams_said(event):
+    for other in streams_in_fields(event):
         yield other, 1
     for named in names_in(event):
         # Only the ends of runs are read: a list from a file or a damaged event may be of any length.

@@ -950,7 +950,7 @@ class ChatContext(ChatView["ChatContext"]):
 
         sides = (self.at(before), self.readonly if after is None else self.at(after))
         old, new = (list(zip(side.recorded_items(), side.items, strict=True)) for side in sides)
-        found = changes_between(old, new, said=lambda pair: content_of(pair[0]), name=lambda pair: pair[0].id)
+        found = changes_between(old, new, content=lambda pair: content_of(pair[0]), name=lambda pair: pair[0].id)
         return of_each(found, lambda pair: pair[1])
 
     def seen(self, call_id: str) -> ReadOnlyChatContext:

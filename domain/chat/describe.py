@@ -97,7 +97,7 @@ def describe(event: ChatEvent) -> Change:
     """Return the effect of an event on a chat."""
     match event:
         case MessageAdded() | FunctionCalled() | FunctionReturned() | HandedOff() | ConfigUpdated():
-            return Change(lambda _: said_by(event), adds_item=True)
+            return Change(lambda _: text_with_role(event), adds_item=True)
         case Opened():
             about = {"user": event.user, "session": event.session, "agent": event.agent, "source": event.source}
             opened: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
@@ -325,7 +325,7 @@ def _value(setting: object) -> str:
     return setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
 
 
-def said_by(item: ChatItemEvent) -> str:
+def text_with_role(item: ChatItemEvent) -> str:
     """Return the text of an item; a message follows its role, because the type of its event does not name the role."""
     prefix = f"{item.role}: " if isinstance(item, MessageAdded) else ""
     thoughts = thoughts_of(item)

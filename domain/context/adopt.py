@@ -87,13 +87,13 @@ def adopted_copy(log: Log, stream: str, *, beside: str, root: str, system: Syste
 
 def named_streams(event: Event) -> Iterator[str]:
     """Yield the streams that an event names, without its own."""
-    yield from streams_said(event)
+    yield from streams_in_fields(event)
     for named in names_in(event):
         if named.stream:
             yield named.stream
 
 
-def streams_said(event: Event) -> Iterator[str]:
+def streams_in_fields(event: Event) -> Iterator[str]:
     """Yield the streams that an event names in plain text fields."""
     for field in _stream_fields(event):
         yield getattr(event, field)

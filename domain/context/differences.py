@@ -24,14 +24,14 @@ class Changes(NamedTuple, Generic[T]):
 
 
 def changes_between(
-    before: Sequence[T], after: Sequence[T], *, said: Callable[[T], bytes], name: Callable[[T], str | None]
+    before: Sequence[T], after: Sequence[T], *, content: Callable[[T], bytes], name: Callable[[T], str | None]
 ) -> Changes[T]:
     """
     Return the changes that turn the items `before` into the items `after`.
 
-    `said` returns the content of an item, `name` that by which it is the same although its content differs.
+    `content` returns the content of an item, `name` that by which it is the same although its content differs.
     """
-    olds, news = list(map(said, before)), list(map(said, after))
+    olds, news = list(map(content, before)), list(map(content, after))
     # The common beginning is skipped: it is nearly everything, and would cost the matcher most.
     start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))
     removed: list[tuple[T, bytes]] = []

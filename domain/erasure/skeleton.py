@@ -48,7 +48,7 @@ class Mask(NamedTuple):
     salt: bytes = b""
     text: str = ERASED
 
-    def said(self, text: object) -> str:
+    def masked(self, text: object) -> str:
         """Return what stands in the place of a text; what is erased already stays so."""
         return ERASED if text == ERASED else self.text
 
@@ -109,7 +109,7 @@ def _changed(event: S, **fields: Any) -> S:
 
 
 def _text(value: str | None, mask: Mask) -> str | None:
-    return mask.said(value) if value else value
+    return mask.masked(value) if value else value
 
 
 def _none(_: object, __: Mask) -> None:
@@ -134,7 +134,7 @@ def _owner(value: str | None, mask: Mask) -> str | None:
 
 def _incomplete(value: str | None, mask: Mask) -> str | None:
     """The reason why a message is incomplete may be the message of an error."""
-    return value if value in (None, chat.UNFINISHED) else mask.said(value)
+    return value if value in (None, chat.UNFINISHED) else mask.masked(value)
 
 
 def _metrics(value: bytes, _: Mask) -> bytes:
@@ -171,7 +171,7 @@ def _item_texts(item: chat.ChatItemEvent, mask: Mask) -> chat.ChatItemEvent:
         case chat.FunctionCalled():
             return _changed(item, arguments=NO_ARGUMENTS, metadata=_usage(usage_of(item)), origin=origin)
         case chat.FunctionReturned():
-            return _changed(item, output=mask.said(item.output) if item.output else "", origin=origin)
+            return _changed(item, output=mask.masked(item.output) if item.output else "", origin=origin)
         case chat.HandedOff():
             return _changed(item, reason=None, origin=origin)
         case chat.ConfigUpdated():
@@ -205,7 +205,7 @@ def _message(item: chat.MessageAdded, origin: chat.Origin | None, mask: Mask) ->
 
 def _content(content: Content, beside: str, mask: Mask) -> Content:
     erased = estimated_tokens(content, beside) if content.erased is None else content.erased
-    return Content(text=mask.said(content.text or ""), erased=erased)
+    return Content(text=mask.masked(content.text or ""), erased=erased)
 
 
 def _container_item(event: pool.AddedEvent, mask: Mask) -> pool.AddedEvent:
@@ -225,7 +225,7 @@ def _remembered(event: memory.MemoryRemembered, mask: Mask) -> memory.MemoryReme
 
 def _bare(value: Any, mask: Mask) -> Any:
     """Return what is left of a value of a node: nothing but whether it is there, true or false."""
-    return value if value is None or isinstance(value, bool) else mask.said(value)
+    return value if value is None or isinstance(value, bool) else mask.masked(value)
 
 
 def _node(event: run.NodeEvent, mask: Mask) -> run.NodeEvent:
@@ -252,7 +252,7 @@ def _bare_json(value: bytes, mask: Mask) -> bytes:
 def _record(record: bytes, mask: Mask) -> bytes:
     found: Mapping[str, Any] = parse_json(record)
     left: dict[str, Any] = {name: found[name] for name in MESSAGE_FIELDS if isinstance(found.get(name), str)}
-    left["content"] = mask.said(found["content"]) if found.get("content") else ""
+    left["content"] = mask.masked(found["content"]) if found.get("content") else ""
     for name in CALL_LISTS:
         calls = found.get(name)
         if isinstance(calls, list):
@@ -302,7 +302,7 @@ _FIELDS: dict[type, dict[str, Rule]] = {
     chat.Forked: {**_OWNER, "config": _item},
     pool.OpenedEvent: _OWNER,
     pool.BranchedEvent: _OWNER,
-    pool.EvictedEvent: {"reason": lambda reason, mask: reason if reason == "limit" else mask.said(reason)},
+    pool.EvictedEvent: {"reason": lambda reason, mask: reason if reason == "limit" else mask.masked(reason)},
     pool.PoolRemoved: _REASON,
     window.WindowOpened: _OWNER,
     window.WindowItemEvent: {"key": lambda key, mask: mask.name(key), "value": _text, "source": _text},

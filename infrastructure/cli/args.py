@@ -227,12 +227,12 @@ class _Folding:
     """Says on stderr, every few seconds, how far a question is that must fold events first."""
 
     def __init__(self) -> None:
-        self._said_at = REAL_SYSTEM.monotonic()
+        self._printed_at = REAL_SYSTEM.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         now = REAL_SYSTEM.monotonic()
-        if now - self._said_at >= FOLDING_EVERY_SECONDS:
-            self._said_at = now
+        if now - self._printed_at >= FOLDING_EVERY_SECONDS:
+            self._printed_at = now
             text = f"folding what was recorded since the last question: {done:,} of {total:,} events"
             click.echo(f"{text} (`refold run` does so all the time)", err=True)
 

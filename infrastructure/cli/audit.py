@@ -33,7 +33,7 @@ from .args import (
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
 from .item_list import seen
-from .lines import print_events, said_by, summary_of
+from .lines import print_events, summary_of, text_with_role
 from .readable import Later
 from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list
 
@@ -239,6 +239,6 @@ def _text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, Item):
-        return said_by(value)
+        return text_with_role(value)
     # An empty text is shown as JSON, to be visible.
     return value if isinstance(value, str) and value else json_text(value)

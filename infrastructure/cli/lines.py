@@ -100,9 +100,9 @@ def body_of(item: Item) -> str:
     return item_text(item, json_text)
 
 
-def said_by(item: Item) -> str:
+def text_with_role(item: Item) -> str:
     """Return the text of an item; that of a message begins with its role, which the type of the event does not show."""
-    return chats.said_by(item) if isinstance(item, ChatItemEvent) else body_of(item)
+    return chats.text_with_role(item) if isinstance(item, ChatItemEvent) else body_of(item)
 
 
 SPEAKER_WIDTH, SPEAKER_WIDTH_MAX = 9, 24

@@ -21,7 +21,7 @@ from ...projections.version_names import VERSION_NAMES
 from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..views.contexts import view_of
-from ..views.fork_graph import LANES_MAX, Family, Point, drawn, families, point_shape, said_of
+from ..views.fork_graph import LANES_MAX, Family, Point, drawn, facts_of, families, point_shape
 from ..views.shapes import event_shape
 from .args import (
     after_option,
@@ -90,7 +90,7 @@ def _print_block(block: Sequence[Line]) -> None:
 
 def _cells(lanes: str, point: Point) -> tuple[str, ...]:
     place = one_line(f"{point.stream.removeprefix('chat:')}@{point.version}")
-    return lanes, place, absolute(point.recorded_at), one_line(", ".join(said_of(point)))
+    return lanes, place, absolute(point.recorded_at), one_line(", ".join(facts_of(point)))
 
 
 def _types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

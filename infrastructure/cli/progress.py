@@ -87,13 +87,13 @@ class _Lines:
 
     def __init__(self, doing: str, watch: Stopwatch) -> None:
         self._doing, self._watch = doing, watch
-        self._said_at = watch.monotonic()
+        self._printed_at = watch.monotonic()
 
     def __call__(self, progress: RebuildProgress) -> None:
         now = self._watch.monotonic()
-        if now - self._said_at < LINES_EVERY_SECONDS:
+        if now - self._printed_at < LINES_EVERY_SECONDS:
             return
-        self._said_at = now
+        self._printed_at = now
         events = f"{progress.done:,} of {progress.total:,} events"
         click.echo(f"{self._doing} {progress.projection}: {events}, {_pace(progress)}", err=True)
 
@@ -103,14 +103,14 @@ class _JsonLines:
 
     def __init__(self, doing: str, watch: Stopwatch) -> None:
         self._doing, self._watch = doing, watch
-        self._said_at, self._about = 0.0, ""
+        self._printed_at, self._about = 0.0, ""
 
     def __call__(self, progress: RebuildProgress) -> None:
         now = self._watch.monotonic()
         is_first, is_last = progress.projection != self._about, progress.done >= progress.total
-        if not (is_first or is_last or now - self._said_at >= OBJECTS_EVERY_SECONDS):
+        if not (is_first or is_last or now - self._printed_at >= OBJECTS_EVERY_SECONDS):
             return
-        self._said_at, self._about = now, progress.projection
+        self._printed_at, self._about = now, progress.projection
         click.echo(json_text({"doing": self._doing, **progress._asdict()}), err=True)
 
 

@@ -101,7 +101,7 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
     on stderr.
     """
     began = REAL_SYSTEM.monotonic()
-    with keeping(location, own) as store, asked_to_stop() as stop, _warnings_said():
+    with keeping(location, own) as store, asked_to_stop() as stop, _warnings_printed():
         chosen = known_names(store, names)
         worker_log = WorkerLog(store, chosen)
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
@@ -170,7 +170,7 @@ def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:
                 _say(said)
 
 
-class _Said(logging.Handler):
+class _PrintingHandler(logging.Handler):
     """Prints the warnings of a worker."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -179,8 +179,8 @@ class _Said(logging.Handler):
 
 
 @contextmanager
-def _warnings_said() -> Iterator[None]:
-    logger, handler = logging.getLogger("refold"), _Said(logging.WARNING)
+def _warnings_printed() -> Iterator[None]:
+    logger, handler = logging.getLogger("refold"), _PrintingHandler(logging.WARNING)
     logger.addHandler(handler)
     try:
         yield

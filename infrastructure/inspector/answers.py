@@ -42,7 +42,7 @@ from ..views.answer_shapes import (
 )
 from ..views.contexts import Seen, SeenRun, view_of
 from ..views.damage import first_damage
-from ..views.fork_graph import LANES_MAX, drawn, families, point_shape, said_of
+from ..views.fork_graph import LANES_MAX, drawn, facts_of, families, point_shape
 from ..views.shapes import Shape, context_shape
 from .layout import laid_out
 from .parameters import Parameters
@@ -205,7 +205,7 @@ def lineage_answer(store: Store, given: Parameters) -> list[Shape]:
     found = families(store.contexts(), store.lineage(), names)
     most = given.whole("limit", PAGE_MAX, 1, PAGE_MAX)
     points = (
-        {**point_shape(point), "lanes": lanes, "family": number, "text": ", ".join(said_of(point))}
+        {**point_shape(point), "lanes": lanes, "family": number, "text": ", ".join(facts_of(point))}
         for number, family in enumerate(found)
         if (stream in family if stream is not None else len(family) > 1)
         for lanes, point in drawn(family, LANES_MAX)

@@ -24,7 +24,7 @@ from .shapes import Entry, Shape, item_shape
 
 def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes[Entry]:
     """Return the changes that turn the items `before` into the items `after`."""
-    return changes_of_items(before, after, said=lambda entry: _content_bytes(entry.item), name=_name)
+    return changes_of_items(before, after, content=lambda entry: _content_bytes(entry.item), name=_name)
 
 
 class Side(NamedTuple):

@@ -246,7 +246,7 @@ class _Lanes:
         return self._columns[stream]
 
 
-def said_of(point: Point) -> Iterator[str]:
+def facts_of(point: Point) -> Iterator[str]:
     """Yield the parts of a sentence that says what a point is."""
     by = f" by {point.actor}" if point.actor else ""
     if point.sources:

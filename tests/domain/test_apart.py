@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat.describe import apart_sort, body_of, said_by, thoughts_of
+from refold.domain.chat.describe import apart_sort, body_of, text_with_role, thoughts_of
 from refold.domain.chat.events import MessageAdded, Origin
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "They ask why."}]}
@@ -118,13 +118,13 @@ def test_a_framework_keeps_thinking_beside_a_text(patch: dict[str, Any]) -> None
     kept = json.dumps({"framework": {"items": 1, "patch": patch}}).encode()
     item = MessageAdded(id="m1", created_at=0.0, role="assistant", content="Yes.", origin=Origin(rest=kept))
 
-    assert said_by(item) == "assistant: Yes. (thinking: Why?)"
+    assert text_with_role(item) == "assistant: Yes. (thinking: Why?)"
 
 
 def test_its_text_follows() -> None:
     """An entry with a text keeps it."""
     assert body_of(entry(CLICK, ("a text",))) == "[computer_call, for its source only]\na text"
-    assert said_by(entry(REASONING)) == "assistant: [reasoning, for its source only] (thinking: They ask why.)"
+    assert text_with_role(entry(REASONING)) == "assistant: [reasoning, for its source only] (thinking: They ask why.)"
 
 
 def test_other_items_are_as_they_were() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 import refold
-from refold.infrastructure.views.fork_graph import drawn, families, said_of
+from refold.infrastructure.views.fork_graph import drawn, facts_of, families
 from refold.projections.version_names import VersionNameRow
 
 
@@ -80,4 +80,4 @@ def test_names_are_points_between_forks_and_merges(store: refold.Store) -> None:
         ("chat:alone", 2, "head", ()),
     ]  # fmt: skip
     forked = next(point for family in found for _, point in drawn(family, 24) if point.kind == "forked")
-    assert list(said_of(forked)) == ["forked from a@3", "named begun"]
+    assert list(facts_of(forked)) == ["forked from a@3", "named begun"]

@@ -86,7 +86,7 @@ class AnthropicReader:
         if not isinstance(content, list | tuple):
             fault = f"found {kind_of(content)}, expected text or a list of blocks"
             raise InvalidInputError(f"{at_field(where, 'content')}: {fault}")
-        said = _Said()
+        message = _Message()
         kept: list[Placed] = []
         calls: list[tuple[Placed, list[Placed]]] = []
         for place, block in enumerate(content):
@@ -104,24 +104,24 @@ class AnthropicReader:
             else:
                 # A message is sent as its kept blocks, then its images, then its texts. Blocks in another order start a
                 # new message.
-                if said.parts and (kept or (isinstance(part, Image) and isinstance(said.parts[-1][1], str))):
-                    self._say(role, said, where)
-                    said = _Said()
-                said.parts.append((place, part))
-                said.beside += kept
+                if message.parts and (kept or (isinstance(part, Image) and isinstance(message.parts[-1][1], str))):
+                    self._say(role, message, where)
+                    message = _Message()
+                message.parts.append((place, part))
+                message.beside += kept
                 kept = []
-        if said.parts and kept and role == "user":
-            self._say(role, said, where)
-            said = _Said()
-        said.beside += kept
-        if said.parts or said.beside or not content:
-            self._say(role, said, where)
+        if message.parts and kept and role == "user":
+            self._say(role, message, where)
+            message = _Message()
+        message.beside += kept
+        if message.parts or message.beside or not content:
+            self._say(role, message, where)
         for (place, block), before in calls:
             self._called(place, block, before, at_field(where, f"content[{place}]"))
 
-    def _say(self, role: str, said: _Said, where: str) -> None:
-        self._receiver.say(role, [part for _, part in said.parts], _beside(said.beside), where)
-        self.places.append([place for place, _ in (*said.beside, *said.parts)])
+    def _say(self, role: str, message: _Message, where: str) -> None:
+        self._receiver.say(role, [part for _, part in message.parts], _beside(message.beside), where)
+        self.places.append([place for place, _ in (*message.beside, *message.parts)])
 
     def _part(self, block: Block, where: str) -> str | Image | None:
         if block.get("type") == "text":
@@ -151,7 +151,7 @@ class AnthropicReader:
         self.places.append([place])
 
 
-class _Said:
+class _Message:
     """Texts and images that become one message, and the other blocks that are kept beside it."""
 
     def __init__(self) -> None:

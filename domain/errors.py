@@ -395,7 +395,7 @@ class KeyMissingError(KeyUnavailableError):
 
 
 class WrongKeyError(KeyUnavailableError):
-    """What was encrypted with the key named `key` does not open with the key that has this name now."""
+    """Data that was encrypted with the key named `key` cannot be decrypted with the key that has this name now."""
 
     def __init__(self, key: str) -> None:
         self.key = key

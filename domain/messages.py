@@ -302,7 +302,7 @@ def build_current_context(messages: Iterable[Any]) -> str:
     """
     Return messages as blocks of text under a heading; "None" if there are no messages.
 
-    The first message, usually the user's query, is always left out. Of calls only name and arguments are shown.
+    The first message, usually the user's query, is always left out. Calls are shown by name and arguments only.
     """
     given = list(messages)
     if not given:

@@ -1,8 +1,8 @@
 """
 A mapping that keeps the order of insertion and is a value: a change returns a new one, and the old one is unchanged.
 
-The cost of a change does not depend on the size. Of all versions that come from one map, the one that was used last
-holds the one real dict. Every other version holds a note of its difference to a newer one, and takes the dict over when
+The cost of a change does not depend on the size. All versions of a map share one real dict: the version that was used
+last holds it. Every other version holds a note of its difference to a newer one, and takes the dict over when
 it is read (Baker's persistent arrays). So undoing a decision takes as many steps as the decision had.
 """
 

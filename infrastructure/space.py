@@ -86,7 +86,7 @@ def _shorten(log: Any) -> None:
         for _ in range(STEP_PAGES):
             connection.execute("PRAGMA incremental_vacuum(1)")
 
-    # What writers free meanwhile is for the next time.
+    # Pages that writers free meanwhile are left for the next time.
     for _ in range(0, _facts(log)[2], STEP_PAGES):
         log.write(step)
         # Writers of other processes get their turn.

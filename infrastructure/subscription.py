@@ -160,7 +160,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
             self._stopped.set()
 
     def _forget_erased(self) -> None:
-        # What is left of the page is read again, from the place of the subscription.
+        # The rest of the page is read again, from the place of the subscription.
         self._page = deque()
 
     @property

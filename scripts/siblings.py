@@ -194,7 +194,7 @@ _SIBLINGS: dict[str, type[AsyncProxy[Any]]] = {{
     """
     Return the async sibling of a store, of a context, or of a memory, which shares everything with it.
 
-    Of any other object it returns a proxy whose methods and properties are awaited, without their types.
+    For any other object it returns a proxy whose methods and properties are awaited, without their types.
     """
     names = (f"{{kind.__module__.partition('.')[2]}}.{{kind.__name__}}" for kind in type(wrapped).__mro__)
     return next((_SIBLINGS[name] for name in names if name in _SIBLINGS), AsyncProxy)(wrapped)

@@ -337,7 +337,7 @@ def thoughts_of(item: ChatItemEvent) -> list[str]:
     if not isinstance(item, MessageAdded | FunctionCalled):
         return []
     kept, rest = _beside(item), _rest_of(item)
-    # What only its source understands is kept in a form of its own, or in that of the Responses API.
+    # An entry for its source only is kept in a form of its own, or in that of the Responses API.
     around = [*_objects(rest)] if is_apart(item) else [*_blocks_beside(rest)]
     blocks = [*_list(_object(kept.get("anthropic")).get("blocks")), *around]
     parts = [*_list(_object(kept.get("google")).get("parts")), *around]

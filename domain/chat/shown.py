@@ -1,5 +1,5 @@
 """
-The list of public items that a context shows. Of a long chat that was opened from a snapshot, items that nobody looked
+The list of public items that a context shows. In a long chat that was opened from a snapshot, items that nobody looked
 at are still in the log: the list holds an unread item for each, which is read at its first use.
 
 An unread item is an object of its own, and becomes the item that it stands for. It has a subclass of the item's class;

@@ -1,7 +1,7 @@
 """
 A message that is written piece by piece, such as the answer of a model while it comes.
 
-It is one item from its first text on. What was written is recorded in pieces, so that others can read it while it
+It is one item from its first text on. The text is recorded in pieces, so that others can read it while it
 grows, and so that a crash leaves the message as far as it came. Pieces end behind a word where they can, so that a
 search finds every word.
 """

@@ -40,7 +40,7 @@ NANOS = 1_000_000_000
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What one call of a model used; 0 and None are "not given".
+    The usage of one call of a model; 0 and None are "not given".
 
     `input_tokens` includes `cached_tokens`, those that came from the provider's cache. `cost` is in US dollars.
     """
@@ -129,7 +129,7 @@ def put_usage(items: list[ChatItemEvent], used: Mapping[str, Any] | None, *, wha
     """
     Store the usage of an answer with the first of its items that the model wrote, and its model with the others.
 
-    What such an item has stored already stays there. `what` names the usage in the error.
+    Data that such an item has stored already stays there. `what` names the usage in the error.
 
     Raises:
         InvalidInputError: it is not JSON.

@@ -73,7 +73,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         All items in order, as a read-only list; it is built once per version.
 
-        Of a long context that was not loaded before, an item is read from the log when it is used.
+        If a long context was not loaded before, each item is read from the log when it is used.
         """
         shown, source = self._shown, self._source
         if shown is None:

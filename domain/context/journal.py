@@ -443,7 +443,7 @@ class Journal(FoldedStream[S]):
         self._advance(decided)
         self._is_unsettled = False
         if isinstance(self._outbox.failure, StorageClosedError):
-            # Whoever closed the store does not learn of these events.
+            # The caller that closed the store does not learn of these events.
             self.flush()
         return Outcome(new.events, version=self._version)
 

@@ -65,8 +65,8 @@ class StoreErased(_Event, frozen=True, kw_only=True, gc=False, tag="store.erased
     Texts were erased, because of `why`: `erasure` is the id of the call, which may record several of these events.
 
     `scope` is what was asked for; `whole` are the contexts that were erased whole, those of others have events that
-    named the user or were made of what was erased. Of a user, `subject` is the hash of the name with `salt`. Of an
-    archive, the texts went into the file of this name and hash, and can come back.
+    named the user or were made of what was erased. `subject` is the hash of a user's name with `salt`. The texts of an
+    archive are in the file of this name and hash, and can come back.
     """
 
     erasure: str

@@ -39,9 +39,9 @@ NAME_BYTES = 8
 
 class Mask(NamedTuple):
     """
-    What is erased besides the texts. A `user` is erased wherever an event names the user. With a `salt`, the names by
-    which items are found (keys of memories and windows, labels of nodes) become pseudonyms: equal names stay equal.
-    `text` stands in the place of a text.
+    The names that are erased besides the texts. A `user` is erased wherever an event names the user. With a `salt`, the
+    names by which items are found (keys of memories and windows, labels of nodes) become pseudonyms: equal names stay
+    equal. `text` stands in the place of a text.
     """
 
     user: str | None = None
@@ -186,7 +186,7 @@ def _message(item: chat.MessageAdded, origin: chat.Origin | None, mask: Mask) ->
     said = ERASED if item.content in (ERASED, (ERASED,)) else mask.text
     content: Any = (said,) if is_parts else said if is_text else item.content
     if erased_tokens(item) is not None:
-        # What is archived may be erased behind that.
+        # An archived item may be erased later.
         return _changed(item, content=content)
     return _changed(
         item,

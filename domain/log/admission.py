@@ -46,7 +46,7 @@ class _As(NamedTuple):
 
 
 class _Requires(NamedTuple):
-    """What is required of a field that is neither empty nor None: `require` raises InvalidInputError."""
+    """A requirement of a field that is neither empty nor None: `require` raises InvalidInputError."""
 
     require: Callable[[Any], object]
 

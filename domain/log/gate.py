@@ -1,5 +1,5 @@
 """
-Who may do what: a function of the user's is asked before a context or the store is read or changed.
+Permissions: a function of the user's is asked before a context or the store is read or changed.
 
 A `Gate` stands in front of a log (`GatedLog`). Events are asked for when they are decided, by what they do: so no way
 to record one goes around it. Reading is asked for where a state or an event is handed out.

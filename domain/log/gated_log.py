@@ -32,7 +32,7 @@ class GatedLog(LogOver):
     """
     A `LiveLog` whose events are handed out and taken if the gate allows it.
 
-    What the log below answers alone is given to everybody: it holds nothing that a context says.
+    Answers that the log below gives alone are given to everybody: they hold no content of contexts.
     """
 
     def __init__(self, behind: LiveLog, gate: Gate) -> None:

@@ -143,8 +143,8 @@ class KeyRow(NamedTuple):
 
 class Remnant(NamedTuple):
     """
-    What is left of an event whose texts are erased: the event, its meta and its payload take the place of those that
-    were recorded. `digest` is that of the recorded event, and stays.
+    The rest of an event whose texts are erased: the event, its meta and its payload take the place of those that were
+    recorded. `digest` is that of the recorded event, and stays.
     """
 
     stream: str

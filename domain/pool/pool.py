@@ -248,7 +248,7 @@ class ContextPool(Container[T]):
         """
         context_id, limit = of_branch(id_or_limit, context_id, limit, ...)
         new_limit = self.limit if isinstance(limit, EllipsisType) else require_limit(limit, POOL)
-        # Of a user's class, if it has one; that of a view is read-only.
+        # A branch has the class of its parent, which may be a user's; but the class of a view is read-only.
         made = ContextPool if isinstance(self, ReadOnlyPool) else type(self)
         branch: ContextPool[T] = made(limit=new_limit, tags=self.tags)
         branch._stand_on(*branch_of(self, new_limit, context_id, idempotency_key))

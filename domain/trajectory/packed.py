@@ -26,7 +26,7 @@ from .stored import HASH_BYTES, Change, Held, StoredEvents, Vertex, hash_of
 
 TYPES = tuple(NODE_TYPES)
 PLACES = {name: place for place, name in enumerate(TYPES)}
-# What stands in front of the number of a name that a run chose.
+# The part of a name that a run chose in front of its number.
 PREFIXES = tuple(f"{name}({name.lower()}" for name in TYPES)
 GIVEN = -1
 DIGITS_MIN, DIGITS_MAX = 5, 9

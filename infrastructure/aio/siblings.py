@@ -456,7 +456,7 @@ def to_async(wrapped: Any) -> Any:
     """
     Return the async sibling of a store, of a context, or of a memory, which shares everything with it.
 
-    Of any other object it returns a proxy whose methods and properties are awaited, without their types.
+    For any other object it returns a proxy whose methods and properties are awaited, without their types.
     """
     names = (f"{kind.__module__.partition('.')[2]}.{kind.__name__}" for kind in type(wrapped).__mro__)
     return next((_SIBLINGS[name] for name in names if name in _SIBLINGS), AsyncProxy)(wrapped)

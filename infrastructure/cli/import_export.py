@@ -61,7 +61,7 @@ def exports_among(files: Sequence[Path], form: str) -> list[Path]:
 
 
 def _is_export(path: Path) -> bool:
-    # What is read from a pipe is gone for the importer, who also reports a file that cannot be read.
+    # A pipe can be read once, by the importer, which also reports a file that cannot be read.
     if path.is_file():
         with suppress(OSError), path.open("rb") as file:
             return file.read(len(HEADER)) == HEADER
@@ -184,7 +184,7 @@ def import_files(
     checked = {path: checked_file(path, MemoryLog()) for path in exports} if _is_missing(location) else {}
     with args.writing(location) as store:
         if not checked and len(files) > 1:
-            # Of several files none is written before all are checked.
+            # All files are checked before one is written.
             checked = {path: checked_file(path, store.log) for path in exports}
         if transcripts:
             _import(store, runs, user, as_runs, location)

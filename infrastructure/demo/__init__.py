@@ -43,7 +43,7 @@ SIZES: dict[str, Extent] = {
 
 
 class Made(NamedTuple):
-    """What was made."""
+    """The numbers of what was made."""
 
     contexts: int
     events: int

@@ -101,7 +101,7 @@ async def _go_wrong(talk: Conversation) -> None:
 
 async def _go_back(talk: Conversation, store: Store) -> None:
     chat = talk.chat
-    # What went wrong leaves the prompt, and stays in the past; a fork keeps the wrong way for a look at it.
+    # The wrong way leaves the prompt, and stays in the past; a fork keeps it for a look at it.
     chat.fork("flaky-test-longer-wait", agent="coder")
     calls = [item.id for item in chat.tail(8) if item.type == "function_call"]
     chat.evict(calls, reason="a wrong way")

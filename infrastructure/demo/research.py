@@ -15,7 +15,7 @@ from ..store import Store
 from .simulation import DAY, Conversation, Job, Scribe, Simulation, ToolCall, prose
 
 EDITOR = "lena.marsh"
-# What each agent is to find, and the topics that it looks up.
+# The task of each agent, and the topics that it looks up.
 TEAM = {
     "wetlands": ("Find how many breeding pairs the wetlands hold.", ("breeding pairs", "dry ponds", "reed beds")),
     "rivers": ("Find what herons eat along the rivers now.", ("fish in the lower river", "weirs", "frogs")),

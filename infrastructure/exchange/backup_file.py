@@ -37,7 +37,7 @@ CHUNK_EVENTS = 1_024
 CHUNK_BYTES_MAX = 4 << 20
 # Streams whose slice was stored with their first event.
 UNKNOWN_SLICE = -1
-# What to do about a damaged backup.
+# The remedy for a damaged backup.
 REMEDY = "take another copy of the backup, which `refold backup FILE --check` finds whole; nothing was changed"
 _HEAD = len(MAGIC) + LENGTH_BYTES + HASH_BYTES
 T = TypeVar("T")
@@ -249,7 +249,7 @@ class BackupFile:
 
     def finish(self, record: Callable[[bytes, int], Record]) -> Record:
         """Append the record that `record` makes, given the root and the number of chunks; from now on it counts."""
-        # What was written is read back from the file before it counts.
+        # The written frames are read back from the file before they count.
         for frame in self.left:
             self.open(frame)
         made = record(self._root.digest(), len(self.chunks) + len(self.left))

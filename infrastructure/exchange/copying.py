@@ -338,7 +338,7 @@ class _Copy:
         moment = Moment.of({lane: min(head, seen.head(lane)) for lane, head in moment.heads})
         if source.log.has_slices == self._target.log.has_slices:
             return moment
-        # What was copied since the moment is counted off; mostly it is little.
+        # Events that were copied since the moment are counted off; mostly they are few.
         limit = READ_EVENTS if self._target.log.has_slices else 1
         behind = (one for page in pages_up_to(source.log, limit=limit, after=moment, until=seen) for one in page)
         if self._target.log.has_slices:

@@ -1,7 +1,7 @@
 """
 Conversations in documents of other programs: ATIF, GenAI messages of OpenTelemetry, ShareGPT, Responses items, Gemini.
 
-A message that was imported is written as it came. What a document has no place for is found by reading it again.
+A message that was imported is written as it came. A document is read again, to find what it has no place for.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NEW_FORM: dict[str, Callable[[], DocumentForm]] = {
 RESPONSES_TYPE = re.compile(r"message|reasoning|item_reference|compaction|\w+_call(_output)?")
 _KINDS = {"HandedOff": "handoff", "ConfigUpdated": "config update"}
 _NOTHING_BEFORE = Items()
-# What a document says of an item under other names, or in another place.
+# Fields that a document has under other names, or in another place.
 _NOT_COMPARED = ("origin", "until")
 _DECODED = ("extra", "metrics", "metadata")
 

@@ -58,7 +58,7 @@ class RefoldHistoryProvider(HistoryProvider):
     """
     A provider that keeps the history of each session as the chat with the session's id, in which an `@` is `%40`.
 
-    Give it to an agent as one of its `context_providers`. What others add to the chat is loaded with the next run.
+    Give it to an agent as one of its `context_providers`. The next run also loads items that others add to the chat.
     """
 
     def __init__(self, store: Store, source_id: str = "refold", *, actor: str = NAME, **settings: Any) -> None:

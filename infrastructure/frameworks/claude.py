@@ -96,7 +96,7 @@ class RefoldSessions(SessionStore):
 
     Each transcript is a chat, which can be shown, compared, forked, audited and searched like any other. A line that
     comes again with its `uuid` counts once. A line whose parent is in no line of the transcript is loaded with the line
-    before it as its parent, so that a session can be resumed whole. What others add to the chat is loaded, too.
+    before it as its parent, so that a session can be resumed whole. Items that others add to the chat are loaded, too.
     """
 
     def __init__(self, store: Store, *, actor: str = NAME) -> None:

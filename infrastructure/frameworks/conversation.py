@@ -27,7 +27,7 @@ from ...domain.formats.receive import Receiver
 from ...domain.formats.source_json import Patch, difference, is_same, patched
 
 Message = dict[str, Any]
-# What is kept beside the item of a message that is one item, and nothing else.
+# The data beside the item of a message that is one item, and nothing else.
 ONE: dict[str, Any] = {"items": 1}
 Grouping = Callable[[Sequence[ChatItemEvent]], list[list[int]]]
 # Whether another chat has counted the usage of the message with an id.

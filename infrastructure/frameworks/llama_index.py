@@ -70,7 +70,8 @@ class RefoldChatStore(AsyncDBChatStore):
     A chat store whose keys are the chats of a store.
 
     Active messages are those in the view. An archived or deleted one left the view, and stays in the past; restoring
-    it makes it active again. What others add to a chat is active, and what they evict is neither active nor archived.
+    it makes it active again. Items that others add to a chat are active; those that others evict are neither active nor
+    archived.
     """
 
     _store: Any = PrivateAttr()

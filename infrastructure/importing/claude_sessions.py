@@ -407,7 +407,7 @@ def new_branches(lines: Sequence[PlacedLine], known: Container[str]) -> list[Bra
     Return the branches of the lines that are not known yet.
 
     If several lines follow one line, the branch with the newest end continues, and the others are new branches. A
-    branch comes after the one from which it begins. Of branches that begin after one line the newest comes first.
+    branch comes after the one from which it begins. If several branches begin after one line, the newest comes first.
     """
     children: dict[str | None, list[Line]] = defaultdict(list)
     for placed in lines:

@@ -107,8 +107,8 @@ def context_answer(store: Store, given: Parameters) -> Shape:
     Return a context's head, its times and actors, and the intervals of its items.
 
     If there are more than INTERVALS_MAX, they are those of the window around `version`; `sums` has what came and left
-    in all versions. Of a damaged context these are the versions before the damage, and `damage` says what is wrong. Of
-    an archived one `archive` is the file that has its texts.
+    in all versions. If the context is damaged, these are the versions before the damage, and `damage` says what is
+    wrong. If it is archived, `archive` is the file that has its texts.
 
     Raises:
         DamagedError: none of its versions can be read.

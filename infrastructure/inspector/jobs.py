@@ -71,7 +71,7 @@ class Jobs:
     The jobs of a served store: for each name the one that was started last.
 
     `folding` is how far a question has come that folds events for the first time: how many of how many; None if there
-    was none. Whoever else listens to that goes on to hear it.
+    was none. Other listeners still hear it.
     """
 
     def __init__(self, store: Store) -> None:

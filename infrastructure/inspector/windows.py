@@ -2,7 +2,7 @@
 Windows of versions: what the page gets of a context with too many intervals to be sent at once.
 
 A window is a range of versions with the intervals of every item that is seen there, so that the page goes along the
-window without a question. Of the items that are there through the whole window, the first ones may be left out: `held`
+window without a question. If too many items are there through the whole window, the first ones are left out: `held`
 counts them. The line of versions is drawn from sums over the whole context.
 """
 
@@ -24,7 +24,7 @@ INTERVALS_MAX = 50_000
 # A window ends before more than this many items came or left on either side, and has at most so many versions there.
 CHANGES_MAX = 5_000
 VERSIONS_MAX = 10_000
-# Of all items that are there through the whole window, at most so many are sent, the last ones.
+# At most so many of the items that are there through the whole window are sent, the last ones.
 HELD_MAX = 10_000
 SUMS_MAX = 2_000
 COLUMNS = ("item", "birth", "v0", "v1", "type", "role", "agent", "tokens", "how", "reason")

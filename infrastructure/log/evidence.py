@@ -13,7 +13,7 @@ SEGMENT = 512
 
 
 class Evidence(Protocol):
-    """What is known of the events of a log: by a witness of its checkpoints, or because this process wrote them."""
+    """The known facts about events: from a witness of the checkpoints, or because this process wrote them."""
 
     def note(self, receipts: Sequence[Receipt]) -> None:
         """Note events that this process has committed; every append calls it, so it does nothing else."""

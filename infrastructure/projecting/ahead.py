@@ -1,11 +1,11 @@
 """
-Folding ahead: of a long backlog, another process reads and folds pages while this one stores the rows of those before.
+Folding ahead of a long backlog: another process reads and folds pages while this one stores the rows of earlier pages.
 
 Reading and folding searched texts takes as long as storing their rows, so that two processes take little more than half
 of the time. The helper is never needed: if it does not begin, fails, meets an event that cannot be folded, or says
 nothing for long, this process goes on alone from the last checkpoint, and reports what there is to report.
 
-The helper has the rows of pages that are not stored yet, and reads all others. What it makes of a page therefore holds
+The helper has the rows of pages that are not stored yet, and reads all others. Its rows of a page are therefore right
 only if this process stores all pages before: as soon as another runner comes first, the helper is ended.
 """
 
@@ -36,7 +36,7 @@ from .rows.checkpoints import types_of
 from .rows.sqlite import SqliteProjectionStore
 from .store import ProjectionStore, rows_of
 
-# So many pages wait to be stored, here and in the helper. Of large texts a page has fewer events, to be about so large.
+# So many pages wait to be stored, here and in the helper. A page has about so many bytes, in few or many events.
 PAGES_AHEAD, PAGE_BYTES = 4, 4 << 20
 # A helper that says nothing for so long is not waited for; a page takes it some hundredths of a second.
 PATIENCE_SECONDS = 60
@@ -97,8 +97,8 @@ class Ahead(HelperProcess):
     """A process that folds pages ahead, as this process sees it."""
 
     def __init__(self, task: dict[str, Any]) -> None:
-        # What it said, None when that is all; and a place for each page that it may be ahead. An interrupt leaves these
-        # queues whole, unlike locks.
+        # Its messages, None behind the last one; and a place for each page that it may be ahead. An interrupt leaves
+        # these queues whole, unlike locks.
         self._said: SimpleQueue[bytes | None] = SimpleQueue()
         self._places: SimpleQueue[bool] = SimpleQueue()
         for _ in range(PAGES_AHEAD):

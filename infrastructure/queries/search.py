@@ -49,7 +49,7 @@ def _streams(log: Log, context: str, kind: str | None) -> dict[str, int]:
         lineage = getattr(first_event(log, stream), "lineage", ())
         streams |= {segment.stream: segment.version for segment in lineage} | {stream: log.head(stream)}
     if not streams:
-        # What cannot be an id at all is refused as such.
+        # A name that cannot be an id at all is refused as such.
         stream_id(kind or "chat", context)
         raise ContextNotFoundError(context, (kind,) if kind else ())
     return streams

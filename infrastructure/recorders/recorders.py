@@ -97,7 +97,7 @@ class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
         self._last: tuple[int, object] | None = None
 
     def _forget_erased(self) -> None:
-        # What is left of the page is read again. Another thread may call this.
+        # The rest of the page is read again. Another thread may call this.
         self._page, self._after = deque(), self._handed_out
 
     def stop(self) -> None:

@@ -70,7 +70,7 @@ LOGGER = logging.getLogger("refold")
 
 
 class Checkpoints:
-    """What one process tells the witness of one store; `rows` are those of its projections, which also keep notes."""
+    """Writes the entries of a process to the witness of a store; `rows`, those of its projections, keep notes."""
 
     def __init__(self, known: KnownEvents, rows: ProjectionStore, witness: Witness, log: LiveLog | None = None) -> None:
         self.known, self.witness = known, witness
@@ -83,7 +83,7 @@ class Checkpoints:
         self._outage = ""
         self._written_at = self._sampled_at = 0.0
         self._looked_at = self._said_at = REAL_SYSTEM.monotonic()
-        # What the note says as long as the witness does not know of this writer.
+        # The text of the note as long as the witness does not know of this writer.
         self._unannounced = f"a writer of {socket.gethostname()}, who opened it at {_now()}"
         self._work = BackgroundWork(
             self._step,

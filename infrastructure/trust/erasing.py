@@ -2,7 +2,7 @@
 Erasing: what is taken, and how it leaves the log, everything made from it, and the bytes of the database.
 
 The events of the log change in one transaction with the event that says so; so an erasure has happened, or it has not.
-What is made from events follows: rows, indexes, memory, bytes of old rows. Another event says when that is done. A
+Data made from events follows: rows, indexes, memory, bytes of old rows. Another event says when that is done. A
 process that was killed between the two leaves an unfinished erasure, and the next one that opens the store finishes it.
 """
 
@@ -107,7 +107,7 @@ class ErasedContext(msgspec.Struct, frozen=True):
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What an erasure took, or (`is_dry_run`) would take.
+    The result of an erasure, or (`is_dry_run`) of one that was not made.
 
     `held` are contexts that must be kept and would lose texts: such an erasure is refused. `copies` are other events
     with the same texts, at most 100 of `copied`; they stay. `unreached` says where texts may still be. `receipt` proves
@@ -126,7 +126,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(NamedTuple):
-    """What is to be erased, and why: a user, contexts, or an item, of a context unless it is a `stream@version`."""
+    """The reason, and what is to be erased: a user, contexts, or an item (of a context, or a `stream@version`)."""
 
     why: str
     user: str | None = None
@@ -144,7 +144,7 @@ class Eraser:
 
     @property
     def state(self) -> Erasures:
-        """What is held, kept and unfinished now."""
+        """The present holds, policies, unfinished erasures and archives."""
         self.journal.refresh()
         return self.journal.state
 

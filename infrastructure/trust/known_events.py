@@ -1,6 +1,6 @@
 """
 The events of a log that are known from outside of its database: by its witness, or because this process wrote or read
-them since. What is read is compared with them.
+them since. Events that are read are compared with them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEGMENTS_KEPT_MAX = 128
 
 
 class SegmentTable(Protocol):
-    """What the database keeps of segments; it is not trusted unless the witness has a hash over it."""
+    """The rows of segments in the database; they are not trusted unless the witness has a hash over them."""
 
     def segments(self, lane: int, until: int) -> list[SegmentRow]:
         """Return the rows of the first `until` segments of a slice, in order, as far as they exist."""

@@ -26,8 +26,8 @@ Proof = dict[str, Any]
 
 class WitnessState(NamedTuple):
     """
-    What a process knows of the witness of its store: where it is, the id of the store, how many events it saw, the root
-    over them and when; `failure` says why it cannot be reached, and is empty if it can.
+    The witness of a store as a process knows it: its place, the id of the store, how many events it saw, the root over
+    them and when; `failure` says why it cannot be reached, and is empty if it can.
     """
 
     witness: str

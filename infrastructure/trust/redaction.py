@@ -45,7 +45,7 @@ def redact(hook: Redact | None) -> None:
 
     That is: requests to models, documents that are exported, answers of the Inspector and of the server for agents, and
     records of Refold's loggers. None ends this. `Redactor()` is a hook that hides keys, tokens, private keys, e-mail
-    addresses and card numbers. What is stored does not change.
+    addresses and card numbers. Stored data does not change.
 
     Raises:
         InvalidInputError: it cannot be called.

@@ -71,7 +71,7 @@ class Matching(NamedTuple):
 
 
 class Retained(msgspec.Struct, frozen=True, kw_only=True):
-    """What policies erased, or would erase: the contexts by policy, and the erasure if there was one."""
+    """The result of policies, or what they would erase: the contexts by policy, and the erasure if there was one."""
 
     is_dry_run: bool
     contexts: Mapping[str, tuple[str, ...]]

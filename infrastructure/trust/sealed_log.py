@@ -84,7 +84,7 @@ class Sealed(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="sealed.v
     c: bytes
 
 
-# Events of a store that are no secret. What an erasure names must be read where no key is, by the log below.
+# Events of a store that are no secret. The log below has no key, and must read what an erasure names.
 PLAIN_EVENTS = StoreCopied | ErasureEvent
 TAGS = [one.__struct_config__.tag for one in (Sealed, *PLAIN_EVENTS.__args__)]
 

@@ -51,7 +51,7 @@ from .tables import ADD_PAGE, DROP_LATE_PAGE, DROP_PAGES, PAGES, Statement, Tabl
 T = TypeVar("T")
 # Few pages are not worth a whole one.
 PAGES_MIN = 64
-# What is larger could not be expanded again.
+# Larger data could not be expanded again.
 COMPRESSED_MAX = 64 << 20
 # SQLite stores up to 1,000,000,000 bytes in a value.
 PAGE_BYTES_MAX = 900 << 20

@@ -1,5 +1,5 @@
 """
-What an erasure takes: the events of a user, of a context or of an item, and those that were made from them.
+The selection of an erasure: the events of a user, of a context or of an item, and those that were made from them.
 
 The events that name erased items, such as forks and merges, have no text of theirs. Summaries have, and so have copies
 of a configuration in a fork: they are erased as well. The same text in any other event is found and reported.
@@ -38,7 +38,7 @@ HASH_BYTES = 16
 
 
 class Sealed(NamedTuple):
-    """What is left of an event, and the seal under which an erasure names it."""
+    """The rest of an event, and the seal under which an erasure names it."""
 
     remnant: Remnant
     seal: bytes

@@ -1,10 +1,10 @@
 """
 The evidence of one slice: what a process knows of its events from the witness, or from having written or read them.
 
-512 positions are a segment. Of a complete one a row is kept in the database: its Merkle root, a hash of its digests in
-the order of their bytes, and the last version of each stream in it. So the digests of a segment are checked by one
-hash, in whatever order its blocks hold them, and the end of a stream is found without reading it. The rows prove
-nothing by themselves: the witness has a hash over all of them.
+512 positions are a segment. A complete one has a row in the database: its Merkle root, a hash of its digests in the
+order of their bytes, and the last version of each stream in it. So the digests of a segment are checked by one hash, in
+whatever order its blocks hold them, and the end of a stream is found without reading it. The rows prove nothing by
+themselves: the witness has a hash over all of them.
 """
 
 from __future__ import annotations

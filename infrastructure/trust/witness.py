@@ -1,5 +1,5 @@
 """
-Witnesses: places outside a store that keep what its checkpoints said. Whoever changes the store cannot change them.
+Witnesses: places outside a store that keep its checkpoints. A person who changes the store cannot change them.
 
 A witness keeps entries, one line of JSON each, for ever: that a writer opened the store, a checkpoint of its events,
 that the writer closed it. One witness is for one store.

@@ -1,5 +1,5 @@
 """
-What can still be read of a damaged log: each event that can, and the reason for each that cannot.
+The readable events of a damaged log, and the reason for each that cannot be read.
 
 A log refuses to read a page with a damaged event. So a page that is refused is read again in halves, down to the events
 that are refused alone.

@@ -138,7 +138,7 @@ def drawn_sources(point: Point) -> tuple[Segment, ...]:
     """
     Return the sources to which a line is drawn.
 
-    Of the rounds that a run restores this is only the newest, because that one restores the others.
+    If a run restores several rounds, this is only the newest one, because that one restores the others.
     """
     return point.sources[-1:]
 

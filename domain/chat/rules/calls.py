@@ -34,9 +34,9 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
     """
     Return the call with a call id, else with an item id.
 
-    Of several, it is the one that an output with this call id would answer: of those that wait, the first of the newest
-    answer; if none waits, it is the newest. A call waits if it is in the view and has no output. The cost does not
-    depend on the length of the context, unless call ids repeat.
+    If several calls have the id, it is the one that an output with this call id would answer: the first waiting call of
+    the newest answer; if none waits, the newest call. A call waits if it is in the view and has no output. The cost
+    does not depend on the length of the context, unless call ids repeat.
 
     Raises:
         NotFoundError: the context never held such a call.

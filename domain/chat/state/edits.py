@@ -1,5 +1,5 @@
 """
-What edits did to the items of a context, by ordinal: a value that is cheap to copy, to change and to put in order.
+The effects of edits on items, by ordinal: a value that is cheap to copy, to change and to put in order.
 
 Notes are kept in chunks of neighbouring ordinals. A copy shares all chunks and a change copies one, so that an edit
 costs the same after ten thousand edits as after the first.

@@ -185,7 +185,7 @@ class _Fold:
                 self._show(recorded.items)
             case ItemsPinned() | ItemsUnpinned():
                 self._pin(recorded.items, is_pinned=isinstance(recorded, ItemsPinned))
-        # Of the others, some only take items out of the view. Saved data is beside it, and a resolved conflict explains
+        # Some of the others only take items out of the view. Saved data is beside it, and a resolved conflict explains
         # the events around it.
         left = left_by(recorded)
         if left is not None:

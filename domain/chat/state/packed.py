@@ -49,7 +49,7 @@ class _Left(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Edited(msgspec.Struct, frozen=True, array_like=True):
-    """What edits did: `placed` has pairs of an inserted item and the one before which it was put."""
+    """The effects of edits: `placed` has pairs of an inserted item and the one before which it was put."""
 
     left: tuple[_Left, ...]
     placed: tuple[tuple[int, int], ...]

@@ -336,7 +336,7 @@ def _empty(found: OpenChat, key: Key) -> None:
     if saved_in(found, key) is None:
         return
     chat = found.chat
-    # What the kit left out comes back first: else a new session of this id would have it.
+    # Items that the kit left out come back first: else a new session of this id would have them.
     back = [item.id for item in _left_by_kit(chat)]
     if back:
         chat.restore(back, reason=DELETED)

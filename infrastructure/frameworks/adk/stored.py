@@ -1,5 +1,5 @@
 """
-What is saved of a session beside its items: names, times and state.
+The data of a session that is saved beside its items: names, times and state.
 
 The state of a session is saved in its own chat, and that of an app or a user in a chat of that app or user. Each is
 saved as a whole when it has changed, so that it is read at once, and its past is the past of the chat. An event that
@@ -81,7 +81,7 @@ class Saved(NamedTuple):
 
 
 def _encoded(name: Any, what: str) -> str:
-    # What is no text is refused, and may have no hash.
+    # A name that is no text is refused, and may have no hash.
     return _encoded_text(name, what) if isinstance(name, str) else encoded_id(name, what)
 
 

@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
     @property
     def record(self) -> Saved:
-        """What was saved."""
+        """The saved data."""
         return self.branch.value(self.version)
 
 
@@ -97,7 +97,7 @@ class Branch:
         self._kept: set[str] | None = None
         self._step = READ_EVENTS
         self._values: dict[int, Saved] = {}
-        # What was read on the way back, as JSON.
+        # The JSON that was read on the way back.
         self._unparsed: dict[int, bytes] = {}
 
     @property

@@ -55,7 +55,7 @@ class Known(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a save adds to the chat of a channel: messages behind those that are there, or instead of them."""
+    """The messages that a save adds to the chat of a channel: behind those that are there, or instead of them."""
 
     known: Known
     messages: list[BaseMessage]

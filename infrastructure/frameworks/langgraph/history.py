@@ -28,8 +28,8 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
     """
     A history whose messages are the items of a chat: that with its id, in which an `@` is written as `%40`.
 
-    Give it to `RunnableWithMessageHistory`, or use it by itself. What others add to the chat is part of the history.
-    `clear` takes all messages out of the view; they stay in the past.
+    Give it to `RunnableWithMessageHistory`, or use it by itself. It has items that others add to the chat. `clear` takes
+    all messages out of the view; they stay in the past.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ Namespaces = Mapping[str, Sequence[str]]
 
 
 class ThreadReport(msgspec.Struct, frozen=True):
-    """What became of a thread: `added`, `extended`, `unchanged` or `refused`, with the checkpoints saved or why."""
+    """The outcome for a thread: `added`, `extended`, `unchanged` or `refused`, with the checkpoints saved or why."""
 
     thread: str
     outcome: str
@@ -193,7 +193,7 @@ def _import(
     if any(here[name] - set(there[name]) for name in namespaces):
         reason = "the thread went on in both places: import it with another prefix"
         return ThreadReport(thread, "refused", reason=reason)
-    # What cannot be kept is found here, before anything is saved.
+    # A value that cannot be kept is found here, before anything is saved.
     with open_store(":memory:") as aside:
         _copy(source, RefoldSaver(aside, serde=serde), thread, there)
     if not dry_run:

@@ -54,7 +54,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
 
     The chat of the thread "t" is `store.chat("t")`, with the messages of the graph; `prefix` comes before the ids of
     all chats. A graph that goes on from an older checkpoint forks the chat. A run that another one has overtaken is
-    refused with a CheckpointSupersededError. What is deleted is no longer found by LangGraph; the log keeps it.
+    refused with a CheckpointSupersededError. LangGraph no longer finds what is deleted; the log keeps it.
 
     A node may change a message in place, so a save compares all messages with those that were saved. With
     `compare_last` it compares so many at the end, and takes earlier ones for unchanged where they are the same objects

@@ -320,7 +320,7 @@ def _cut(shape: Shape, most: int) -> Shape:
     def cut(value: Any, name: str) -> Any:
         nonlocal left_out
         if isinstance(value, str):
-            # What is cut of a name names nothing; contents may have fields of any length that are called so.
+            # A name that is cut names nothing; contents may have fields of any length that are called so.
             end = max(most, NAME_LENGTH) if name in NAMING else most
             left_out += max(0, len(value) - end)
             return value[:end]

@@ -51,7 +51,7 @@ class RefoldConversations(ConversationStore):
 
     The conversation `id` is the chat `id`, which can be shown, compared, forked, audited and searched like any other.
     Its view is the history up to the head: a branch evicts what it leaves, and restores what it returns to; a fork is
-    a fork of the chat. What others add to the chat is part of the conversation when it is loaded next, and a
+    a fork of the chat. Items that others add to it are part of the conversation when it is loaded next, and a
     conversation that was loaded before that cannot be saved (ConversationConflict).
 
     Nothing is erased: `delete` takes the messages out of the view, and they stay in the past, as do all entries.

@@ -87,7 +87,7 @@ def _place(rows: Rows) -> tuple[bytes, bytes] | None:
 
 
 class Segments(_Table):
-    """What the evidence keeps of complete segments of slices."""
+    """The rows that the evidence keeps of complete segments of slices."""
 
     def __init__(self, database: PostgresDatabase, blocks: Blocks) -> None:
         super().__init__(database, "segment")

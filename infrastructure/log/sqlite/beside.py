@@ -72,7 +72,7 @@ class Snapshots:
 
 
 class Segments:
-    """What the evidence keeps of complete segments."""
+    """The rows that the evidence keeps of complete segments."""
 
     def __init__(self, database: SqliteDatabase, write: Write) -> None:
         self._database, self._write = database, write

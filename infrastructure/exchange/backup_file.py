@@ -27,7 +27,7 @@ from ...domain.errors import DamagedFileError, InvalidInputError, StorageBusyErr
 from ...domain.log.envelope import NO_META, Meta, RecordedEvent
 from ...domain.positions import Moment, Position
 from ..files import reading_file, require_regular, sync_folder
-from ..log.compression import Compression
+from ..log.compression import Compression, no_dictionary
 from ..trust.tables import STORE
 
 MAGIC = b"refold backup 1\n"
@@ -326,11 +326,7 @@ def size_of(recorded: RecordedEvent) -> int:
     return len(recorded.event) + meta + len(recorded.stream) + 2 * HASH_BYTES
 
 
-def _no_dictionary(number: int) -> bytes:
-    raise DamagedFileError(f"dictionary {number}", "there are none in a backup", remedy=REMEDY)
-
-
-_COMPRESSION = Compression(_no_dictionary)
+_COMPRESSION = Compression(no_dictionary("there are none in a backup", DamagedFileError, remedy=REMEDY))
 
 
 def _hash(*parts: bytes) -> bytes:

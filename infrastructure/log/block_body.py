@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ...domain.errors import DamagedError
+from ...domain.errors import DamagedError, RefoldError
 from .compression import Compression, expanded_size
 
 DIGEST_BYTES = 32
@@ -21,6 +21,10 @@ BLOCK_EVENTS = 64
 BLOCK_BYTES_MAX = 1 << 20
 _ENCODER = msgspec.msgpack.Encoder()
 T = TypeVar("T")
+
+
+class OvertakenError(RefoldError):
+    """Another process was faster; there is nothing left to do."""
 
 
 def packed(compression: Compression, body: Sequence[Any]) -> bytes:

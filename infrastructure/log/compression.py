@@ -205,9 +205,15 @@ def expanded_size(stored: bytes) -> int:
         return len(stored)
 
 
-def no_dictionary(number: int) -> bytes:
-    """Raise the error for a dictionary, where there are none."""
-    raise DamagedError(f"dictionary {number}", "there are none here")
+def no_dictionary(
+    reason: str = "there are none here", error: type[DamagedError] = DamagedError, **about: str
+) -> Callable[[int], bytes]:
+    """Return a `load` for a place without dictionaries: it raises an error with this reason."""
+
+    def load(number: int) -> bytes:
+        raise error(f"dictionary {number}", reason, **about)
+
+    return load
 
 
 def mark_references(stored: bytes) -> bytes:

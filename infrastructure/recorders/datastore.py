@@ -17,7 +17,7 @@ from eventsourcing.persistence import IntegrityError, InterfaceError, Persistenc
 
 from ...domain.concurrency.locks import News
 from ...domain.errors import DamagedError, RefoldError, StorageClosedError, StorageError
-from ..log.compression import Compression
+from ..log.compression import Compression, no_dictionary
 from ..log.group_commit import GroupCommitter, Leavable
 from ..log.records import Appended, Part, Request
 from .stored_events import IdType, Stored, opened_state, require_storable, translated_for_eventsourcing
@@ -97,7 +97,7 @@ class Engine(ABC, Generic[Appender]):
 
     def __init__(self, where: str, *, is_single: bool = False, paused: Leavable | None = None) -> None:
         self.news = News()
-        self.compression = Compression(_no_dictionary)
+        self.compression = Compression(no_dictionary("it is missing, and states were compressed with it"))
         self.committer: GroupCommitter[Job[Appender], Appended] = GroupCommitter(self._commit, paused)
         self.guard = ClosingGuard(where, self._close, is_single=is_single)
         self._appenders: dict[str, Appender] = {}
@@ -163,10 +163,6 @@ def _runs(jobs: Sequence[Job[Any]]) -> Iterator[list[Job[Any]]]:
             run = []
         run.append(job)
     yield run
-
-
-def _no_dictionary(number: int) -> bytes:
-    raise DamagedError(f"dictionary {number}", "it is missing, and states were compressed with it")
 
 
 class Tables(NamedTuple):

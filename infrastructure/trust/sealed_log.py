@@ -138,7 +138,7 @@ class SealedLog(LogOver):
         super().__init__(below)
         self.ring = ring
         self._codec, self._marking_codec = codec, codec.marking()
-        self._compression = Compression(no_dictionary)
+        self._compression = Compression(no_dictionary())
         self._subjects: dict[str, str] = {}
         self._metas: dict[tuple[str, bytes], Meta] = {}
 

@@ -118,7 +118,7 @@ class SealedProjectionStore(MemoryProjectionStore):
     def __init__(self, log: LiveLog, tables: Tables, ring: KeyRing, notes: ProjectionStore) -> None:
         super().__init__()
         self._log, self._pages, self._ring, self._noted = log, tables, ring, notes
-        self._compression = Compression(no_dictionary)
+        self._compression = Compression(no_dictionary())
         self._number = 0
         # The bytes of the last whole page, of the pages since, and how many those are.
         self._whole_bytes = self._bytes = self._count = 0

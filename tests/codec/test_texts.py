@@ -91,7 +91,7 @@ def test_other_extensions_are_left_alone() -> None:
 )
 def test_the_damage_of_a_text(data: bytes, says: str | None) -> None:
     """Bytes that have their hash and are no UTF-8 are damage that names the text."""
-    compression = Compression(no_dictionary)
+    compression = Compression(no_dictionary())
     damage = damage_of(compression, compression.shrink(data), hashlib.blake2b(data, digest_size=32).digest(), "blob 7")
 
     assert (damage is None) == (says is None)

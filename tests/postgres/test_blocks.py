@@ -14,10 +14,9 @@ from refold.domain.errors import DamagedError, StorageUnavailableError
 from refold.domain.ids import SLICES, slice_of
 from refold.domain.log.ports import ANY_VERSION, Range
 from refold.domain.positions import BEGINNING, Moment, Partition
-from refold.infrastructure.log.block_body import BLOCK_EVENTS, packed
+from refold.infrastructure.log.block_body import BLOCK_EVENTS, OvertakenError, packed
 from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES
 from refold.infrastructure.log.postgres import blocks
-from refold.infrastructure.log.postgres.blocks import OvertakenError
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call, Wire, int4
 from tests.contract.test_postgres_restores import Tables

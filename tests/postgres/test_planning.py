@@ -6,7 +6,7 @@ import pytest
 
 from refold.domain.errors import ConcurrencyError
 from refold.domain.log.envelope import NO_DIGEST, NO_META
-from refold.infrastructure.log.compression import Compression
+from refold.infrastructure.log.compression import Compression, no_dictionary
 from refold.infrastructure.log.postgres.planning import (
     IDS_MAX,
     Answer,
@@ -25,12 +25,7 @@ from refold.infrastructure.log.records import ANY, Draft, Known, Part, Placed, R
 NOW = 1_790_000_000_000_000
 
 
-def no_dictionary(number: int) -> bytes:
-    """Fail: none of these tests compresses with one."""
-    raise AssertionError(number)
-
-
-COMPRESSION = Compression(no_dictionary)
+COMPRESSION = Compression(no_dictionary())
 
 
 def part(stream: str, first_version: int, count: int = 1, *, lane: int = 3, key: str | None = None) -> Part:

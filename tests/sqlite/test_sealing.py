@@ -15,11 +15,10 @@ import pytest
 from refold.domain.errors import DamagedError, StorageClosedError, StorageReadOnlyError
 from refold.domain.positions import Moment
 from refold.infrastructure.log import background, block_body
-from refold.infrastructure.log.block_body import BLOCK_EVENTS
+from refold.infrastructure.log.block_body import BLOCK_EVENTS, OvertakenError
 from refold.infrastructure.log.sqlite import connection as connection_module
 from refold.infrastructure.log.sqlite import log as sqlite_log
 from refold.infrastructure.log.sqlite.log import WINDOW_MAX, SqliteLog, _next_window
-from refold.infrastructure.log.sqlite.seal import OvertakenError
 
 from ..contract.test_sqlite_restores import File
 from ..contract.writing import append, check_chain, everything, new, said

@@ -9,18 +9,12 @@ from typing import Any, NamedTuple
 import psycopg
 
 import refold
-from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import NO_DIGEST, UNKEYED
 from refold.domain.positions import Position
 from refold.infrastructure.log.codec import decode_meta
-from refold.infrastructure.log.compression import Compression
+from refold.infrastructure.log.compression import Compression, no_dictionary
 
-
-def _no_dictionary(number: int) -> bytes:
-    raise DamagedError(f"dictionary {number}", "there are none in these tests")
-
-
-EXPAND = Compression(_no_dictionary).expand
+EXPAND = Compression(no_dictionary()).expand
 
 
 class EventRow(NamedTuple):

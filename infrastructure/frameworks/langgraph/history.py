@@ -28,7 +28,7 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
     """
     A history whose messages are the items of a chat: that with its id, in which an `@` is written as `%40`.
 
-    Give it to `RunnableWithMessageHistory`, or use it by itself. It has items that others add to the chat. `clear` takes
+    Give it to `RunnableWithMessageHistory`, or use it by itself. Items that others add are in it, too. `clear` takes
     all messages out of the view; they stay in the past.
     """
 

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ....domain.concurrency.known_types import known
-from ....domain.errors import DamagedError, RefoldError
+from ....domain.errors import DamagedError
 from ..block_body import (
     BLOCK_EVENTS,
     DIGEST_BYTES,
+    OvertakenError,
     block_checksum,
     bounded,
     packed,
@@ -143,10 +144,6 @@ class _Body(NamedTuple):
 
 
 _DECODER = msgspec.msgpack.Decoder(known(_Body))
-
-
-class OvertakenError(RefoldError):
-    """Another process was faster; there is nothing left to do."""
 
 
 class Blocks:

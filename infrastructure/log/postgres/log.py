@@ -30,6 +30,7 @@ from ....domain.log.ports import (
 )
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..background import LogSnapshots
+from ..block_body import OvertakenError
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, erased_form
 from ..database_log import AcknowledgedEnd, Answer, Batch, joined
@@ -39,7 +40,7 @@ from ..records import ANY, Part, Request, part_of
 from ..row_faults import RETIRED
 from .append import Appender, Begun, Interrupted
 from .beside import Segments, Snapshots
-from .blocks import Blocks, OvertakenError, Sealer
+from .blocks import Blocks, Sealer
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
 from .ends import Ends

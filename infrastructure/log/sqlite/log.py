@@ -32,8 +32,9 @@ from ....domain.log.ports import (
 )
 from ....domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, require_kind
 from ..background import BackgroundWork, LogSnapshots
+from ..block_body import OvertakenError
 from ..codec import CODEC, Codec
-from ..compression import Compression, Plain
+from ..compression import Compression, Plain, no_dictionary
 from ..database_log import NO_LIMIT, Answer, Batch, Nothing, joined
 from ..erasure_watch import ERASURE_WATCH
 from ..evidence import SEGMENT, require_ends, require_version, segment_of
@@ -45,7 +46,7 @@ from .connection import SqliteDatabase
 from .erase import Eraser
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, stored_digest, version_at
 from .schema import prepare_schema, refuse_foreign_file
-from .seal import OvertakenError, SealedSlice, Sealer
+from .seal import SealedSlice, Sealer
 from .verify import CheckedLog
 
 # Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
@@ -84,7 +85,7 @@ class SqliteLog(CheckedLog):
         refuse_foreign_file(path)
         self.database = SqliteDatabase(path, create=create, read_only=read_only, synchronous=synchronous)
         super().__init__(codec, PLAIN, self.database)
-        self._compression = Compression(_no_dictionary)
+        self._compression = Compression(no_dictionary("there are none in a log on SQLite"))
         self._reader = Reader(codec, self._compression, self.chain)
         self._marking_reader = Reader(codec.marking(), self._compression, self.chain)
         self._readers = (self._reader, self._marking_reader)
@@ -446,7 +447,3 @@ def _next_window(window: int, found: int, limit: int) -> int:
 def _one(connection: sqlite3.Connection, statement: str, *values: object) -> Any:
     row = connection.execute(statement, values).fetchone()
     return None if row is None else row[0]
-
-
-def _no_dictionary(number: int) -> bytes:
-    raise DamagedError(f"dictionary {number}", "there are none in a log on SQLite")

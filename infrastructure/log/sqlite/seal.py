@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ....domain.errors import DamagedError, RefoldError
-from ..block_body import BLOCK_EVENTS, block_checksum, bounded, packed, runs
+from ....domain.errors import DamagedError
+from ..block_body import BLOCK_EVENTS, OvertakenError, block_checksum, bounded, packed, runs
 from ..compression import Compression, has_references, mark_references
 from ..evidence import SEGMENT, segment_of
 from .blocks import BlockBody, BlockPart
@@ -32,10 +32,6 @@ Row = tuple[int, int, int, int, bytes | None, bytes, bytes]
 NewRow = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
 Span = tuple[int, tuple[int, int, int, int, int]]
 _by_version = itemgetter(1, 2)
-
-
-class OvertakenError(RefoldError):
-    """Another process was faster; there is nothing left to do."""
 
 
 class RowChecker(Protocol):

@@ -23,7 +23,7 @@ from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ....projections.rows import end_of_prefix
-from ...log.compression import Compression
+from ...log.compression import Compression, no_dictionary
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
@@ -31,7 +31,7 @@ from ...log.sqlite.read import stored_digest
 from ..store import Checkpoint, Plan, ProjectionStore, Values, best_of, rows_of, twice_made
 from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, Stored, moment_of
 from .database import DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
-from .sqlite_words import KEYS_MAX, expanded_bytes, indexed, no_dictionary, put_searched, with_all_words, wrong_in_index
+from .sqlite_words import KEYS_MAX, expanded_bytes, indexed, put_searched, with_all_words, wrong_in_index
 
 T = TypeVar("T")
 ROWS_AT_ONCE, MATCHES_AT_ONCE = 10_000, 64
@@ -100,7 +100,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def __init__(self, log: SqliteLog) -> None:
         self._log = log
-        self._compression = Compression(no_dictionary)
+        self._compression = Compression(no_dictionary("there are none for words", remedy=REBUILD))
         # Whether tables that earlier releases indexed by triggers are gone.
         self._has_no_triggers = False
 

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....domain.errors import DamagedError
 from ....projections.contract import Projection
 from ...log.compression import Compression
-from ...log.row_faults import REBUILD
 from ..store import Values
 from .database import columns, in_lots
 
@@ -126,8 +124,3 @@ def indexed(term: Term) -> str:
     """Return a term as FTS5 looks for it in the index."""
     # No escaping is needed: words contain no quotation marks.
     return " AND ".join(f'"{word}"' for word in term.words.split()) + " *" * term.is_prefix
-
-
-def no_dictionary(number: int) -> bytes:
-    """Raise the error for a dictionary, as words are compressed without."""
-    raise DamagedError(f"dictionary {number}", "there are none for words", remedy=REBUILD)

@@ -166,21 +166,7 @@ def _open_with_keys(
     below, notes = open_below(codec if is_raw or encrypt is False else SEALED_CODEC, system)
     try:
         tables = tables_of(below)
-        if not _has_own_key(tables):
-            # Another process may make the key, and record events, at the same moment.
-            if below.now() != BEGINNING and not _has_own_key(tables):
-                where = _place_of(below, location)
-                if tables.names():
-                    raise _own_key_missing(where, ", or open it without keys if it was made without")
-                raise InvalidInputError(
-                    f"{where} has events that are not encrypted, and whose digests are not keyed:"
-                    " open it without keys, or bring its events into a new store that has keys"
-                )
-            tables.make()
-        elif len(tables.names()) < len(BOTH):
-            # Its rows are made anew like those of every projection.
-            with suppress(StorageReadOnlyError):
-                tables.make()
+        _make_tables(tables, below, location)
         ring = KeyRing(tables, keys, system, encrypt=encrypt is not False)
         if encrypt not in (None, ring.encrypts):
             made, remedy = ("is encrypted", "without") if ring.encrypts else ("has keyed digests alone", "with")
@@ -200,6 +186,26 @@ def _open_with_keys(
     except BaseException:
         below.close()
         raise
+
+
+def _make_tables(tables: Tables, below: LiveLog, location: str) -> None:
+    """Make the tables of a new database that is to have keys, or a table that somebody dropped."""
+    if _has_own_key(tables):
+        if len(tables.names()) < len(BOTH):
+            # Its rows are made anew like those of every projection.
+            with suppress(StorageReadOnlyError):
+                tables.make()
+        return
+    # Another process may make the key, and record events, at the same moment.
+    if below.now() != BEGINNING and not _has_own_key(tables):
+        where = _place_of(below, location)
+        if tables.names():
+            raise _own_key_missing(where, ", or open it without keys if it was made without")
+        raise InvalidInputError(
+            f"{where} has events that are not encrypted, and whose digests are not keyed:"
+            " open it without keys, or bring its events into a new store that has keys"
+        )
+    tables.make()
 
 
 def _require_no_keys(log: LiveLog, location: str) -> None:

@@ -175,45 +175,41 @@ class Eraser:
         selection.complete()
         held = self.held(selection)
         if dry_run:
-            return self._erasure(scope, [*selection.sealed()], selection, held)
+            return _erasure(scope, [*selection.sealed()], selection, held)
         if held:
             raise HeldError(held)
-        erasure = self._system.new_id("erasure-")
-        subject = b"" if wanted.user is None else subject_hash(wanted.user, salt)
-        if wanted.user is not None and isinstance(self._log, DestroysKeys):
-            self._log.retire_keys(wanted.user)
-            selection.new_key = self._log.newest_key(wanted.user)
-            selection.renewed, _ = self._log.streams_of_user(wanted.user)
-        said = StoreErased(erasure=erasure, scope=scope, why=wanted.why, erased=())
-        if wanted.user is not None:
-            said = replace(said, subject=subject, salt=salt)
+        erasure, user = self._system.new_id("erasure-"), wanted.user
+        event = StoreErased(erasure=erasure, scope=scope, why=wanted.why, erased=())
+        if user is not None:
+            event = replace(event, subject=subject_hash(user, salt), salt=salt)
+        keys = self._log if user is not None and isinstance(self._log, DestroysKeys) else None
+        if user is not None and keys is not None:
+            keys.retire_keys(user)
+            _use_newest_key(selection, keys, user)
         done: list[Sealed] = []
-        self._replace(wanted, selection, said, done)
+        self._replace(wanted, selection, event, done)
         late = 0
-        if wanted.user is not None and isinstance(self._log, DestroysKeys):
+        if keys is not None:
             with _unfinished():
                 # It waits for others, and rows must not have the texts for so long.
                 self._take_out(self.made_of(done))
-                self._log.close_retired_keys()
+                keys.close_retired_keys()
             late = len(done)
             # Others may have recorded events with the keys meanwhile.
-            self._replace(wanted, selection, said, done)
+            self._replace(wanted, selection, event, done)
         with _unfinished():
             unreached = self.finish([erasure], self.made_of(done[late:]))
-        result = self._erasure(scope, done, selection, ())
-        unreached = (
-            *unreached,
+        unreached += (
             *self._archives_of(done),
-            *self._lost(wanted.user),
+            *self._lost(user),
             *_unread(selection),
-            *self._names(wanted.user),
+            *self._names(user),
             *OUTSIDE,
         )
-        meta = current_meta(default_actor=None, idempotency_key=None)
-        end = self._log.end(STREAM)
-        about = (erasure, scope, wanted.why)
-        receipt = receipt_of(about, meta.actor, self._system.now(), done, end, unreached, (subject, salt), signer)
-        return replace(result, is_dry_run=False, unreached=unreached, receipt=receipt)
+        actor, end = current_meta(default_actor=None, idempotency_key=None).actor, self._log.end(STREAM)
+        about, owner = (erasure, scope, wanted.why), (event.subject, salt)
+        receipt = receipt_of(about, actor, self._system.now(), done, end, unreached, owner, signer)
+        return replace(_erasure(scope, done, selection), is_dry_run=False, unreached=unreached, receipt=receipt)
 
     # What is taken
 
@@ -288,7 +284,7 @@ class Eraser:
 
     # How it leaves
 
-    def _replace(self, wanted: Wanted, selection: Selection, said: StoreErased, done: list[Sealed]) -> None:
+    def _replace(self, wanted: Wanted, selection: Selection, event: StoreErased, done: list[Sealed]) -> None:
         """
         Replace the events in the log, also those that others record meanwhile; `done` gets what is left of each.
 
@@ -297,13 +293,13 @@ class Eraser:
             RefoldError: none is.
         """
         try:
-            self._replace_all(wanted, selection, said, done)
+            self._replace_all(wanted, selection, event, done)
         except RefoldError as error:
             if not done:
                 raise
             raise StorageError(BROKEN_OFF.format(error, len(done))) from error
 
-    def _replace_all(self, wanted: Wanted, selection: Selection, said: StoreErased, done: list[Sealed]) -> None:
+    def _replace_all(self, wanted: Wanted, selection: Selection, event: StoreErased, done: list[Sealed]) -> None:
         for _ in range(ATTEMPTS_MAX):
             held = self.held(selection)
             if held and not done:
@@ -313,7 +309,7 @@ class Eraser:
                 return
             seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
             # Nothing was held at this version.
-            events = [replace(one, whole=_whole(one, selection)) for one in erased_events(said, seals)]
+            events = [replace(one, whole=_whole(one, selection)) for one in erased_events(event, seals)]
             new = events_of_store(events, self.journal.version)
             try:
                 self._log.erase([one.remnant for one in left], [new])
@@ -326,8 +322,7 @@ class Eraser:
                 selection.whole.update(self._streams_of(wanted.user))
                 if isinstance(self._log, DestroysKeys):
                     # Another erasure of the user may have retired the key, and made the next one.
-                    selection.new_key = self._log.newest_key(wanted.user)
-                    selection.renewed, _ = self._log.streams_of_user(wanted.user)
+                    _use_newest_key(selection, self._log, wanted.user)
         raise StorageError("others recorded all the time what was to be erased: try again when they pause")
 
     def made_of(self, done: Iterable[Sealed]) -> list[Projection]:
@@ -388,17 +383,6 @@ class Eraser:
             return self._rows.checkpoint(projection) != BEGINNING
         return True
 
-    def _erasure(self, scope: str, left: Sequence[Sealed], selection: Selection, held: Sequence[str]) -> Erasure:
-        return Erasure(
-            is_dry_run=True,
-            scope=scope,
-            contexts=contexts_of(one.remnant.stream for one in left),
-            events=len(left),
-            held=tuple(held),
-            copies=tuple(selection.copies),
-            copied=selection.copied,
-        )
-
 
 def require_reason(why: str) -> None:
     """
@@ -436,6 +420,23 @@ def _reached(streams: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[s
     return list(found)
 
 
+def _erasure(scope: str, left: Sequence[Sealed], selection: Selection, held: Sequence[str] = ()) -> Erasure:
+    return Erasure(
+        is_dry_run=True,
+        scope=scope,
+        contexts=contexts_of(one.remnant.stream for one in left),
+        events=len(left),
+        held=tuple(held),
+        copies=tuple(selection.copies),
+        copied=selection.copied,
+    )
+
+
+def _use_newest_key(selection: Selection, keys: DestroysKeys, user: str) -> None:
+    selection.new_key = keys.newest_key(user)
+    selection.renewed, _ = keys.streams_of_user(user)
+
+
 @contextmanager
 def _unfinished() -> Iterator[None]:
     """Say of an error of the database that the log has the texts no longer, and that the next program does the rest."""
@@ -445,9 +446,9 @@ def _unfinished() -> Iterator[None]:
         raise StorageError(UNFINISHED.format(error)) from error
 
 
-def _whole(said: StoreErased, selection: Selection) -> tuple[str, ...]:
+def _whole(event: StoreErased, selection: Selection) -> tuple[str, ...]:
     """Return which of the streams that an event names are erased whole."""
-    return tuple(one.stream for one in said.erased if one.stream in selection.whole)
+    return tuple(one.stream for one in event.erased if one.stream in selection.whole)
 
 
 def _unread(selection: Selection) -> list[str]:

@@ -2,9 +2,12 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from refold.domain.chat.state import stored
+from refold.domain.context import folded_stream
 from tests.support.effort import IS_DEEP
 
 EXAMPLES = os.environ.get("REFOLD_MODEL_EXAMPLES")
@@ -29,3 +32,9 @@ def live(machine: type[RuleBasedStateMachine], *, examples: int, steps: int = 30
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=chosen)
+
+
+def with_short_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let views of streams as short as here begin with snapshots, and read a few items at a time."""
+    monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 6)
+    monkeypatch.setattr(stored, "WINDOW_MIN", 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from hypothesis.stateful import rule
@@ -30,21 +29,16 @@ from ..model.lives import live
 
 
 class ValidityMachine(EditingMachine):
-    """A random life of contexts whose validity is looked at now and then; subclass it with `open_store`."""
+    """A random life of contexts whose validity is looked at now and then."""
 
     store: refold.Store
 
     can_reopen = False
-
-    def open_store(self) -> refold.Store:
-        """Open an empty store, or the same one again."""
-        raise NotImplementedError
+    opened_at = ":memory:"
 
     def open_log(self) -> LiveLog:
-        """Open the store's log, the one before being closed."""
-        if hasattr(self, "store"):
-            self.store.close()
-        self.store = self.open_store()
+        """Open the store's log."""
+        self.store = refold.open(self.opened_at)
         return self.store.log
 
     @rule(number=NUMBER)
@@ -68,34 +62,13 @@ class ValidityMachine(EditingMachine):
         super().teardown()
 
 
-def test_memory() -> None:
-    """In memory."""
+def test_any_history(location: str) -> None:
+    """Rows say what the versions of contexts show, whatever happened to them."""
 
-    class MemoryValidityMachine(ValidityMachine):
-        def open_store(self) -> refold.Store:
-            return refold.open(":memory:")
+    class ValidityMachineThere(ValidityMachine):
+        opened_at = location
 
-    live(MemoryValidityMachine, examples=20, steps=40)
-
-
-def test_sqlite(tmp_path: Path) -> None:
-    """In a file."""
-
-    class SqliteValidityMachine(ValidityMachine):
-        def open_store(self) -> refold.Store:
-            return refold.open(tmp_path / "store.db")
-
-    live(SqliteValidityMachine, examples=5)
-
-
-def test_postgres(ready_pg_url: str) -> None:
-    """In a database."""
-
-    class PostgresValidityMachine(ValidityMachine):
-        def open_store(self) -> refold.Store:
-            return refold.open(ready_pg_url)
-
-    live(PostgresValidityMachine, examples=3)
+    live(ValidityMachineThere, examples=20 if location == ":memory:" else 4)
 
 
 def stays_of(store: refold.Store, context_id: str, item: str) -> list[tuple[int, int, str, str]]:

@@ -34,10 +34,6 @@ def why(store: refold.Store, context: str, item: str) -> tuple[str, str | None, 
 class WhyMachine(ValidityMachine):
     """A random life in which it is asked of every item that a context ever held."""
 
-    def open_store(self) -> refold.Store:
-        """Open an empty store in memory."""
-        return refold.open(":memory:")
-
     @rule(number=NUMBER)
     def ask(self, number: int) -> None:
         """What is there is there, and what left did so as the context itself says."""

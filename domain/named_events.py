@@ -28,7 +28,7 @@ def recorded_event(event: Any) -> Any:
     return event.event if isinstance(event, Resolved) else event
 
 
-class Seen(Protocol):
+class EventSource(Protocol):
     """A source of the events of streams."""
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
@@ -38,7 +38,7 @@ class Seen(Protocol):
         """Return the same for each of several ranges."""
 
 
-class SeenLog:
+class LogAhead:
     """A log with events that may not be in it yet: of each of some streams those behind a version."""
 
     def __init__(self, log: Log, ahead: Mapping[str, tuple[int, Sequence[Event]]]) -> None:
@@ -69,7 +69,7 @@ class SeenLog:
         return [self.read_events(s, after=a, until=u) if s in self._ahead else next(elsewhere) for s, a, u in ranges]
 
 
-def read_named(log: Seen, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[Ref, Any]]:
+def read_named(log: EventSource, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[Ref, Any]]:
     """
     Yield the name and the event of each item that `spans` name, in their order; each event is one of `kinds`.
 

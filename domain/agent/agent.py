@@ -48,7 +48,7 @@ class AgentRegistry(Registry["Agent"]):
     _not_found: ClassVar[type[NotFoundError]] = UnregisteredAgentError
 
 
-class Gate:
+class PauseGate:
     """
     Blocks one task while it is closed.
 
@@ -179,7 +179,7 @@ class Agent(Guarded):
             context_queue = store.queue(kept_id) if context_queue is None else context_queue
         context_pool = ContextPool() if context_pool is None else context_pool
         context_queue = ContextQueue(QUEUE_LIMIT) if context_queue is None else context_queue
-        self._gate = Gate()
+        self._gate = PauseGate()
         self._queue: Queue[Turn[Any]] = Queue()
         self._current_turn: Turn[Any] | None = None
         self._tool_names = {tool.__name__ for tool in tools}

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import MISSHAPEN, DamagedError, RefoldError
 from ..ids import require_name
-from ..named_events import Seen
+from ..named_events import EventSource
 
 if TYPE_CHECKING:
     # Imported by the kinds that have snapshots.
@@ -30,7 +30,7 @@ E = TypeVar("E")
 PAGE_EVENTS = 2_048
 
 
-def _as_they_are(_log: Seen, events: Sequence[Any]) -> Sequence[Any]:
+def _as_they_are(_log: EventSource, events: Sequence[Any]) -> Sequence[Any]:
     return events
 
 
@@ -64,14 +64,14 @@ class Decider(NamedTuple, Generic[State]):
     decide: Callable[[Any, State], Sequence[Any]]
     fold: Callable[[State, Iterable[Any]], State]
     initial_state: State
-    complete: Callable[[Seen, Sequence[Any]], Sequence[Any]] = _as_they_are
+    complete: Callable[[EventSource, Sequence[Any]], Sequence[Any]] = _as_they_are
     # How states are kept as snapshots, where streams may become long and their states stay short.
     packing: Packing[State] | None = None
     # Whether an event of its own opens a stream; without that event, no other may be recorded there.
     is_opened: bool = True
-    pages: Callable[[Seen, str, int, int], Iterator[tuple[str, Sequence[Any]]]] | None = None
+    pages: Callable[[EventSource, str, int, int], Iterator[tuple[str, Sequence[Any]]]] | None = None
 
-    def state_at(self, log: Seen, stream: str, version: int, *, at_once: int = PAGE_EVENTS) -> State:
+    def state_at(self, log: EventSource, stream: str, version: int, *, at_once: int = PAGE_EVENTS) -> State:
         """
         Return the state of a stream at a version; no more is held of it than a snapshot has, and `at_once` events.
 
@@ -85,7 +85,9 @@ class Decider(NamedTuple, Generic[State]):
                 state = state if self.packing is None else self.packing.unread(log, recorded_by, state)
         return state
 
-    def _own_pages(self, log: Seen, stream: str, until: int, at_once: int) -> Iterator[tuple[str, Sequence[Any]]]:
+    def _own_pages(
+        self, log: EventSource, stream: str, until: int, at_once: int
+    ) -> Iterator[tuple[str, Sequence[Any]]]:
         for after in range(0, until, at_once):
             events = log.read_events(stream, after=after, until=min(after + at_once, until))
             yield stream, self.complete(log, events)

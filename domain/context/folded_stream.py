@@ -15,7 +15,7 @@ from ..errors import InvalidInputError, LogWentBackError, RefoldError
 from ..log.envelope import Event, RecordedEvent
 from ..log.gate import gate_of
 from ..log.ports import Log, StreamEnd, require_known
-from ..named_events import SeenLog
+from ..named_events import LogAhead
 from .decider import Decider, trusted
 from .outbox import Outbox
 from .transaction import Transaction
@@ -204,7 +204,7 @@ class FoldedStream(Generic[S]):
         joined = self._transaction
         # An event of a transaction may name others of it, which are not in the log yet.
         ahead = {} if joined is None else joined.ahead()
-        log = SeenLog(self.log, {**ahead, self.place.stream: (0, events)})
+        log = LogAhead(self.log, {**ahead, self.place.stream: (0, events)})
         return self.decider.complete(log, events[skipped:] if skipped else events)
 
     def past(self, version: int) -> S:

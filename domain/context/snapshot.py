@@ -20,7 +20,7 @@ from ..concurrency.known_types import known
 from ..errors import MISSHAPEN, RefoldError
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log, StreamEnd
-from ..named_events import Seen
+from ..named_events import EventSource
 
 State = TypeVar("State")
 DIGEST_BYTES = 16
@@ -95,9 +95,9 @@ class Packing(Generic[State]):
     def __init__(
         self,
         pack: Callable[[State], bytes | None],
-        unpack: Callable[[Seen, str, bytes], State],
+        unpack: Callable[[EventSource, str, bytes], State],
         *modules: str,
-        unread: Callable[[Seen, str, State], State] = lambda _log, _stream, state: state,
+        unread: Callable[[EventSource, str, State], State] = lambda _log, _stream, state: state,
         while_writing: bool = True,
         later: bool = False,
     ) -> None:

@@ -24,7 +24,7 @@ from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, 
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.gate import behind_gate, gate_of
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
-from ..named_events import SeenLog
+from ..named_events import LogAhead
 
 # Two transactions may each wait for a context that the other one changed: then one of them is refused after this time.
 HANDLE_SECONDS_MAX = 10.0
@@ -309,10 +309,10 @@ class Transaction:
         self._ending.announce()
 
 
-def seen_within(log: Log) -> Log | SeenLog:
+def log_within(log: Log) -> Log | LogAhead:
     """Return a log as the open transaction of this flow of control sees it; the log itself if none is open on it."""
     current = current_transaction(log)
-    return log if current is None else SeenLog(log, current.ahead())
+    return log if current is None else LogAhead(log, current.ahead())
 
 
 def _own_part(recorded: RecordedEvent) -> bytes:

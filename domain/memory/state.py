@@ -15,7 +15,7 @@ from ..context.description import Departure
 from ..context.snapshot import Packing
 from ..errors import DamagedError, NotFoundError
 from ..log.envelope import Event, RecordedEvent
-from ..named_events import Resolved, Seen, read_named, recorded_event
+from ..named_events import EventSource, Resolved, read_named, recorded_event
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Span, refs_of, spans_of
 from ..totals import Totals
@@ -73,7 +73,7 @@ EMPTY = MemoryState()
 Completed = MemoryEvent | Resolved[Held]
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
+def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a scope in the form that `fold` takes: restorations together with the records that they name.
 
@@ -83,7 +83,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     return [_resolved(log, event) if isinstance(event, MemoryRestored) else event for event in events]
 
 
-def _resolved(log: Seen, event: MemoryRestored) -> Resolved[Held]:
+def _resolved(log: EventSource, event: MemoryRestored) -> Resolved[Held]:
     return Resolved(event, tuple(Held(ref.version, found) for ref, found in read_named(log, event.items, ITEM_EVENTS)))
 
 
@@ -140,7 +140,7 @@ def packed(state: MemoryState) -> bytes:
     return msgspec.msgpack.encode(_Packed(state.version, state.last_at, state.names, records, keys))
 
 
-def unpacked(log: Seen, stream: str, data: bytes) -> MemoryState:
+def unpacked(log: EventSource, stream: str, data: bytes) -> MemoryState:
     """
     Return the state that `packed` packed.
 

@@ -17,7 +17,7 @@ from ..concurrency.known_types import known
 from ..context.description import Departure, Left
 from ..context.snapshot import Packing
 from ..errors import DamagedError, InvalidInputError, NotFoundError
-from ..named_events import Resolved, Seen, read_named, recorded_event
+from ..named_events import EventSource, Resolved, read_named, recorded_event
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Segment, Span, refs_of, spans_of
 from .describe import left_by
@@ -167,7 +167,7 @@ def packed(state: ContainerState) -> bytes:
     return msgspec.msgpack.encode(short)
 
 
-def unpacked(log: Seen, stream: str, data: bytes) -> ContainerState:
+def unpacked(log: EventSource, stream: str, data: bytes) -> ContainerState:
     """
     Return the state that `packed` packed.
 
@@ -234,7 +234,7 @@ def named_items(state: ContainerState, refs: Iterable[Ref], stream: str) -> list
     return [by_ref[ref] for ref in refs]
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
+def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a container in the form that `fold` takes; for a branch, the events of its ancestors come
     first.
@@ -251,7 +251,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     return [_resolved(log, event) for part in reversed(parts) for event in part]
 
 
-def read_items(log: Seen, spans: Iterable[Span]) -> list[Held]:
+def read_items(log: EventSource, spans: Iterable[Span]) -> list[Held]:
     """
     Return the items that spans name, in order, read from the events that added them.
 
@@ -261,7 +261,7 @@ def read_items(log: Seen, spans: Iterable[Span]) -> list[Held]:
     return [Held(ref, event) for ref, event in read_named(log, spans, ITEM_EVENTS)]
 
 
-def _resolved(log: Seen, event: Any) -> Completed:
+def _resolved(log: EventSource, event: Any) -> Completed:
     if isinstance(event, RestoredEvent):
         return Resolved(event, tuple(read_items(log, event.items)))
     if isinstance(event, MergedEvent):

@@ -10,7 +10,7 @@ from ..concurrency.locks import renew_in_child, synchronized
 from ..context.context import Attachment, detached_attachment
 from ..context.folded_stream import Place
 from ..context.journal import OPENING, Journal
-from ..context.transaction import current_or_new_transaction, current_transaction, seen_within
+from ..context.transaction import current_or_new_transaction, current_transaction, log_within
 from ..errors import ConcurrencyError, ContextNotFoundError, InvalidInputError, NotFoundError
 from ..log.envelope import NAME_THE_WRITER
 from ..log.gate import opening_allowed
@@ -135,7 +135,7 @@ class RunFactory:
         return True
 
     def _next_sub(self, main: RunId, agent: str | None) -> Run:
-        log = seen_within(self._attachment.log)
+        log = log_within(self._attachment.log)
         if not log.head(main.stream):
             raise InvalidInputError("Cannot initialize Context class in main agent without sub_id.")
         number = self._subs.get(main, 0) + 1

@@ -16,7 +16,7 @@ import msgspec
 from ..concurrency.known_types import known
 from ..context.snapshot import DIGEST_BYTES, Packing
 from ..errors import DamagedError
-from ..named_events import Seen, read_named
+from ..named_events import EventSource, read_named
 from ..ordered_map import OrderedMap
 from ..spans import Ref, Segment, Span
 from .events import EdgeAdded, RunOpened
@@ -134,7 +134,7 @@ def _packed_edges(state: RunState) -> tuple[tuple[tuple[Ref, Ref, int, int], ...
     )
 
 
-def unpacked(log: Seen, stream: str, data: bytes) -> RunState:
+def unpacked(log: EventSource, stream: str, data: bytes) -> RunState:
     """
     Return the state that `packed` packed; its events are read from the log at their first use.
 
@@ -195,7 +195,7 @@ def _vertices(short: _Packed, stored: StoredEvents) -> tuple[dict[int, Vertex], 
     return vertices, newest, hashed
 
 
-def _edges(log: Seen, stream: str, short: _Packed) -> dict[Ref, Row[Edge]]:
+def _edges(log: EventSource, stream: str, short: _Packed) -> dict[Ref, Row[Edge]]:
     """Return the edges that were added, by their targets."""
     spans = (Span.of(stream, short.edge_types),) if short.edge_types else ()
     types = [event.edge for _, event in read_named(log, spans, (EdgeAdded,))]
@@ -219,7 +219,7 @@ def _held_by_version(versions: Iterable[int], stored: StoredEvents) -> OrderedMa
     return OrderedMap.of({version: Held(version, stored) for version in versions})
 
 
-def unread(log: Seen, stream: str, state: RunState) -> RunState:
+def unread(log: EventSource, stream: str, state: RunState) -> RunState:
     """Return a state whose later events stay in the log, so that a long fold holds few of them."""
     if state.stored is not None:
         return state

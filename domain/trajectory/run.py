@@ -18,7 +18,7 @@ from ..context.adopt import adopted_events
 from ..context.context import Attachment, Context
 from ..context.folded_stream import Durability, Place
 from ..context.journal import OPENING, Journal
-from ..context.transaction import current_transaction, seen_within
+from ..context.transaction import current_transaction, log_within
 from ..errors import ConcurrencyError, InvalidInputError, StorageClosedError, StorageError
 from ..ids import split_stream_id
 from ..log.envelope import acting
@@ -343,14 +343,14 @@ class Run(Context[RunState]):
                 if (current := current_transaction(self._journal.log)) is not None:
                     # A change of a node of theirs must follow the event that registered it.
                     current.put_behind(self.stream_id, [one.stream for one in event.rounds])
-                past = past_rounds(seen_within(self._journal.log), event.rounds)
+                past = past_rounds(log_within(self._journal.log), event.rounds)
                 # It does not count as a call of its own: if nothing has changed, nothing is recorded.
                 self._record(commands.RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
         return list(found)
 
     def _rounds_before(self, until: int, agent: int) -> dict[int, Segment]:
         """Return the existing rounds of an agent in this session, by number, each up to its present version."""
-        log, own = seen_within(self._journal.log), self.identity
+        log, own = log_within(self._journal.log), self.identity
         ids = (split_stream_id(stream)[1] for stream in log.streams(own.session_prefix))
         # Streams that were imported with an adopted run have ids made from the run's id, and are not runs.
         runs = [run_id_of(context_id) for context_id in ids if is_run_id(context_id)]

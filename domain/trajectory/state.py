@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..errors import DamagedError
 from ..log.ports import Range
-from ..named_events import Resolved, Seen
+from ..named_events import EventSource, Resolved
 from ..ordered_map import OrderedMap, draft_of, settled
 from ..spans import Ref, Segment
 from .events import (
@@ -398,7 +398,7 @@ def is_forward(source: Ref, target: Ref) -> bool:
     return bool(source.stream) and not target.stream
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
+def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a run in the form that `fold` takes: the last restoration together with the rounds that it
     names.
@@ -412,7 +412,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     return [Resolved(last, past_rounds(log, last.rounds)) if event is last else event for event in events]
 
 
-def past_rounds(log: Seen, rounds: Sequence[Segment]) -> tuple[PastRound, ...]:
+def past_rounds(log: EventSource, rounds: Sequence[Segment]) -> tuple[PastRound, ...]:
     """
     Return earlier rounds, each folded by itself.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ..canonical import canonical_json
 from ..errors import DamagedError
-from ..named_events import Seen
+from ..named_events import EventSource
 from .events import AttributeChange, PortraitWritten, RunEvent
 from .nodes import DESCRIPTION, node_name
 
@@ -34,7 +34,7 @@ class StoredEvents:
 
     __slots__ = ("_events", "_log", "_next", "_stream", "_window", "until")
 
-    def __init__(self, log: Seen, stream: str, until: int | None = None) -> None:
+    def __init__(self, log: EventSource, stream: str, until: int | None = None) -> None:
         self._log, self._stream, self.until = log, stream, until
         self._events: dict[int, Any] = {}
         self._next, self._window = 0, WINDOW_MIN

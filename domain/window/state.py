@@ -14,7 +14,7 @@ from ..concurrency.known_types import known
 from ..context.description import Departure
 from ..context.snapshot import Packing
 from ..errors import DamagedError, NotFoundError
-from ..named_events import Resolved, Seen, read_named, recorded_event
+from ..named_events import EventSource, Resolved, read_named, recorded_event
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Span, refs_of, spans_of
 from .describe import left_by
@@ -161,7 +161,7 @@ def _require_held(state: WindowState, ref: Ref) -> Held:
     return held
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
+def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a window in the form that `fold` takes: restorations together with the items that they name.
 
@@ -171,7 +171,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     return [_resolved(log, event) if isinstance(event, WindowRestored) else event for event in events]
 
 
-def _resolved(log: Seen, event: WindowRestored) -> Resolved[Held]:
+def _resolved(log: EventSource, event: WindowRestored) -> Resolved[Held]:
     named = read_named(log, event.items, ITEM_EVENTS)
     return Resolved(event, tuple(Held(ref.version, found, NOWHERE) for ref, found in named))
 
@@ -215,7 +215,7 @@ def _spans_of(versions: Iterable[int]) -> tuple[Span, ...]:
     return spans_of(Ref(version, OWN) for version in versions)
 
 
-def unpacked(log: Seen, stream: str, data: bytes) -> WindowState:
+def unpacked(log: EventSource, stream: str, data: bytes) -> WindowState:
     """
     Return the state that `packed` packed.
 

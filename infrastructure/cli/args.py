@@ -438,7 +438,7 @@ def chat_in(store: Store, stream: str) -> ChatContext:
     return store.chat(split_stream_id(stream)[1], create=False)
 
 
-def seen_at(chat: ChatContext, moment: str | None) -> ReadOnlyChatContext:
+def chat_at(chat: ChatContext, moment: str | None) -> ReadOnlyChatContext:
     """Return the chat at a moment; without one, at its present version."""
     return chat.at(chat.version if moment is None else moment)
 

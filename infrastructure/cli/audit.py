@@ -32,7 +32,7 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
-from .item_list import seen
+from .item_list import view_in
 from .lines import print_events, summary_of, text_with_role
 from .readable import Later
 from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list
@@ -174,7 +174,7 @@ def command(
         _print(filter(lambda change: is_later(change.recorded), changes), as_json)
         return
     with reading(location) as store:
-        view = seen(store, subject)
+        view = view_in(store, subject)
         changes = view_changes(view, item, attribute)
         if who is not None:
             changes = iter(of_actor(changes, who, view.stream))

@@ -92,7 +92,7 @@ def fork(
         kind, _ = split_stream_id(stream)
         new = args.id_of_new(kind, new, f"a fork of a {kind}")
         if stream.startswith("chat:"):
-            view = args.seen_at(args.chat_in(store, stream), moment)
+            view = args.chat_at(args.chat_in(store, stream), moment)
             child = _forked(view, new, turns=turns, brief=brief, task=task, agent=agent)
             how = "filtered" if turns else "brief" if brief else "full"
             _report_fork(child, stream, view.version, how, child.recorded_items().totals, as_json)
@@ -133,7 +133,7 @@ def merge_chats(
     as_json: bool,
 ) -> None:
     """Merge the new items of a chat, or its last answer, into another chat, and print the result."""
-    view, before = args.seen_at(source, moment), target.version
+    view, before = args.chat_at(source, moment), target.version
     if how == "result":
         asyncio.run(target.merge_result(view, agent_id=agent_id))
     else:

@@ -38,7 +38,7 @@ from ..views.shapes import named_shape
 from . import args
 from .changes import items, report
 from .completion import at_moment, context, context_and_moment, offered_items
-from .item_list import items_seen, print_shown, shown_of
+from .item_list import item_view_in, print_shown, shown_of
 from .render import one_line
 from .search import search_command
 
@@ -304,7 +304,7 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
         if tail and (evicted or items):
             raise args.usage_error(f"--tail goes with neither --evicted nor {items_named}")
         with args.reading(location) as store:
-            view = items_seen(store, reference, moment, kind)
+            view = item_view_in(store, reference, moment, kind)
             print_shown(shown_of(view, evicted=evicted, tail=tail, names=items), ids=True, as_json=as_json)
 
     return command

@@ -10,7 +10,7 @@ from ...domain.context.address import Reference
 from ...domain.context.differences import Changes
 from ...domain.errors import InvalidInputError
 from ..store import Store
-from ..views.contexts import Seen, SeenRun, view_of
+from ..views.contexts import ItemView, RunView, view_of
 from ..views.differences import Side, changes_between, changes_shape
 from ..views.shapes import Entry
 from . import args
@@ -50,7 +50,7 @@ def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, loca
     first, second = _two_sides(references)
     with args.reading(location) as store:
         before, after = _view(store, *first), _view(store, *second)
-        if isinstance(before, SeenRun) and isinstance(after, SeenRun):
+        if isinstance(before, RunView) and isinstance(after, RunView):
             differ = print_run_diff(before, after, stat=stat, as_json=as_json)
         else:
             differ = _print_diff(_side(before), _side(after), stat=stat, as_json=as_json)
@@ -78,12 +78,12 @@ def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str | None
     raise args.usage_error("give CTX@A..B, or CTX@A and OTHER@B")
 
 
-def _view(store: Store, context: str, moment: str | None) -> Seen | SeenRun:
+def _view(store: Store, context: str, moment: str | None) -> ItemView | RunView:
     return view_of(store, args.stream_of(store, context), moment)
 
 
-def _side(view: Seen | SeenRun) -> Side:
-    if isinstance(view, SeenRun):
+def _side(view: ItemView | RunView) -> Side:
+    if isinstance(view, RunView):
         raise InvalidInputError(f"{view.stream} can be compared with a run only: the others hold items, and no graph")
     return Side(view, view.entries())
 

@@ -9,7 +9,7 @@ import click
 from ...domain.context.description import counted, joined
 from ...domain.spans import Ref
 from ...domain.trajectory.trajectory import Trajectory
-from ..views.contexts import SeenRun
+from ..views.contexts import RunView
 from .args import address, argument, as_json, database, optional_text, reading, required_text
 from .changes import note
 from .item_list import print_head
@@ -35,7 +35,7 @@ ENDS_WIDTH_MIN = 32
 NUMBER = click.IntRange(min=0)
 
 
-def print_graph(view: SeenRun, graph: Trajectory) -> None:
+def print_graph(view: RunView, graph: Trajectory) -> None:
     """Print a graph of a run: pointers with a star, edges that lead back with `(back)`."""
     counts = [counted(len(graph), "node"), counted(len(graph.edges), "edge"), counted(len(graph.pointers), "pointer")]
     print_head(view, joined(counts))

@@ -29,7 +29,7 @@ from ..exchange.transcripts import TRANSCRIPT_FORMS, export_transcripts
 from ..files import require_regular
 from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, import_as_runs, import_runs, read_runs
 from ..store import Store
-from ..views.contexts import SeenChat, view_of
+from ..views.contexts import ChatItemView, view_of
 from . import args
 from .changes import note
 from .completion import named_contexts
@@ -333,7 +333,7 @@ def _note_lost(form: str, lost: dict[str, tuple[str, ...]]) -> None:
 def _chat_at(store: Store, reference: Reference) -> ChatView[Any]:
     stream = args.stream_of(store, reference.context, ("chat",))
     view = view_of(store, stream, reference.moments[0] if reference.moments else None)
-    assert isinstance(view, SeenChat), "the stream is that of a chat"
+    assert isinstance(view, ChatItemView), "the stream is that of a chat"
     return view.chat
 
 

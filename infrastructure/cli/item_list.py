@@ -20,7 +20,7 @@ from ...domain.ids import split_stream_id
 from ...domain.kinds import KINDS
 from ..queries.origins import Item, event_at, id_of
 from ..store import Store
-from ..views.contexts import Seen, SeenRun, View, entry_shapes, head_shape, view_of
+from ..views.contexts import ItemView, RunView, View, entry_shapes, head_shape, view_of
 from ..views.shapes import Entry
 from .args import stream_of
 from .lines import Row, about, body_of, print_rows, speaker_of
@@ -38,9 +38,9 @@ from .render import (
 )
 
 
-def seen(
+def view_in(
     store: Store, reference: Reference, moment: str | None = None, kinds: tuple[str, ...] = KINDS
-) -> Seen | SeenRun:
+) -> ItemView | RunView:
     """
     Return the context of a reference, at the moment in the reference or else at `moment`.
 
@@ -51,15 +51,15 @@ def seen(
     return view_of(store, stream_of(store, reference.context, kinds), next(iter(reference.moments), moment))
 
 
-def items_seen(store: Store, reference: Reference, moment: str | None, kind: str) -> Seen:
+def item_view_in(store: Store, reference: Reference, moment: str | None, kind: str) -> ItemView:
     """
-    Return the context of a kind that holds items, as `seen` does.
+    Return the context of a kind that holds items, as `view_in` does.
 
     Raises:
-        NotFoundError, InvalidInputError: as for `seen`.
+        NotFoundError, InvalidInputError: as for `view_in`.
     """
-    view = seen(store, reference, moment, (kind,))
-    assert not isinstance(view, SeenRun), f"a {kind} holds items"
+    view = view_in(store, reference, moment, (kind,))
+    assert not isinstance(view, RunView), f"a {kind} holds items"
     return view
 
 
@@ -70,14 +70,14 @@ class Shown(NamedTuple):
     `extent` says which items: all, the last ones, or a selection.
     """
 
-    view: Seen
+    view: ItemView
     entries: Sequence[Entry]
     left: Sequence[Departure] | None
     extent: Literal["all", "tail", "part"]
 
 
 def shown_of(
-    view: Seen,
+    view: ItemView,
     *,
     evicted: bool,
     tail: int | None,
@@ -105,7 +105,7 @@ def shown_of(
 
 
 def _pairs_named(
-    view: Seen, pairs: list[tuple[Entry, Departure | None]], name: str
+    view: ItemView, pairs: list[tuple[Entry, Departure | None]], name: str
 ) -> list[tuple[Entry, Departure | None]]:
     found = [pair for pair in pairs if id_of(pair[0].item) == name]
     # Ids come first, because an id may look like a place.

@@ -21,7 +21,7 @@ from ..views.shapes import named_shape
 from . import args
 from .changes import items, note, report, texts
 from .completion import at_moment, reference_argument
-from .item_list import items_seen, print_shown, shown_of
+from .item_list import item_view_in, print_shown, shown_of
 from .render import one_line
 from .search import search_command
 
@@ -199,7 +199,7 @@ def show(
         )
 
     with args.reading(location) as store:
-        view = items_seen(store, reference, moment, "memory")
+        view = item_view_in(store, reference, moment, "memory")
         is_filtered = any((prefix, kind, tag))
         shown = shown_of(view, evicted=evicted, tail=tail, names=items, is_wanted=is_wanted if is_filtered else None)
         print_shown(shown, ids=False, as_json=as_json)

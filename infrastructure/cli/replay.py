@@ -11,7 +11,7 @@ from ...domain.chat.items import ChatItem
 from ...domain.chat.replay import Replay, policy_of
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
-from ..views.contexts import SeenChat
+from ..views.contexts import ChatItemView
 from ..views.shapes import REPLAY_FIELDS, item_shape, replay_shape
 from .args import argument, as_json, database, existing, opened, reading, required_text
 from .changes import note
@@ -64,7 +64,7 @@ def command(context: str, policy: str, seen: int | None, location: str, as_json:
         replay = chat.replay(policy)
         about = {"context": chat.id, "kind": chat.stream_kind, "policy": policy}
         if seen is not None:
-            _print_seen(SeenChat(store.log, chat, chat.version), replay.seen(seen), seen, about, as_json)
+            _print_seen(ChatItemView(store.log, chat, chat.version), replay.seen(seen), seen, about, as_json)
         elif as_json:
             print_json({**about, **replay_shape(replay)})
         elif replay.calls:
@@ -83,7 +83,9 @@ def _print_calls(replay: Replay) -> None:
     click.echo(paint(last, "bold"))
 
 
-def _print_seen(view: SeenChat, items: Sequence[ChatItem], version: int, about: dict[str, Any], as_json: bool) -> None:
+def _print_seen(
+    view: ChatItemView, items: Sequence[ChatItem], version: int, about: dict[str, Any], as_json: bool
+) -> None:
     entries = view.entries_of([item.id for item in items])
     if as_json:
         print_json({**about, "version": version, "items": [item_shape(entry) for entry in entries]})

@@ -21,7 +21,7 @@ from ...domain.trajectory.trajectory import TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
 from ..views.answer_shapes import difference_shape, own_nodes, run_shape
-from ..views.contexts import SeenRun, view_of
+from ..views.contexts import RunView, view_of
 from ..views.differences import graph_difference
 from .args import address, moment_twice, reading, summed_up, usage_error
 from .item_list import print_head
@@ -64,7 +64,7 @@ def wanted_runs(location: str, wanted: Wanted) -> tuple[list[str], str | None]:
     return [run.stream for run in sorted(runs, reverse=True)], wanted.moment
 
 
-def run_at(store: Store, streams: Sequence[str], moment: str | None) -> SeenRun:
+def run_at(store: Store, streams: Sequence[str], moment: str | None) -> RunView:
     """
     Return the newest run that existed at a moment; `streams` are ordered newest first.
 
@@ -73,7 +73,7 @@ def run_at(store: Store, streams: Sequence[str], moment: str | None) -> SeenRun:
     """
     for stream in streams:
         view = view_of(store, stream, moment)
-        assert isinstance(view, SeenRun)
+        assert isinstance(view, RunView)
         if view.version or not _is_of_all(moment):
             return view
     raise NotFoundError(f"{streams[-1]} was not opened yet at {moment}")
@@ -129,13 +129,13 @@ def runs_in(rows: Iterable[CatalogueRow]) -> Iterator[RunId]:
                 continue
 
 
-def place_in(view: SeenRun, node: TrajectoryNode) -> str:
+def place_in(view: RunView, node: TrajectoryNode) -> str:
     """Return the place where a node was registered: `@3`, or `stream@3` for another round."""
     born = Ref.parse(node.birth)
     return f"@{born.version}" if born.stream == view.stream else node.birth
 
 
-def print_run(view: SeenRun, *, as_json: bool) -> None:
+def print_run(view: RunView, *, as_json: bool) -> None:
     """Print a round, for people or as JSON."""
     if as_json:
         print_json(run_shape(view))
@@ -151,14 +151,14 @@ def print_run(view: SeenRun, *, as_json: bool) -> None:
     _print_messages(messages)
 
 
-def _run_counts(view: SeenRun, nodes: int, steps: int, messages: int) -> str:
+def _run_counts(view: RunView, nodes: int, steps: int, messages: int) -> str:
     counts = [counted(nodes, "node"), counted(len(view.run.get_active_branch()), "pointer")]
     counts += [counted(steps, "step")] if steps else []
     counts += [counted(messages, "message")] if messages else []
     return joined([*counts, "closed" if view.run.is_closed else ""])
 
 
-def _print_nodes(view: SeenRun, own: Sequence[TrajectoryNode]) -> None:
+def _print_nodes(view: RunView, own: Sequence[TrajectoryNode]) -> None:
     leading: dict[str, list[TrajectoryEdge]] = {node.name: [] for node in own}
     for edge in view.run.graph().edges:
         if edge.target in leading:
@@ -176,11 +176,11 @@ def _print_steps(steps: Mapping[str, Sequence[QueuedStep]]) -> None:
             click.echo(_wrapped(f"{source_of('', step.version)}  {step['name']} {params}", INDENT))
 
 
-def _rounds(view: SeenRun) -> str:
+def _rounds(view: RunView) -> str:
     return ", ".join(source_of(one.stream, one.version) for one in view.run.rounds)
 
 
-def _node(view: SeenRun, node: TrajectoryNode, leading: Iterable[TrajectoryEdge]) -> Iterator[str]:
+def _node(view: RunView, node: TrajectoryNode, leading: Iterable[TrajectoryEdge]) -> Iterator[str]:
     pointer = paint("  (pointer)", "green") if node.name in view.run.graph().pointers else ""
     yield f"{paint(one_line(place_in(view, node)), 'dim')}  {paint(one_line(node.name), 'cyan')}{pointer}"
     from_where = [f"{edge.type} from {edge.source}" for edge in leading]
@@ -210,7 +210,7 @@ def _lines(text: str, indent: int) -> list[str]:
     return [" " * indent + line for line in wrapped(text, width)]
 
 
-def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool) -> bool:
+def print_run_diff(before: RunView, after: RunView, *, stat: bool, as_json: bool) -> bool:
     """Print the differences from the graph `before` to the graph `after`, and return whether there are any."""
     difference = graph_difference(before, after)
     if as_json:
@@ -227,7 +227,7 @@ def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool
     return bool(difference)
 
 
-def _side_shape(view: SeenRun) -> dict[str, Any]:
+def _side_shape(view: RunView) -> dict[str, Any]:
     kind, context = split_stream_id(view.stream)
     graph = view.run.graph()
     numbers = {"nodes": len(graph), "edges": len(graph.edges), "pointers": len(graph.pointers)}

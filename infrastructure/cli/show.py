@@ -10,11 +10,11 @@ import click
 from ...domain.chat.context import ReadOnlyChatContext
 from ...domain.chat.pairing import PendingRule
 from ...domain.context.address import Reference
-from ..views.contexts import SeenChat, SeenRun
+from ..views.contexts import ChatItemView, RunView
 from .args import as_json, database, reading, require_one_moment, usage_error
 from .changes import note
 from .completion import at_moment, context_and_moment
-from .item_list import print_shown, seen, shown_of
+from .item_list import print_shown, shown_of, view_in
 from .render import paged, print_json, print_json_list
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
@@ -119,25 +119,25 @@ def command(
     if pending and form not in PROVIDERS:
         raise usage_error("--pending goes with --as and a provider")
     with reading(location) as store:
-        view = seen(store, reference, moment)
+        view = view_in(store, reference, moment)
         if file := store.archives().get(view.stream):
             note(f"its texts are in {file}: `refold unarchive {quote(view.stream)}` brings them back")
-        if form in PROVIDERS and not isinstance(view, SeenChat):
+        if form in PROVIDERS and not isinstance(view, ChatItemView):
             raise usage_error(f"--as {form} goes with chats, and this is {view.stream}: take --as text or json")
-        if isinstance(view, SeenRun):
+        if isinstance(view, RunView):
             # Imported here, because the modules of runs double the time to start, and chats do not need them.
             from .runs import print_run
 
             _check_run(view, evicted=evicted, tail=tail)
             print_run(view, as_json=as_json or form == "json")
-        elif isinstance(view, SeenChat) and form in PROVIDERS:
+        elif isinstance(view, ChatItemView) and form in PROVIDERS:
             print_for(form, view.chat, is_exact=not (valid or pending), pending=pending or "stub", tail=tail)
         else:
             shown = shown_of(view, evicted=evicted, tail=tail)
             print_shown(shown, ids=ids, as_json=as_json or form == "json")
 
 
-def _check_run(view: SeenRun, *, evicted: bool, tail: int | None) -> None:
+def _check_run(view: RunView, *, evicted: bool, tail: int | None) -> None:
     if evicted or tail:
         option, way_out = ("--evicted", "`refold audit`") if evicted else ("--tail", "`refold log`")
         raise usage_error(

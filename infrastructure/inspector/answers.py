@@ -40,7 +40,7 @@ from ..views.answer_shapes import (
     usage_shape,
     waiting_shape,
 )
-from ..views.contexts import Seen, SeenRun, view_of
+from ..views.contexts import ItemView, RunView, view_of
 from ..views.damage import first_damage
 from ..views.fork_graph import LANES_MAX, drawn, facts_of, families, point_shape
 from ..views.shapes import Shape, context_shape
@@ -319,10 +319,10 @@ def resolve_answer(store: Store, given: Parameters) -> Shape:
     return {"context": stream, "version": view_of(store, stream, at).version}
 
 
-def seen(store: Store, context: str, version: str | None) -> Seen:
+def item_view(store: Store, context: str, version: str | None) -> ItemView:
     """Return a context that holds items, at a version."""
     view = view_of(store, stream_named(store.log, context), version)
-    if isinstance(view, SeenRun):
+    if isinstance(view, RunView):
         raise InvalidInputError(f"{view.stream} is a run, which holds a graph: ask for graph?context=")
     return view
 

@@ -21,7 +21,7 @@ from ...domain.spans import Ref, Segment, Span, refs_of
 from ..context_streams import context_named
 from ..queries.origins import first_events
 from ..store import Store
-from ..views.contexts import SeenChat, view_at
+from ..views.contexts import ChatItemView, view_at
 from ..views.differences import changes_between
 from ..views.shapes import Entry, Shape
 from .item_answers import body_shape
@@ -44,7 +44,7 @@ def preview_answer(store: Store, given: Parameters) -> Shape:
     """Return what a merge would do: the base, what each side did since, what comes in, and the conflicts."""
     target, theirs = _chat(store, given.required("target")), _source(store, given)
     stream = target.stream_id
-    ours = SeenChat(store.log, target, target.version)
+    ours = ChatItemView(store.log, target, target.version)
     before, there = ours.entries(), theirs.entries()
     events, after = _previewed(store, target, theirs, _options(given))
     merged = next((event for event in events if isinstance(event, Merged)), Merged(source=theirs.stream, version=1))
@@ -64,7 +64,7 @@ def preview_answer(store: Store, given: Parameters) -> Shape:
     }
 
 
-def _source(store: Store, given: Parameters) -> SeenChat:
+def _source(store: Store, given: Parameters) -> ChatItemView:
     """
     Return the chat to take from, `CTX` or `CTX@V`, as it was then.
 
@@ -72,7 +72,7 @@ def _source(store: Store, given: Parameters) -> SeenChat:
         InvalidInputError: it is no chat, or a range.
     """
     view = view_at(store, given.required("source"))
-    if not isinstance(view, SeenChat):
+    if not isinstance(view, ChatItemView):
         raise InvalidInputError(f"{view.stream} is no chat: only chats are merged here")
     return view
 
@@ -86,7 +86,7 @@ def _chat(store: Store, name: str) -> ChatContext:
 
 
 def _previewed(
-    store: Store, target: ChatContext, source: SeenChat, options: dict[str, Any]
+    store: Store, target: ChatContext, source: ChatItemView, options: dict[str, Any]
 ) -> tuple[Sequence[object], Shape]:
     """Return the events that the merge would record, and the size of the target then."""
     with suppress(_RolledBackError), store.transaction() as changes:
@@ -97,12 +97,12 @@ def _previewed(
     return events, after
 
 
-def _side(store: Store, view: SeenChat, entries: Sequence[Entry], base: Segment | None) -> Shape:
+def _side(store: Store, view: ChatItemView, entries: Sequence[Entry], base: Segment | None) -> Shape:
     """Return a side with what it added and removed since the base."""
     about = {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
     if base is None:
         return {**about, "added": None, "removed": None}
-    changes = changes_between(SeenChat(store.log, _chat(store, base.stream), base.version).entries(), entries)
+    changes = changes_between(ChatItemView(store.log, _chat(store, base.stream), base.version).entries(), entries)
     return {
         **about,
         "added": _bodies(store, [_ref(one) for one in changes.added]),

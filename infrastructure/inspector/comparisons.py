@@ -10,7 +10,7 @@ from ...domain.ids import split_stream_id
 from ..context_streams import stream_named
 from ..store import Store
 from ..views.answer_shapes import difference_shape
-from ..views.contexts import Seen, SeenChat, SeenRun, view_at
+from ..views.contexts import ChatItemView, ItemView, RunView, view_at
 from ..views.differences import changes_between, graph_difference, side_by_side
 from ..views.shapes import Entry, Shape, item_text, replay_shape
 from .answers import as_json
@@ -21,9 +21,9 @@ from .parameters import Parameters
 def diff_answer(store: Store, given: Parameters) -> Shape:
     """Return the items, or the nodes of a run, that differ between two versions, `CONTEXT@VERSION` each."""
     before, after = (view_at(store, given.required(name)) for name in ("before", "after"))
-    if isinstance(before, SeenRun) and isinstance(after, SeenRun):
+    if isinstance(before, RunView) and isinstance(after, RunView):
         return _graph_diff(before, after)
-    if isinstance(before, SeenRun) or isinstance(after, SeenRun):
+    if isinstance(before, RunView) or isinstance(after, RunView):
         raise InvalidInputError("a run can be compared with a run only: the others hold items, and no graph")
     olds, news = before.entries(), after.entries()
     changes = changes_between(olds, news)
@@ -43,7 +43,7 @@ def diff_answer(store: Store, given: Parameters) -> Shape:
     }
 
 
-def _graph_diff(before: SeenRun, after: SeenRun) -> Shape:
+def _graph_diff(before: RunView, after: RunView) -> Shape:
     sides = {
         name: {"context": view.stream, "version": view.version, "nodes": len(view.run.graph())}
         for name, view in (("before", before), ("after", after))
@@ -57,7 +57,7 @@ def _whole(entry: Entry) -> Shape:
     return {**body_shape(entry.recorded, BODY_MAX), "body": text[:BODY_MAX], "cut": max(0, len(text) - BODY_MAX)}
 
 
-def _side(view: Seen, entries: Sequence[Entry]) -> Shape:
+def _side(view: ItemView, entries: Sequence[Entry]) -> Shape:
     return {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
 
 
@@ -74,7 +74,7 @@ def replay_answer(store: Store, given: Parameters) -> Shape:
     call = given.whole("seen", 0)
     if not call:
         return {**about, **replay_shape(replay)}
-    view = SeenChat(store.log, chat, chat.version)
+    view = ChatItemView(store.log, chat, chat.version)
     prompts = {
         name: view.entries_of([item.id for item in replay.seen(call, then=then)])
         for name, then in (("then", True), ("now", False))

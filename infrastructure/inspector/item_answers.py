@@ -34,7 +34,7 @@ from ..views.answer_shapes import gone_shape, transition_shape
 from ..views.contexts import entry_shapes
 from ..views.damage import Lost, events_of
 from ..views.shapes import Shape, describe, item_shape, item_text
-from .answers import PAGE_MAX, as_json, seen
+from .answers import PAGE_MAX, as_json, item_view
 from .parameters import Parameters
 
 # A text is cut to this many characters, unless it is asked for by itself.
@@ -129,7 +129,7 @@ def _item_of(event: object) -> Item | None:
 
 def view_answer(store: Store, given: Parameters) -> Shape:
     """Return the items of a context at a version, as `refold show --json` prints them."""
-    view = seen(store, given.required("context"), given.text("version"))
+    view = item_view(store, given.required("context"), given.text("version"))
     tail, skip = given.whole("tail", PAGE_MAX, 1, PAGE_MAX), given.whole("skip", 0)
     # One more than is wanted says whether there are more.
     entries = view.entries(tail=tail + 1, skip=skip)
@@ -143,7 +143,7 @@ def view_answer(store: Store, given: Parameters) -> Shape:
 def left_answer(store: Store, given: Parameters) -> Shape:
     """Return the items that left a context up to a version, the newest departure first, with how and why."""
     limit, skip = given.whole("limit", PAGE_MAX, 1, PAGE_MAX), given.whole("skip", 0)
-    gone = seen(store, given.required("context"), given.text("version")).evicted()[::-1]
+    gone = item_view(store, given.required("context"), given.text("version")).evicted()[::-1]
     shown = gone[skip : skip + limit]
     items = entry_shapes((entry for entry, _ in shown), (how for _, how in shown))
     return {"count": len(gone), "more": len(gone) > skip + limit, "items": items}

@@ -42,9 +42,9 @@ from .witness import (
     Accepted,
     Checkpoint,
     Entry,
-    Seen,
     SliceSeen,
     Witness,
+    WitnessHistory,
     WriterClosed,
     WriterOpened,
     is_over,
@@ -120,7 +120,7 @@ class Checkpoints:
 
     def _connect(self) -> None:
         """Read the entries of the witness, and announce this process as a writer."""
-        seen, known = Seen(self.witness.entries()), self.known
+        seen, known = WitnessHistory(self.witness.entries()), self.known
         if seen.unreadable and not seen.lineage:
             # A page of a proxy, or a file of something else: to begin anew there would compare nothing with anything.
             raise ValueError(f"it has {counted(seen.unreadable, 'line')}, none of which is an entry")
@@ -146,7 +146,7 @@ class Checkpoints:
             self._is_behind = True
             self._work.wake()
 
-    def _require_announced(self, seen: Seen, now: Moment) -> None:
+    def _require_announced(self, seen: WitnessHistory, now: Moment) -> None:
         """Require that events behind the last checkpoint may be those of a writer that has not closed the store."""
         if self._is_behind or now.events <= seen.events or seen.writers:
             return
@@ -292,7 +292,7 @@ class Checkpoints:
         now = REAL_SYSTEM.monotonic()
         if seen.checkpoints and (is_full or (self.known.log.has_slices and now - self._looked_at >= LOOK_SECONDS)):
             # Others have opened and closed the store, and know more of the slices that they wrote to.
-            fresh, self._looked_at = Seen(self.witness.entries()), now
+            fresh, self._looked_at = WitnessHistory(self.witness.entries()), now
             seen.writers = fresh.writers
             seen.slices = _newer_of(seen.slices, fresh.slices)
         all_slices = _newer_of(seen.slices, changed)
@@ -328,7 +328,7 @@ class Checkpoints:
         if not self._is_announced or self._is_closed or self.failure:
             return
         try:
-            fresh = Seen(self.witness.entries())
+            fresh = WitnessHistory(self.witness.entries())
             seen.writers, seen.slices = fresh.writers, _newer_of(seen.slices, fresh.slices)
             if fresh.last is not None and fresh.last.root != root_over(seen.slices).hex():
                 self._hand_over({})
@@ -385,7 +385,7 @@ class Checkpoints:
             others = self._ended_in(seen)
             if others:
                 # They may have said something since.
-                others = self._ended_in(Seen(self.witness.entries()))
+                others = self._ended_in(WitnessHistory(self.witness.entries()))
             # A writer that was killed may have left events, and nobody else reads them before they are taken for
             # forged.
             self._is_behind = self._is_behind or bool(others)
@@ -401,7 +401,7 @@ class Checkpoints:
         except Exception as error:
             self._say(error)
 
-    def _ended_in(self, seen: Seen) -> list[str]:
+    def _ended_in(self, seen: WitnessHistory) -> list[str]:
         now = REAL_SYSTEM.now()
         return [one.writer for one in seen.writers.values() if one.writer != self._writer and is_over(one, now)]
 

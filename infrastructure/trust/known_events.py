@@ -18,7 +18,7 @@ from ...domain.log.ports import LiveLog, Receipt
 from ...domain.positions import Moment
 from ..log.evidence import SEGMENT, SegmentRow, place, require_ends, segment_of
 from .slices import SliceEvidence, contents_hash
-from .witness import NOTHING_SEEN, Seen, SliceSeen
+from .witness import NOTHING_SEEN, SliceSeen, WitnessHistory
 
 READ_EVENTS = 2_048
 SEGMENTS_KEPT_MAX = 128
@@ -56,7 +56,7 @@ class KnownEvents:
         self.log, self.table, self.read_only = log, table, read_only
         # False while the witness could not be asked: then nothing is known.
         self.is_connected = False
-        self.seen = Seen()
+        self.seen = WitnessHistory()
         # Committed events that are in no tree yet. `wake` is called at the first of them.
         self.noted: list[Sequence[Receipt]] = []
         self.is_awake = False

@@ -121,7 +121,7 @@ def text_of(entry: Entry) -> str:
     return _encode(entry).decode()
 
 
-class Seen:
+class WitnessHistory:
     """All that a witness saw of a store, entry by entry."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:

@@ -24,7 +24,7 @@ from ..queries.audit import AuditEntry, Transition, context_changes, of_attribut
 from ..queries.node_audit import AttributeTransition
 from ..queries.why_gone import WhyGone
 from ..times import exact
-from .contexts import Seen, SeenRun, head_shape
+from .contexts import ItemView, RunView, head_shape
 from .shapes import Shape, approval_shape, envelope_shape, named_shape
 
 
@@ -121,7 +121,7 @@ def node_row_shape(row: NodeRow) -> Shape:
     }
 
 
-def run_shape(view: SeenRun) -> Shape:
+def run_shape(view: RunView) -> Shape:
     """Return a round for JSON: its own nodes with the edges to them, its pointers, steps and messages."""
     run, graph = view.run, view.run.graph()
     own = own_nodes(view)
@@ -142,7 +142,7 @@ def run_shape(view: SeenRun) -> Shape:
     }
 
 
-def own_nodes(view: SeenRun) -> list[TrajectoryNode]:
+def own_nodes(view: RunView) -> list[TrajectoryNode]:
     """Return the nodes that the round itself registered."""
     return [node for node in view.run.graph().nodes.values() if Ref.parse(node.birth).stream == view.stream]
 
@@ -152,7 +152,7 @@ def edge_shape(edge: TrajectoryEdge) -> Shape:
     return {"source": edge.source, "target": edge.target, "type": edge.type}
 
 
-def difference_shape(difference: TrajectoryDiff, before: SeenRun, after: SeenRun) -> Shape:
+def difference_shape(difference: TrajectoryDiff, before: RunView, after: RunView) -> Shape:
     """Return the differences between the graphs of two runs for JSON."""
     old, new = before.run.graph(), after.run.graph()
     return {
@@ -184,9 +184,9 @@ def transition_shape(change: Transition | AttributeTransition) -> Shape:
     }
 
 
-def view_changes(view: Seen | SeenRun, item: str | None, attribute: str | None) -> Iterator[AuditEntry]:
+def view_changes(view: ItemView | RunView, item: str | None, attribute: str | None) -> Iterator[AuditEntry]:
     """Return the changes of a context up to the version of a view, those of one item or one attribute if given."""
-    if isinstance(view, SeenRun):
+    if isinstance(view, RunView):
         changes = run_changes(view.log, view.run, view.version)
     else:
         changes = context_changes(view.log, view.stream, view.version)

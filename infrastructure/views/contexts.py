@@ -48,7 +48,7 @@ class View:
         self.log, self.stream, self.version, self.head = log, stream, version, head
 
 
-class Seen(View):
+class ItemView(View):
     """A context that holds items, at one version."""
 
     @property
@@ -70,7 +70,7 @@ class Seen(View):
         raise NotImplementedError
 
 
-class SeenChat(Seen):
+class ChatItemView(ItemView):
     """A chat at one version."""
 
     def __init__(self, log: Log, chat: ChatContext, version: int) -> None:
@@ -161,7 +161,7 @@ class Gone(NamedTuple):
     left: Departure
 
 
-class SeenFolded(Seen):
+class FoldedItemView(ItemView):
     """A context at one version; events are only read when they are needed."""
 
     def __init__(self, log: Log, stream: str, version: int) -> None:
@@ -203,7 +203,7 @@ class SeenFolded(Seen):
         return [Entry(item, born[ref], self.stream) for (_, item), ref in zip(items, refs, strict=True)]
 
 
-class SeenContainer(SeenFolded):
+class ContainerItemView(FoldedItemView):
     """A queue or a pool at one version."""
 
     @cached_property
@@ -231,7 +231,7 @@ class SeenContainer(SeenFolded):
         return [Gone(ref, one.held.event, one) for ref, one in departures.gone().items()]
 
 
-class SeenWindow(SeenFolded):
+class WindowItemView(FoldedItemView):
     """A window at one version."""
 
     @cached_property
@@ -263,7 +263,7 @@ class SeenWindow(SeenFolded):
         return [Gone(ref, born[ref].event, how) for ref, (_, how) in zip(refs, left, strict=True)]
 
 
-class SeenMemory(SeenFolded):
+class MemoryItemView(FoldedItemView):
     """A scope of a memory at one version; the record that was remembered last is the last one."""
 
     @cached_property
@@ -287,15 +287,15 @@ class SeenMemory(SeenFolded):
         return sorted(gone, key=lambda one: one.left.version)
 
 
-FOLDED: dict[str, type[SeenFolded]] = {
-    "queue": SeenContainer,
-    "pool": SeenContainer,
-    "window": SeenWindow,
-    "memory": SeenMemory,
+FOLDED: dict[str, type[FoldedItemView]] = {
+    "queue": ContainerItemView,
+    "pool": ContainerItemView,
+    "window": WindowItemView,
+    "memory": MemoryItemView,
 }
 
 
-class SeenRun(View):
+class RunView(View):
     """A run at one version."""
 
     def __init__(self, log: Log, run: Run, version: int) -> None:
@@ -303,7 +303,7 @@ class SeenRun(View):
         self.run = run.at(version)
 
 
-def view_at(store: Store, address: str) -> Seen | SeenRun:
+def view_at(store: Store, address: str) -> ItemView | RunView:
     """
     Return the context of `CTX` or `CTX@V` as it was then.
 
@@ -317,7 +317,7 @@ def view_at(store: Store, address: str) -> Seen | SeenRun:
     return view_of(store, stream_named(store.log, found.context), next(iter(found.moments), None))
 
 
-def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
+def view_of(store: Store, stream: str, moment: str | None) -> ItemView | RunView:
     """
     Return the context of a stream, at a moment or at its present version.
 
@@ -327,10 +327,10 @@ def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
     kind, context_id = split_stream_id(stream)
     if kind == "chat":
         chat = store.chat(context_id, create=False)
-        return SeenChat(store.log, chat, chat.version if moment is None else chat.version_at(moment))
+        return ChatItemView(store.log, chat, chat.version if moment is None else chat.version_at(moment))
     if kind == "run":
         run = store.run(*run_id_of(context_id), create=False)
-        return SeenRun(store.log, run, run.version if moment is None else run.version_at(moment))
+        return RunView(store.log, run, run.version if moment is None else run.version_at(moment))
     now = FOLDED[kind](store.log, stream, store.log.head(stream))
     if moment is None:
         return now

@@ -18,7 +18,7 @@ from ...domain.trajectory.history import TrajectoryDiff, compared
 from ...domain.trajectory.trajectory import Trajectory
 from ...domain.window.events import WindowItemEvent
 from ..queries.origins import Item, id_of
-from .contexts import Seen, SeenRun
+from .contexts import ItemView, RunView
 from .shapes import Entry, Shape, item_shape
 
 
@@ -30,7 +30,7 @@ def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes[
 class Side(NamedTuple):
     """One of the two contexts that are compared."""
 
-    view: Seen
+    view: ItemView
     entries: Sequence[Entry]
 
     @property
@@ -127,7 +127,7 @@ def _content_bytes(item: Item) -> bytes:
             return content_of(item)
 
 
-def graph_difference(before: SeenRun, after: SeenRun) -> TrajectoryDiff:
+def graph_difference(before: RunView, after: RunView) -> TrajectoryDiff:
     """
     Return the difference between the graphs of two runs.
 

@@ -10,7 +10,7 @@ import pytest
 import refold as package
 from refold.domain.context.address import Reference
 from refold.domain.pool.items import ContextItem
-from refold.infrastructure.cli.item_list import items_seen
+from refold.infrastructure.cli.item_list import item_view_in
 from tests.cli.running import refold
 
 Place = tuple[str, int]
@@ -218,7 +218,7 @@ def there_at_last(changes: Iterable[dict[str, Any]], begins_with: set[Place]) ->
 
 def shown_at(store: package.Store, kind: str, stream: str, version: int) -> set[tuple[str, int]]:
     """Return where the items were added that a context shows at a version."""
-    view = items_seen(store, Reference(stream), str(version), kind)
+    view = item_view_in(store, Reference(stream), str(version), kind)
     return {(one.recorded.stream, one.recorded.version) for one in view.entries()}
 
 

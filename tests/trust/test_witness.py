@@ -22,7 +22,14 @@ from refold.infrastructure.log.evidence import SegmentRow
 from refold.infrastructure.times import time_of
 from refold.infrastructure.trust import checkpoints, known_events
 from refold.infrastructure.trust.known_events import _other_events
-from refold.infrastructure.trust.witness import FileWitness, Seen, WriterClosed, WriterOpened, is_over, text_of
+from refold.infrastructure.trust.witness import (
+    FileWitness,
+    WitnessHistory,
+    WriterClosed,
+    WriterOpened,
+    is_over,
+    text_of,
+)
 from refold.projections.catalogue import CATALOGUE
 from tests.contract.damage import forge_blocks
 
@@ -284,7 +291,7 @@ def test_a_witness_comes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with place.open() as store:
         events = store.now().events
 
-    seen = Seen(FileWitness(place.witness).entries())
+    seen = WitnessHistory(FileWitness(place.witness).entries())
     assert seen.last is not None
     assert (seen.last.is_behind, seen.last.events) == (False, events)
     assert [one.events for one in seen.checkpoints] == [*range(3, events, 3), events]

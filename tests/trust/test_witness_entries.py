@@ -16,8 +16,8 @@ from refold.infrastructure.trust.witness import (
     Entry,
     FileWitness,
     HttpWitness,
-    Seen,
     SliceSeen,
+    WitnessHistory,
     WriterClosed,
     WriterOpened,
     root_over,
@@ -37,9 +37,9 @@ def checkpoint(counts: dict[int, int], **fields: Any) -> Checkpoint:
     return Checkpoint(**{"lineage": "a", "time": "5", "events": 0, "root": "", "slices": told, **fields})
 
 
-def seen_of(*entries: Entry | str) -> Seen:
+def seen_of(*entries: Entry | str) -> WitnessHistory:
     """Return what a witness with these entries saw."""
-    return Seen([one if isinstance(one, str) else text_of(one) for one in entries])
+    return WitnessHistory([one if isinstance(one, str) else text_of(one) for one in entries])
 
 
 def test_slices_grow() -> None:
@@ -53,7 +53,7 @@ def test_slices_grow() -> None:
     assert {lane: one.events for lane, one in seen.slices.items()} == {1: 5, 2: 8, 3: 1}
     assert seen.slices[1] == SliceSeen(5, (5).to_bytes(32), (1).to_bytes(32))
     assert (seen.events, seen.last, seen.checkpoints, seen.lineage) == (14, entries[-1], entries, "a")
-    assert (Seen().events, Seen().last, Seen().lineage) == (0, None, "")
+    assert (WitnessHistory().events, WitnessHistory().last, WitnessHistory().lineage) == (0, None, "")
 
 
 def test_writers_that_have_not_closed_the_store() -> None:

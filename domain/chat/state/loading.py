@@ -15,7 +15,7 @@ import msgspec
 
 from ...errors import DamagedError
 from ...log.ports import Range
-from ...named_events import Resolved, Seen, recorded_event
+from ...named_events import EventSource, Resolved, recorded_event
 from ...spans import OWN, Ref, Segment, Span, refs_of
 from ..events import (
     ITEM_EVENTS,
@@ -45,7 +45,7 @@ EVENTS_BESIDE_ITEMS = 8
 FIRST_LOOK_EVENTS = 64
 
 
-def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
+def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     """
     Return the events of a context in the form that `fold` needs.
 
@@ -70,7 +70,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
     return list(chain.from_iterable(_resolved(log, part) for part in reversed(parts)))
 
 
-def pages(log: Seen, stream: str, until: int, at_once: int) -> Iterator[tuple[str, Sequence[Completed]]]:
+def pages(log: EventSource, stream: str, until: int, at_once: int) -> Iterator[tuple[str, Sequence[Completed]]]:
     """
     Yield what `complete` returns for the first `until` events of a chat, some at a time, each page with its stream.
 
@@ -95,7 +95,7 @@ def pages(log: Seen, stream: str, until: int, at_once: int) -> Iterator[tuple[st
             yield segment.stream, _resolved(log, events)
 
 
-def _first_event(log: Seen, stream: str) -> Any:
+def _first_event(log: EventSource, stream: str) -> Any:
     return next(iter(log.read_events(stream, until=1)), None)
 
 
@@ -103,7 +103,7 @@ def _parentless(fork: Forked) -> DamagedError:
     return DamagedError(f"the fork of {fork.parent}@{fork.version}", "its parent is not in its lineage")
 
 
-def _ancestors(log: Seen, lineage: Sequence[Segment], read: int) -> Iterator[tuple[Segment, Sequence[Any]]]:
+def _ancestors(log: EventSource, lineage: Sequence[Segment], read: int) -> Iterator[tuple[Segment, Sequence[Any]]]:
     """
     Yield the segments of a lineage and their events, the last segment first.
 
@@ -121,7 +121,7 @@ def _ancestors(log: Seen, lineage: Sequence[Segment], read: int) -> Iterator[tup
             yield segment, events
 
 
-def _read_all(log: Seen, segments: Sequence[Segment]) -> Iterator[list[Any]]:
+def _read_all(log: EventSource, segments: Sequence[Segment]) -> Iterator[list[Any]]:
     ranges = [Range(segment.stream, 0, segment.version) for segment in segments]
     try:
         yield from log.read_ranges(ranges)
@@ -130,7 +130,7 @@ def _read_all(log: Seen, segments: Sequence[Segment]) -> Iterator[list[Any]]:
         yield from (log.read_ranges([one])[0] for one in ranges)
 
 
-def _resolved(log: Seen, events: Sequence[Any]) -> Sequence[Completed]:
+def _resolved(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     """Return events together with the items of other streams that they name, if there are any."""
     if NAMING_ITEMS.isdisjoint(map(type, events)):
         return events
@@ -157,7 +157,7 @@ def _resolved_with(event: Merged | Forked, taken: Iterable[TakenItem]) -> Resolv
     return Resolved(event, tuple(taken))
 
 
-def _written(log: Seen, taken: Sequence[TakenItem], extents: Sequence[Extent]) -> Sequence[TakenItem]:
+def _written(log: EventSource, taken: Sequence[TakenItem], extents: Sequence[Extent]) -> Sequence[TakenItem]:
     """Return items of other streams; those that were written piece by piece with their pieces."""
     if not extents:
         return taken
@@ -181,13 +181,13 @@ def with_pieces(item: ChatItemEvent, version: int, events: Sequence[Any]) -> Cha
     return written(item, pieces) if pieces and isinstance(item, MessageAdded) else item
 
 
-def _read_spans(log: Seen, spans: Sequence[Span]) -> list[list[TakenItem]]:
+def _read_spans(log: EventSource, spans: Sequence[Span]) -> list[list[TakenItem]]:
     runs = [[(span.stream, run) for run in span.ranges()] for span in spans]
     found = iter(read_runs(log, list(chain.from_iterable(runs))))
     return [list(chain.from_iterable(islice(found, len(some)))) for some in runs]
 
 
-def read_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> list[list[TakenItem]]:
+def read_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> list[list[TakenItem]]:
     """
     Return the items of runs of versions, each read from the stream of its origin.
 
@@ -200,7 +200,7 @@ def read_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> list[list[TakenIt
     ]
 
 
-def items_of_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> Iterator[Sequence[ChatItemEvent]]:
+def items_of_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> Iterator[Sequence[ChatItemEvent]]:
     """
     Yield the items of each of these runs without their names, as `read_runs` returns them.
 
@@ -218,7 +218,7 @@ def items_of_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> Iterator[Sequ
             yield [_item(log, stream, version, event) for version, event in zip(run, events, strict=True)]
 
 
-def _item(log: Seen, stream: str, version: int, event: Any) -> ChatItemEvent:
+def _item(log: EventSource, stream: str, version: int, event: Any) -> ChatItemEvent:
     item = added_item(event)
     if isinstance(event, Merged) and event.agent_id is not None:
         # This merge copied one item and gave it another agent's id.
@@ -261,7 +261,7 @@ def _with(event: Completed, tail: tuple[Span, ...]) -> Completed:
 
 
 def last_items(
-    log: Seen, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
+    log: EventSource, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
 ) -> list[tuple[ChatItemEvent, int]] | None:
     """
     Return the last `wanted` items of a context, each with the version that brought it, or None if only a load shows it.
@@ -285,7 +285,7 @@ def last_items(
     return list(zip(items, brought, strict=True))
 
 
-def _brought(log: Seen, place: Ref, refs: Sequence[Ref], edit: tuple[int, Any]) -> list[int] | None:
+def _brought(log: EventSource, place: Ref, refs: Sequence[Ref], edit: tuple[int, Any]) -> list[int] | None:
     """Return the versions that brought items, given the newest edit and its version; None if only the fold knows."""
     taken = [ref for ref in refs if ref.stream != place.stream]
     if not taken:
@@ -303,7 +303,7 @@ def _brought(log: Seen, place: Ref, refs: Sequence[Ref], edit: tuple[int, Any]) 
 
 
 def _last_taken(
-    log: Seen, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
+    log: EventSource, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
 ) -> tuple[list[TakenItem] | None, tuple[int, Any]]:
     """Return the last items, or None if the last events do not show them, and the newest edit among these events."""
     # Usually the last events are the items. After many edits, the newest edit among a few events already names the end.
@@ -326,7 +326,7 @@ def _last_taken(
 
 
 def _joined(
-    log: Seen, stream: str, tail: tuple[Span, ...] | None, newest: list[TakenItem], wanted: int
+    log: EventSource, stream: str, tail: tuple[Span, ...] | None, newest: list[TakenItem], wanted: int
 ) -> list[TakenItem] | None:
     """Return the items that an edit names, and those appended since (`newest`, the last one first)."""
     if tail is None:

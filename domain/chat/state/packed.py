@@ -21,7 +21,7 @@ from ...context.folded_stream import SNAPSHOT_EVENTS, FoldedStream
 from ...context.snapshot import DIGEST_BYTES, Packing
 from ...errors import DamagedError
 from ...log.ports import Range
-from ...named_events import Seen
+from ...named_events import EventSource
 from ...spans import Segment
 from ...totals import Totals
 from ..events import ChatItemEvent, Forked, Opened, added_item
@@ -145,7 +145,7 @@ def _runs(ordinals: Sequence[int]) -> tuple[int, ...]:
     return tuple(runs)
 
 
-def unpacked(log: Seen, stream: str, data: bytes) -> ChatState:
+def unpacked(log: EventSource, stream: str, data: bytes) -> ChatState:
     """
     Return the state that `packed` packed; its items are read from the log at their first use.
 
@@ -180,7 +180,7 @@ def unpacked(log: Seen, stream: str, data: bytes) -> ChatState:
     )
 
 
-def unread(log: Seen, stream: str, state: ChatState) -> ChatState:
+def unread(log: EventSource, stream: str, state: ChatState) -> ChatState:
     """
     Return a state without its items, which are read from the log at their first use; it continues the given one.
 
@@ -211,7 +211,7 @@ class _Source(NamedTuple):
     Where items are in the log: runs by ordinal, how far pieces of messages go, and the streams of origin, its own last.
     """
 
-    log: Seen
+    log: EventSource
     starts: Sequence[int]
     where: Sequence[tuple[Birthplace, int]]
     written: Mapping[int, int]

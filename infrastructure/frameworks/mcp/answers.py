@@ -31,7 +31,7 @@ from ...queries.node_audit import is_node_name, node_changes
 from ...store import Store
 from ...views.answer_shapes import change_shape, difference_shape, gone_shape, hit_shape, run_shape, view_changes
 from ...views.changes import after, changed_shape, evicted_shape, forked_shape, merged_shape, named_items
-from ...views.contexts import SeenRun, entry_shapes, head_shape, view_at
+from ...views.contexts import RunView, entry_shapes, head_shape, view_at
 from ...views.differences import Side, changes_between, changes_shape, graph_difference
 from ...views.shapes import Shape
 
@@ -66,7 +66,7 @@ def view_answer(store: Store, given: Parameters) -> Shape:
         version, skip = _place(cursor)
         address = f"{parse_reference(address).context}@{version}"
     view = view_at(store, address)
-    if isinstance(view, SeenRun):
+    if isinstance(view, RunView):
         return _whole(_cut(run_shape(view), _text_max(given)))
     limit = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
     if given.flag("evicted"):
@@ -107,8 +107,8 @@ def history_answer(store: Store, given: Parameters) -> Shape:
 def diff_answer(store: Store, given: Parameters) -> Shape:
     """Return the differences between two versions; long lists are cut, and `numbers` says how long they are."""
     before, after_ = (view_at(store, address) for address in _two_sides(given.required("context"), given.text("other")))
-    if isinstance(before, SeenRun) or isinstance(after_, SeenRun):
-        if not (isinstance(before, SeenRun) and isinstance(after_, SeenRun)):
+    if isinstance(before, RunView) or isinstance(after_, RunView):
+        if not (isinstance(before, RunView) and isinstance(after_, RunView)):
             raise InvalidInputError("a run can be compared with a run only: the others hold items, and no graph")
         differences = difference_shape(graph_difference(before, after_), before, after_)
         shape = {"from": head_shape(before), "to": head_shape(after_), **differences}

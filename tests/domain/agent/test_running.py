@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.agent.agent import Agent, AgentRegistry, Gate
+from refold.domain.agent.agent import Agent, AgentRegistry, PauseGate
 from refold.domain.agent.errors import (
     SafeExecutionError,
     TurnTimeoutError,
@@ -222,7 +222,7 @@ async def test_another_thread_may_resume_an_agent() -> None:
 
 def test_a_loop_that_was_closed_over_a_pause_is_forgotten() -> None:
     """Nobody waits there any more, and resuming is fine."""
-    gate = Gate()
+    gate = PauseGate()
     gate.close()
     waiting = gate.passed().__await__()
 

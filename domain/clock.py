@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Protocol
 
@@ -48,6 +49,14 @@ class RealSystem:
 
 
 REAL_SYSTEM = RealSystem()
+
+
+def time_of(microseconds: int) -> datetime:
+    """Return the time that is `microseconds` after the start of 1970, UTC; beyond all years, the nearest one."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return (datetime.min if microseconds < 0 else datetime.max).replace(tzinfo=UTC)
 
 
 def require_time(seconds: float, what: str) -> float:

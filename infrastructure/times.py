@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 
+from ..domain.clock import time_of
 from ..domain.errors import InvalidInputError
-
-
-def time_of(microseconds: int) -> datetime:
-    """Return the time that is `microseconds` after the start of 1970, UTC; beyond all years, the nearest one."""
-    try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return (datetime.min if microseconds < 0 else datetime.max).replace(tzinfo=UTC)
 
 
 def exact(microseconds: int) -> str:

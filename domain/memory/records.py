@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..clock import REAL_SYSTEM
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from ..clock import REAL_SYSTEM, time_of
 
 
 class MemoryKind(StrEnum):
@@ -20,11 +18,6 @@ class MemoryKind(StrEnum):
     EPISODIC = "episodic"
     SEMANTIC = "semantic"
     PROCEDURAL = "procedural"
-
-
-def time_of(microseconds: int) -> datetime:
-    """Return the time that is this many microseconds after the beginning of 1970, UTC."""
-    return EPOCH + timedelta(microseconds=microseconds)
 
 
 def _present() -> datetime:

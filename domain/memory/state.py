@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ..clock import time_of
 from ..concurrency.known_types import known
 from ..content import estimated_tokens, plain_content, restored_content
 from ..context.description import Departure
@@ -21,7 +22,7 @@ from ..spans import OWN, Ref, Span, refs_of, spans_of
 from ..totals import Totals
 from .describe import left_by
 from .events import ITEM_EVENTS, MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
-from .records import MemoryChange, MemoryKind, MemoryRecord, time_of
+from .records import MemoryChange, MemoryKind, MemoryRecord
 
 
 class Held(NamedTuple):

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ...domain.clock import time_of
 from ...domain.redaction import redacted, redacted_text
-from ..times import time_of
 
 # The exit code of a command that failed, or that found a fault.
 FAILED = 1

@@ -47,7 +47,7 @@ async def repair(store: Store, simulation: Simulation) -> None:
         await _look_around(talk)
         chat.name_version("understood")
         await _go_wrong(talk)
-        await _go_back(talk, store)
+        await _go_back(talk)
         await _mend(talk)
 
 
@@ -99,7 +99,7 @@ async def _go_wrong(talk: Conversation) -> None:
     await talk.ask("Stop. That only hides it. Take that change back, and mend the queue.")
 
 
-async def _go_back(talk: Conversation, store: Store) -> None:
+async def _go_back(talk: Conversation) -> None:
     chat = talk.chat
     # The wrong way leaves the prompt, and stays in the past; a fork keeps it for a look at it.
     chat.fork("flaky-test-longer-wait", agent="coder")

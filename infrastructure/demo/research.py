@@ -49,10 +49,10 @@ async def report(store: Store, simulation: Simulation) -> None:
         )
         chat.name_version("plan")
         sources = store.pool("heron-sources", limit=14)
-        forks = [await _researcher(talk, store, name) for name in TEAM]
+        forks = [await _researcher(talk, name) for name in TEAM]
         for name, fork in zip(TEAM, forks, strict=True):
             await _search(fork, store, name)
-        await _brought_together(talk, store, forks)
+        await _brought_together(talk, forks)
         # One agent's pool is a branch that is merged back, with an entry that both have changed.
         branch = sources.branch("heron-sources-climate")
         await branch.add(ContextItem("Frost days fell from 71 to 44 a year.", "frost days", "climate-1"))
@@ -62,7 +62,7 @@ async def report(store: Store, simulation: Simulation) -> None:
         await _written(talk, store)
 
 
-async def _researcher(talk: Conversation, store: Store, name: str) -> Conversation:
+async def _researcher(talk: Conversation, name: str) -> Conversation:
     task, _ = TEAM[name]
     await talk.pause(1, 4)
     fork = talk.chat.fork_brief(
@@ -95,7 +95,7 @@ async def _search(talk: Conversation, store: Store, name: str) -> None:
         await talk.answer("The page on frogs was about another river. Without it the numbers still hold.")
 
 
-async def _brought_together(talk: Conversation, store: Store, forks: list[Conversation]) -> None:
+async def _brought_together(talk: Conversation, forks: list[Conversation]) -> None:
     chat, (wetlands, rivers, climate) = talk.chat, [one.chat for one in forks]
     await chat.merge(wetlands, instructions=False)
     await talk.pause(5, 20)

@@ -7,8 +7,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from ...domain.clock import time_of
 from ...domain.log.envelope import acting
-from ...domain.memory.records import MemoryKind, MemoryRecord, time_of
+from ...domain.memory.records import MemoryKind, MemoryRecord
 from ...domain.pool.items import ContextItem
 from ..store import Store
 from .simulation import DAY, HOUR, Conversation, Job, Simulation, ToolCall

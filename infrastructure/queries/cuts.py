@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
+from ...domain.clock import time_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
 from ...domain.positions import BEGINNING, Moment, Position, cut_to, require_kind
-from ..times import time_of
 
 # A cut of the log, or microseconds since 1970.
 Cut = Moment | int

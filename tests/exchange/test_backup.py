@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 import refold
+from refold.domain.clock import time_of
 from refold.domain.errors import (
     DamagedFileError,
     InvalidInputError,
@@ -28,7 +29,6 @@ from refold.infrastructure.exchange.restore import restore
 from refold.infrastructure.log.postgres import aside
 from refold.infrastructure.log.sqlite import aside as sqlite_aside
 from refold.infrastructure.store_id import lineage_of
-from refold.infrastructure.times import time_of
 
 from .backed_up import events_of, fill_store, filled, rows_of, say
 

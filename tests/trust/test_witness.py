@@ -14,12 +14,12 @@ import pytest
 from msgspec import Raw
 
 import refold
+from refold.domain.clock import time_of
 from refold.domain.errors import DamagedError, TamperedError
 from refold.domain.log.envelope import NO_DIGEST, NO_META, UNKEYED
 from refold.domain.log.ports import LiveLog, Range
 from refold.domain.positions import Position
 from refold.infrastructure.log.evidence import SegmentRow
-from refold.infrastructure.times import time_of
 from refold.infrastructure.trust import checkpoints, known_events
 from refold.infrastructure.trust.known_events import _other_events
 from refold.infrastructure.trust.witness import (

@@ -21,9 +21,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from ....domain.canonical import canonical_json
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ITEM_EVENTS, StateSaved
+from ....domain.clock import time_of
 from ....domain.errors import InvalidInputError
 from ....domain.ids import encoded_id
-from ...times import time_of
 from ..conversation import Message
 from ..open_chats import OpenChat
 from .form import NAME

@@ -28,7 +28,6 @@ from ...open import open_store
 from ...store import Store
 from .checkpoint import Put, Write
 from .saver import RefoldSaver
-from .thread import Thread
 from .values import Values, refusing_blocked
 
 THREADS = "SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints"
@@ -186,7 +185,7 @@ def _import(
 ) -> ThreadReport:
     target = RefoldSaver(store, prefix=prefix, serde=serde)
     there = {name: source.checkpoints(thread, name) for name in namespaces}
-    here = {name: {found.id for found in _in(target, thread, name).checkpoints()} for name in namespaces}
+    here = {name: {found.id for found in target._thread_named(thread, name).checkpoints()} for name in namespaces}
     new = sum(one not in here[name] for name in namespaces for one in there[name])
     if next(_changes(source, target, thread, there), None) is None:
         return ThreadReport(thread, "unchanged")
@@ -201,14 +200,10 @@ def _import(
     return ThreadReport(thread, "extended" if any(here.values()) else "added", new)
 
 
-def _in(target: RefoldSaver, thread: str, namespace: str) -> Thread:
-    return target._thread_named(thread, namespace)
-
-
 def _copy(source: Source, target: RefoldSaver, thread: str, there: Namespaces) -> None:
     values = Values(target.serde)
     for namespace, checkpoint, is_new, tasks in _changes(source, target, thread, there):
-        into = _in(target, thread, namespace)
+        into = target._thread_named(thread, namespace)
         # A checkpoint comes after its writes, so that where it is there, nothing of it is missing.
         for task, writes in tasks.items():
             into.put_writes(checkpoint, task, writes[0].path, writes)
@@ -220,7 +215,7 @@ def _changes(source: Source, target: RefoldSaver, thread: str, there: Namespaces
     """Yield what a target lacks, the oldest first. A checkpoint that it has may have more writes than before."""
     values = Values(target.serde)
     for namespace, checkpoints in there.items():
-        into = _in(target, thread, namespace)
+        into = target._thread_named(thread, namespace)
         for checkpoint in checkpoints:
             found = into.find(checkpoint, with_hidden=True)
             known = {(one.task, one.number): one.value for one in into.writes(found, values)} if found else {}

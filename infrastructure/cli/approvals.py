@@ -13,9 +13,9 @@ from ..queries.approvals import PendingApproval
 from ..views.answer_shapes import waiting_shape
 from ..views.shapes import approval_shape
 from . import args
-from .changes import note, report
+from .changes import report
 from .completion import context, offered_items
-from .render import one_line, print_json_list, print_table, relative
+from .render import note, one_line, print_json_list, print_table, relative
 
 HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")
 call = args.argument(

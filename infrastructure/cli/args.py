@@ -37,7 +37,7 @@ from ...domain.log.envelope import acting
 from ..context_streams import context_named, streams_named
 from ..open import open_store
 from ..store import Store
-from .render import JSON_LINES, Command, one_line
+from .render import JSON_LINES, Command, note, one_line
 
 if TYPE_CHECKING:
     from ...projections.contract import Projection
@@ -186,12 +186,8 @@ def reading(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
         if location != DEFAULT_DATABASE:
             raise
         raise StorageUnavailableError(f"{error} (--db or REFOLD_DB names another)") from error
-    with store:
-        store.on_folding(_Folding())
-        _add(store, own)
-        with _names_offered(store):
-            yield store
-        _tell_missed(store)
+    with store, _in_use(store, own):
+        yield store
 
 
 @contextmanager
@@ -204,12 +200,8 @@ def keeping(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
     with reading(location):
         # Opened for reading first, so that faults of the file are found before it is opened for writing.
         pass
-    with open_store(location, create=False, **opening_options()) as store:
-        store.on_folding(_Folding())
-        _add(store, own)
-        with _names_offered(store):
-            yield store
-        _tell_missed(store)
+    with open_store(location, create=False, **opening_options()) as store, _in_use(store, own):
+        yield store
 
 
 @contextmanager
@@ -237,17 +229,17 @@ class _Folding:
             click.echo(f"{text} (`refold run` does so all the time)", err=True)
 
 
-def _add(store: Store, own: Iterable[Projection]) -> None:
+@contextmanager
+def _in_use(store: Store, own: Iterable[Projection]) -> Iterator[None]:
+    """Add projections to a store; then print a note if the output was made without events that could not be folded."""
+    store.on_folding(_Folding())
     for projection in own:
         store.add_projection(projection)
-
-
-def _tell_missed(store: Store) -> None:
-    """Print a note on stderr if the output was made without events that could not be folded."""
+    with _names_offered(store):
+        yield
     missed = store.events_missed()
     if missed:
-        text = f"note: {counted(missed, 'event')} set aside, and this was made without: `refold projections` says why"
-        click.echo(text, err=True)
+        note(f"{counted(missed, 'event')} set aside, and this was made without: `refold projections` says why")
 
 
 @contextmanager
@@ -265,7 +257,7 @@ def summed_up(location: str, read: Callable[[Store], T]) -> T:
     except StorageError as error:
         if isinstance(error, LogWentBackError):
             # The answer below has no trace of what is lost.
-            click.echo(f"note: {one_line(str(error))}", err=True)
+            note(str(error))
         # The database is read-only, locked or full, or lost events: the rows are made in memory, from the whole log.
         with reading(location) as store:
             return read(store)
@@ -291,7 +283,7 @@ def note_slices(*moments: str | None) -> None:
     for moment in moments:
         if moment is not None and IN_SLICE.fullmatch(moment):
             left_out = "what lies in other slices is left out; a time or a name is a moment of all"
-            click.echo(f"note: {moment} is a position in one slice of the log: {left_out}", err=True)
+            note(f"{moment} is a position in one slice of the log: {left_out}")
 
 
 def kind_of(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -23,7 +23,7 @@ from ...domain.pool.merge import Merging, Side
 from ...domain.totals import Totals, total_of
 from ..views.changes import after, forked_shape, merged_shape
 from . import args
-from .changes import note, report
+from .changes import report
 from .completion import context_and_moment, named_contexts, reference_argument
 from .containers import (
     changed,
@@ -35,7 +35,7 @@ from .containers import (
     of_room,
     past_container,
 )
-from .render import one_line
+from .render import note, one_line
 
 FORKED = ("chat", "queue", "pool")
 WHAT = {"config": "the instructions or tools", "summary": "a summary of the same items"}

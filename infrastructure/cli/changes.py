@@ -40,8 +40,3 @@ def report(context: Context[Any], said: str, shape: dict[str, Any], *, as_json: 
         print_json(changed_shape(context, shape))
     else:
         click.echo(f"{context_label(context)}: {said}")
-
-
-def note(text: str) -> None:
-    """Print a note on stderr about a result that the user may not expect."""
-    click.echo(f"note: {one_line(text)}", err=True)

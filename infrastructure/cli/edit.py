@@ -23,8 +23,9 @@ from .args import (
     usage_error,
 )
 from .backup import restore_options, restore_store
-from .changes import items, note, report
+from .changes import items, report
 from .completion import context, named_contexts
+from .render import note
 
 
 @click.command("evict")

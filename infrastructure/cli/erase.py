@@ -26,8 +26,8 @@ from .args import (
     summed_up,
     usage_error,
 )
-from .changes import note, texts
-from .render import one_line, print_json, print_json_list, print_table
+from .changes import texts
+from .render import note, one_line, print_json, print_json_list, print_table
 
 WHY = click.option(
     "--why", metavar="TEXT", required=True, callback=required_text, help="The reason, which is recorded."

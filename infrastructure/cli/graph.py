@@ -11,13 +11,13 @@ from ...domain.spans import Ref
 from ...domain.trajectory.trajectory import Trajectory
 from ..views.contexts import RunView
 from .args import address, argument, as_json, database, optional_text, reading, required_text
-from .changes import note
 from .item_list import print_head
 from .render import (
     aligned,
     cut,
     display_width,
     is_cut_short,
+    note,
     one_line,
     paged,
     paint,

@@ -31,10 +31,9 @@ from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, impo
 from ..store import Store
 from ..views.contexts import ChatItemView, view_of
 from . import args
-from .changes import note
 from .completion import named_contexts
 from .progress import progress_bar
-from .render import one_line, print_json
+from .render import note, one_line, print_json
 
 OWN_FORMAT = "refold"
 STDOUT = Path("-")
@@ -227,7 +226,7 @@ def _import(store: Store, runs: Sequence[Run], user: str | None, as_runs: bool, 
         else:
             report = import_runs(store, runs, user=user, progress=progress)
     for line in report.notes or [line for run in runs for line in run.notes]:
-        click.echo(f"note: {one_line(line)}", err=True)
+        note(line)
     click.echo(_summary(report, location, ("run", "node") if as_runs else ("context", "item")))
 
 

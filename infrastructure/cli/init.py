@@ -12,8 +12,7 @@ from ..open import open_store
 from ..projecting.builtin import PROJECTIONS
 from ..space import space_of
 from .args import database, given_keys, opening_options, shown, usage_error
-from .changes import note
-from .render import size_of
+from .render import note, size_of
 
 
 @click.command("init")

@@ -35,7 +35,6 @@ from .args import (
     stream_of,
     usage_error,
 )
-from .changes import note
 from .completion import named_contexts
 from .lines import print_events, summary_of, type_of
 from .readable import Later, LeftOutError, Readable, rows_of
@@ -46,6 +45,7 @@ from .render import (
     display_width,
     is_cut_short,
     json_text,
+    note,
     one_line,
     paged,
     paint,

@@ -19,10 +19,10 @@ from ..queries.origins import Item, first_events
 from ..store import Store
 from ..views.shapes import named_shape
 from . import args
-from .changes import items, note, report, texts
+from .changes import items, report, texts
 from .completion import at_moment, reference_argument
 from .item_list import item_view_in, print_shown, shown_of
-from .render import one_line
+from .render import note, one_line
 from .search import search_command
 
 

@@ -28,8 +28,7 @@ from .args import (
     reading,
     summed_up,
 )
-from .changes import note
-from .render import date_and_age, one_line, paged, print_json, print_json_list, print_table
+from .render import date_and_age, note, one_line, paged, print_json, print_json_list, print_table
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")

@@ -27,7 +27,7 @@ from ...domain.errors import (
     RefoldError,
 )
 from .args import DATABASE_HELP, KEYS_HELP, optional_text
-from .render import FAILED, one_line
+from .render import FAILED, note, one_line
 
 if TYPE_CHECKING:
     from ...domain.detectors import Redactor
@@ -208,7 +208,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _note_warning(message: Warning | str, *about: object) -> None:
     """Print a warning, as of a witness that cannot be reached, without its place in the source."""
-    click.echo(f"note: {one_line(str(message))}", err=True)
+    note(str(message))
 
 
 def _code_of(arguments: list[str], used: list[Redactor]) -> int:

@@ -220,6 +220,11 @@ def _has_lines() -> bool:
     return context is not None and bool(context.meta.get(JSON_LINES))
 
 
+def note(text: str) -> None:
+    """Print a note on stderr about a result that the user may not expect."""
+    click.echo(f"note: {one_line(text)}", err=True)
+
+
 def print_json(value: Any) -> None:
     """Print one value over several lines; with `--jsonl` on one."""
     click.echo(json_text(value, indent=0 if _has_lines() else INDENT))

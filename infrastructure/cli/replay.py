@@ -14,10 +14,9 @@ from ...domain.errors import InvalidInputError
 from ..views.contexts import ChatItemView
 from ..views.shapes import REPLAY_FIELDS, item_shape, replay_shape
 from .args import argument, as_json, database, existing, opened, reading, required_text
-from .changes import note
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows
-from .render import aligned, one_line, paint, print_json
+from .render import aligned, note, one_line, paint, print_json
 
 HEADINGS = ("VERSION", "TOKENS THEN", "NOW", "CACHED THEN", "NOW")
 

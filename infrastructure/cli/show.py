@@ -12,10 +12,9 @@ from ...domain.chat.pairing import PendingRule
 from ...domain.context.address import Reference
 from ..views.contexts import ChatItemView, RunView
 from .args import as_json, database, reading, require_one_moment, usage_error
-from .changes import note
 from .completion import at_moment, context_and_moment
 from .item_list import print_shown, shown_of, view_in
-from .render import paged, print_json, print_json_list
+from .render import note, paged, print_json, print_json_list
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 # The providers for which an imported transcript can be printed exactly as it was.

@@ -13,10 +13,10 @@ from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
 from ..views.changes import after
 from .args import change_options, changing, checked_text, opened, usage_error
-from .changes import note, report
+from .changes import report
 from .completion import context
 from .lines import body_of
-from .render import one_line
+from .render import note, one_line
 
 KEYS = {
     "openai": "OPENAI_API_KEY",

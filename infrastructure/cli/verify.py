@@ -12,9 +12,8 @@ from ...domain.errors import DamagedError, StorageReadOnlyError
 from ..verifying import Problem, Report
 from .app import Own, app
 from .args import as_json, database, keeping, reading, shown
-from .changes import note
 from .progress import progress_form, projection_progress
-from .render import FAILED, one_line, paint, print_json
+from .render import FAILED, note, one_line, paint, print_json
 
 
 @click.command("verify")

@@ -10,8 +10,7 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..store import Store
 from . import args
-from .changes import note
-from .render import FAILED, one_line, print_json
+from .render import FAILED, note, one_line, print_json
 
 
 @click.command("show")

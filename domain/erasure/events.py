@@ -147,7 +147,7 @@ ErasureEvent = (
     StoreErased | StoreUnarchived | ErasureFinished | ContextHeld | ContextReleased | RetentionSet | RetentionEnded
 )
 # An event that names erased ones by their seals.
-Said = TypeVar("Said", StoreErased, StoreUnarchived)
+Recorded = TypeVar("Recorded", StoreErased, StoreUnarchived)
 _DECODER: msgspec.msgpack.Decoder[ErasureEvent] = msgspec.msgpack.Decoder(known(ErasureEvent))
 
 
@@ -188,11 +188,11 @@ def contexts_owned(events: Iterable[object], user: str) -> set[str]:
     }
 
 
-def erased_events(about: Said, seals: Iterable[tuple[str, int, bytes]]) -> list[Said]:
+def erased_events(about: Recorded, seals: Iterable[tuple[str, int, bytes]]) -> list[Recorded]:
     """
     Return the events of an erasure, given the stream, version and seal of each erased event; `about` has all else.
     """
-    events: list[Said] = []
+    events: list[Recorded] = []
     listed = sorted(seals)
     for start in range(0, len(listed), SEALS_MAX):
         by_stream: dict[str, list[tuple[int, bytes]]] = {}

@@ -16,7 +16,7 @@ from types import FrameType
 import click
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
-from ..projecting.shadow import Progress as RebuildTold
+from ..projecting.shadow import Progress as Report
 from ..projecting.shadow import RebuildProgress
 from ..store import Store
 from .args import argument, checked_text
@@ -55,12 +55,15 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextmanager
-def projection_progress(doing: str, form: str = "auto") -> Iterator[RebuildTold]:
+def projection_progress(doing: str, form: str = "auto") -> Iterator[Report]:
     """Yield a function to call with the progress of a rebuild; `doing` names it in the output, `form` is of FORMS."""
     if form == "auto":
         form = "bar" if sys.stderr.isatty() else "plain"
     if form != "bar":
-        reports: dict[str, RebuildTold] = {"plain": _Lines(doing, REAL_SYSTEM), "json": _JsonLines(doing, REAL_SYSTEM)}
+        reports: dict[str, Report] = {
+            "plain": _Lines(doing, REAL_SYSTEM),
+            "json": _JsonLines(doing, REAL_SYSTEM),
+        }
         yield reports.get(form, _ignore)
         return
     from rich.console import Console

@@ -22,7 +22,7 @@ from .progress import asked_to_stop, known_names, names
 from .render import clock, duration, one_line
 
 Standing = Mapping[str, ProjectionStatus]
-SAID_EVERY_SECONDS = 10.0
+NEWS_EVERY_SECONDS = 10.0
 SEALED_EVERY_SECONDS = 60.0
 RETAINED_EVERY_SECONDS = 3_600.0
 
@@ -162,7 +162,7 @@ def _retain(store: Store, stop: threading.Event) -> None:
 
 
 def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:
-    while not stop.wait(SAID_EVERY_SECONDS):
+    while not stop.wait(NEWS_EVERY_SECONDS):
         # The worker gets the same error, and tries again.
         with suppress(RefoldError):
             said = worker_log.news()

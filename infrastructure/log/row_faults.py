@@ -28,7 +28,7 @@ from ...domain.log.envelope import NO_DIGEST
 
 NUMBER_MAX = (1 << 62) - 1
 # At most so many damaged rows of a kind are reported.
-ROWS_TOLD = 100
+ROWS_REPORTED = 100
 # The name of the trigger or the check by which a database takes no events.
 RETIRED = "refold_retired"
 # The error of a database for an event that is encrypted with a key which is closed or destroyed.

@@ -39,7 +39,7 @@ OWN_KEYS = frozenset(
 )
 # The fields of a round that our graph has in its header.
 ROUND_KEYS = ("run_id", "sub_id", "user_id", "session_id", "agent", "version")
-NAMES_TOLD_MAX = 3
+NAMES_NOTED_MAX = 3
 
 
 class RoundPaths(NamedTuple):
@@ -365,7 +365,7 @@ def _edges(held: Mapping[str, Any], types: Mapping[str, str]) -> list[Trajectory
 
 
 def _some_of(names: set[str]) -> str:
-    first = sorted(names)[:NAMES_TOLD_MAX]
+    first = sorted(names)[:NAMES_NOTED_MAX]
     return ", ".join(first) + (", ..." if len(names) > len(first) else "")
 
 

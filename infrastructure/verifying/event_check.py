@@ -25,7 +25,7 @@ T = TypeVar("T")
 HOLES_MAX = 100
 PAGE_EVENTS = 2_048
 EMPTY_PAGES_MAX = 100
-KEYS_TOLD = 100
+KEYS_REPORTED = 100
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -254,7 +254,7 @@ class EventCheck:
         self.problems += [Problem("row", error.what, error.reason) for error in rows or ()]
         # An event that cannot be read may have been recorded under a key.
         if self.damage is None and not self._unreadable.count:
-            keys = asked(self.problems, "the idempotency keys", lambda: list(islice(self._wrong_keys(), KEYS_TOLD)))
+            keys = asked(self.problems, "the idempotency keys", lambda: list(islice(self._wrong_keys(), KEYS_REPORTED)))
             self.problems += [Problem("row", stream, reason) for stream, reason in keys or ()]
         return True
 

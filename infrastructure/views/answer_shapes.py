@@ -95,14 +95,14 @@ def node_shape(node: TrajectoryNode, graph: Trajectory, wanted: Container[str] |
     }
 
 
-# The attributes that say in words what a node is, where it is more than its description.
-SAID = {"Query": "query", "Action": "action", "State": "state"}
+# The attribute with the text of a node, for types that have one besides the description.
+TEXT_ATTRIBUTE = {"Query": "query", "Action": "action", "State": "state"}
 
 
 def node_row_shape(row: NodeRow) -> Shape:
     """Return a node of the tables of runs for JSON: its name, its run, a text about it, and what became of it."""
     born = Ref.parse(row.key)
-    said = getattr(row, SAID.get(row.node_type, ""), "")
+    said = getattr(row, TEXT_ATTRIBUTE.get(row.node_type, ""), "")
     text = json.loads(said) if said else None
     return {
         "name": f"{row.node_type}({row.label})",

@@ -117,7 +117,7 @@ def test_what_goes_wrong_is_said(
     monkeypatch.setattr("refold.projections.rollup.Rollup.on_fault", "stop", raising=False)
     monkeypatch.setattr("refold.projections.rollup.Rollup.evolve_all", fail, raising=False)
     monkeypatch.setattr("refold.projections.rollup.Rollup.evolve", fail)
-    monkeypatch.setattr(run_module, "SAID_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(run_module, "NEWS_EVERY_SECONDS", 0.05)
     stopper = threading.Thread(target=stop)
     stopper.start()
     ended = refold("run", "rollup", "catalogue", db=database)
@@ -187,7 +187,7 @@ def test_what_is_done_beside_it_is_said(capsys: pytest.CaptureFixture[str], monk
 
 def test_news_go_on_behind_an_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker meets the same one, and says it; it may be mended while the worker runs."""
-    monkeypatch.setattr(run_module, "SAID_EVERY_SECONDS", 0)
+    monkeypatch.setattr(run_module, "NEWS_EVERY_SECONDS", 0)
     stop, faults = threading.Event(), [DamagedError("the table", "it is gone"), StorageBusyError("it is busy")]
 
     def news() -> str:

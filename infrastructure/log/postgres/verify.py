@@ -12,7 +12,7 @@ from ....domain.log.ports import KeyRow
 from ..compression import Compression
 from ..database_log import LAST_CHARACTER, DatabaseLog
 from ..large_texts import damage_of
-from ..row_faults import ROWS_TOLD, empty_key, nameless_type
+from ..row_faults import ROWS_REPORTED, empty_key, nameless_type
 from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks, Sealer
 from .connection import PostgresDatabase
 from .read import NAME
@@ -27,7 +27,7 @@ NAMELESS = f"""
     SELECT s.id, e.slice, e.stream_key, e.version, e.tag
     FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag
     LEFT JOIN stream AS s ON s.slice = e.slice AND s.key = e.stream_key
-    WHERE t.key IS NULL AND e.slice BETWEEN $1 AND $2 ORDER BY e.slice, e.position LIMIT {ROWS_TOLD}
+    WHERE t.key IS NULL AND e.slice BETWEEN $1 AND $2 ORDER BY e.slice, e.position LIMIT {ROWS_REPORTED}
 """
 # Versions have no holes, so the last version implies all others.
 KEYS = f"""
@@ -38,7 +38,7 @@ KEYS = f"""
                 (SELECT max(p.last_version) FROM part AS p WHERE p.slice = i.slice AND p.stream = i.stream), 0) AS head
         FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream
         WHERE i.slice BETWEEN $1 AND $2) AS keyed
-    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
+    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_REPORTED}
 """
 TEXTS = f"SELECT slice, key, hash, data FROM blob WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT {PAGE_ROWS}"
 
@@ -75,7 +75,7 @@ class CheckedLog(DatabaseLog):
     def damaged_rows(self) -> Iterator[DamagedError]:
         """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""
         for statement, error in ((NAMELESS, nameless_type), (KEYS, empty_key)):
-            for stream, number, key, *rest in islice(self._rows_of_slices(statement), ROWS_TOLD):
+            for stream, number, key, *rest in islice(self._rows_of_slices(statement), ROWS_REPORTED):
                 yield error(stream or f"stream {number}.{key}", *rest)
 
     def _rows_of_slices(self, statement: str) -> Iterator[tuple[Any, ...]]:

@@ -17,16 +17,16 @@ from ...files import BESIDE_SQLITE
 from ..compression import Compression
 from ..database_log import LAST_CHARACTER, NO_LIMIT, DatabaseLog
 from ..large_texts import damage_of
-from ..row_faults import ROWS_TOLD, empty_key, nameless_type, opening
+from ..row_faults import ROWS_REPORTED, empty_key, nameless_type, opening
 from .blocks import Block, BlockPart, checked_body
 from .connection import SqliteDatabase
 from .read import BLOCK_COLUMNS
 
-FAULTS_TOLD = 10
+FAULTS_REPORTED = 10
 NAMELESS = f"""
     SELECT coalesce(s.id, 'stream ' || e.stream), e.version, e.tag
     FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag LEFT JOIN stream AS s ON s.key = e.stream
-    WHERE t.key IS NULL ORDER BY e.position LIMIT {ROWS_TOLD}
+    WHERE t.key IS NULL ORDER BY e.position LIMIT {ROWS_REPORTED}
 """
 NEXT_TEXT = "SELECT key, hash, data FROM blob WHERE key > ? ORDER BY key LIMIT 1"
 # Versions have no holes, so the last version implies all others.
@@ -36,7 +36,7 @@ KEYS = f"""
             max(coalesce((SELECT max(version) FROM event WHERE stream = i.stream), 0),
                 coalesce((SELECT max(last_version) FROM part WHERE stream = i.stream), 0)) AS head
         FROM idempotency AS i LEFT JOIN stream AS s ON s.key = i.stream)
-    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
+    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_REPORTED}
 """
 KEY_ROWS = """
     SELECT coalesce(s.id, 'stream ' || i.stream), i.key, i.first_version, i.last_version
@@ -72,7 +72,7 @@ class CheckedLog(DatabaseLog):
         return [path, *(path + name for name in BESIDE_SQLITE)] if path else []
 
     def damaged_files(self) -> list[DamagedError]:
-        rows = self._rows(f"PRAGMA integrity_check({FAULTS_TOLD})")
+        rows = self._rows(f"PRAGMA integrity_check({FAULTS_REPORTED})")
         return [DamagedError("the database file", str(row[0])) for row in rows if row[0] != "ok"]
 
     def damaged_rows(self) -> list[DamagedError]:

@@ -36,6 +36,7 @@ from ..files import replacing
 from ..projecting.read_only import kept_by
 from ..projecting.store import ProjectionStore
 from ..store_id import known_lineage, lineage_of
+from ..trust.erasing import ATTEMPTS_MAX
 from ..trust.tables import ADD_KEY, STORE, KeyRow, MemoryTables, Statement, keys_in
 from .backup_file import (
     CHUNK_BYTES_MAX,
@@ -132,10 +133,19 @@ class _Run:
                 remedy="if that is right, back up into a new file; else restore the backup",
             )
 
-    def take(self, until: Moment, progress: Progress | None) -> int:
-        """Append the events up to a moment to the file; return how many there were."""
+    @property
+    def is_overtaken(self) -> bool:
+        """
+        Whether something was erased after the moment up to which the events are in the file.
+
+        What is left of an event that was erased before it was read does not match its digest without the erasure.
+        """
+        return self._log.version_at(ERASURES, self.moment) < self._log.head(ERASURES)
+
+    def take(self, until: Moment, progress: Progress | None) -> None:
+        """Append the events up to a moment to the file."""
         waiting: list[tuple[Stream, RecordedEvent]] = []
-        size, added = 0, 0
+        size = 0
         for page in pages_up_to(self._log, limit=CHUNK_EVENTS, after=self.moment, until=until):
             for stream, recorded in map(self._stored, page):
                 size += size_of(recorded)
@@ -144,12 +154,10 @@ class _Run:
                     waiting, size = [], size_of(recorded)
                 waiting.append((stream, recorded))
                 self._note(recorded)
-                added += 1
             if progress is not None:
                 progress(self.moment.events, until.events)
         if waiting:
             self._file.add(chunk_of(waiting))
-        return added
 
     def _stored(self, recorded: RecordedEvent) -> tuple[Stream, RecordedEvent]:
         """Return an event with its payload, and its stream with its slice if it begins with this event."""
@@ -219,23 +227,34 @@ def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: 
         InvalidInputError: the file cannot be written, is no backup, or is one of another store.
         DamagedError: the file was changed or cut off (a DamagedFileError), or the log is damaged.
         LogWentBackError: the log lacks events that are in the file.
-        StorageBusyError: another process is writing the file.
+        StorageBusyError: another process is writing the file, or others erased all the time.
     """
     with writing_backup(Path(path)) as file:
         run = _Run(log, rows, file)
         run.require_begun()
-        is_old = bool(file.chunks or file.left)
-        added = run.take(log.now(), progress)
-        if is_old and (run.is_erasure or run.lost_keys()):
+        is_old, before = bool(file.chunks or file.left), run.moment.events
+        run.take(log.now(), progress)
+        if run.is_overtaken or (is_old and (run.is_erasure or run.lost_keys())):
             # Older chunks have the texts that were erased since, and older records the keys.
-            with replacing(file.path) as new:
-                file = BackupFile(file.path, new)
-                run = _Run(log, rows, file)
-                run.take(log.now(), progress)
-                file.finish(run.record)
+            file = _written_anew(log, rows, file.path, progress)
         elif run.is_news:
             file.finish(run.record)
-        return _report(file, added)
+        return _report(file, file.moment.events - before)
+
+
+def _written_anew(log: LiveLog, rows: ProjectionStore, path: Path, progress: Progress | None) -> BackupFile:
+    """Put a backup of the whole log in the place of a file, and return it."""
+    with replacing(path) as new:
+        for _ in range(ATTEMPTS_MAX):
+            new.seek(0)
+            new.truncate()
+            file = BackupFile(path, new)
+            run = _Run(log, rows, file)
+            run.take(log.now(), progress)
+            if not run.is_overtaken:
+                file.finish(run.record)
+                return file
+        raise StorageBusyError("others erased all the time while the log was read: try again when they pause")
 
 
 def back_up_store(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: Progress | None) -> BackupReport:

@@ -2,12 +2,15 @@
 
 import os
 import stat
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 import refold
 from refold.domain.erasure.events import require_unarchived
+from refold.domain.errors import StorageBusyError
+from refold.infrastructure.exchange import backup
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import reading_backup
 from refold.infrastructure.exchange.restore import restore
@@ -58,6 +61,35 @@ def test_what_was_erased_leaves_a_backup_that_has_it(places: tuple[str, str, Pat
     with refold.open(target) as store:
         assert store.verify().is_whole
         assert len(store.chat("gone").items) == 2
+
+
+def test_what_is_erased_while_it_is_backed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has the erasure, by which the rest of an event is known, and no text that was read before it."""
+    source, target, path = str(tmp_path / "source.db"), str(tmp_path / "target.db"), tmp_path / "a.backup"
+    with refold.open(source) as store:
+        for text in ("stays", SECRET):
+            store.chat("gone").add_message("user", text)
+    monkeypatch.setattr(backup, "CHUNK_EVENTS", 2)
+    asked = iter((lambda: erase(source),))
+
+    report = back_up_from(source, path, progress=lambda *_: next(asked, lambda: None)())
+
+    assert (report.events, report.added) == (5, 5)
+    assert b"stays" not in chunks_of(path)
+    assert check_backup(path).events == 5
+    restore(path, target)
+    with refold.open(target) as store:
+        assert store.verify().is_whole
+    monkeypatch.setattr(backup, "ATTEMPTS_MAX", 2)
+    whys = count()
+    with pytest.raises(StorageBusyError, match="others erased all the time"):
+        back_up_from(source, tmp_path / "b.backup", progress=lambda *_: hold(source, str(next(whys))))
+
+
+def hold(place: str, why: str) -> None:
+    """Record an event among the erasures."""
+    with refold.open(place) as store:
+        store.hold("gone", why=why)
 
 
 def test_a_failing_machine_does_not_bring_it_back(

@@ -260,7 +260,8 @@ class _Copy:
                     self._noted(recorded)
         if self._source.tally.differs(target.tally) is not None:
             raise InvalidInputError(
-                f"{target.where} has events that {self._source.where} does not begin with: copy into a new database"
+                f"{target.where} has events that {self._source.where} does not begin with, or texts that were erased"
+                " there since: copy into a new database"
             )
 
     def copy(self, until: Moment, horizon: int | None) -> None:

@@ -252,7 +252,7 @@ def test_a_copy_that_was_written_to_is_left_alone(places: tuple[str, str]) -> No
         store.chat("mine").add_message("user", "hello")
     before = contents(target)
 
-    with pytest.raises(InvalidInputError, match="does not begin with"):
+    with pytest.raises(InvalidInputError, match="does not begin with, or texts that were erased there since"):
         copy_store(source, target, move=True)
 
     assert contents(target) == before

@@ -16,6 +16,7 @@ from typing import IO
 
 import msgspec
 
+from ...domain.arguments import require_texts
 from ...domain.errors import ContextNotFoundError, DamagedError
 from ...domain.ids import OF_STORE
 from ...domain.log.envelope import RecordedEvent
@@ -185,7 +186,7 @@ def export_events(
 
 def _heads(log: LiveLog, streams: Iterable[str]) -> dict[str, int]:
     heads: dict[str, int] = {}
-    for stream in dict.fromkeys(streams):
+    for stream in dict.fromkeys(require_texts(streams, "the streams")):
         heads[stream] = 0 if stream.startswith(OF_STORE) else log.head(stream)
         if not heads[stream]:
             raise ContextNotFoundError(stream)

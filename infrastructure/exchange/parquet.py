@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ...domain.arguments import require_texts
 from ...domain.errors import ContextNotFoundError, InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
@@ -68,7 +69,7 @@ def export_parquet(
             is a file of the log itself.
     """
     arrow, parquet = _packages()
-    wanted = None if streams is None else frozenset(streams)
+    wanted = None if streams is None else frozenset(require_texts(streams, "the streams"))
     unknown = sorted(stream for stream in wanted or () if not log.head(stream))
     if unknown:
         raise ContextNotFoundError(unknown[0])

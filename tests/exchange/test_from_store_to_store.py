@@ -303,6 +303,7 @@ async def test_how_often_it_is_read(tmp_path: Path) -> None:
         report = export_events(some, tmp_path / "some", ["chat:side", "chat:told"])
         assert some.events == report.events
         assert report.along
+        assert export_events(source.log, tmp_path / "one", "chat:side").streams
 
 
 KILLED = """

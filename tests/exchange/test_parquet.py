@@ -93,6 +93,7 @@ def test_some_streams(store: refold.Store, tmp_path: Path) -> None:
 
     assert export_parquet(store.log, path, ["chat:a", "chat:c", "chat:a"]) == 4
     assert sorted(row["context"] for row in rows_of(path)) == ["a", "a", "c", "c"]
+    assert export_parquet(store.log, path, "chat:b") == 2
     before = path.read_bytes()
     with pytest.raises(NotFoundError, match="chat:x"):
         export_parquet(store.log, path, ["chat:a", "chat:x"])

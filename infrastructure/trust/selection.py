@@ -22,7 +22,7 @@ from ...domain.ids import OF_STORE, VERSION_MAX
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent, Undecodable, encode_payload
 from ...domain.log.ports import LiveLog, Remnant
 from ...domain.memory.events import MemoryRemembered
-from ...domain.pool.events import AddedEvent
+from ...domain.pool.events import AddedEvent, PoolConflictResolved
 from ...domain.positions import BEGINNING
 from ...domain.spans import Ref, Span
 from ...domain.trajectory import events as run
@@ -148,28 +148,36 @@ class Selection:
         behind those.
         """
         texts = self._texts()
-        summaries: set[tuple[str, int]] = set()
+        made: set[tuple[str, int | str]] = set()
         moment = BEGINNING
         while (page := self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)).events:
             for recorded in page.events:
-                self._look(recorded, texts, summaries)
+                self._look(recorded, texts, made)
             moment = page.moment
 
     def _texts(self) -> set[bytes]:
         """Return the hashes of all longer texts that are to be erased."""
         return {_hash(text) for one in self.sealed() for text in _gone(one)}
 
-    def _look(self, recorded: RecordedEvent, texts: set[bytes], summaries: set[tuple[str, int]]) -> None:
+    def _look(self, recorded: RecordedEvent, texts: set[bytes], made: set[tuple[str, int | str]]) -> None:
+        """`made` are items to come, by stream, and by version or id: an earlier event says what they are made from."""
         stream, version, event = recorded.stream, recorded.version, recorded.event
         if stream.startswith(OF_STORE) or isinstance(event, Undecodable) or self.has(stream, version):
             return
-        if (stream, version) in summaries or self._is_made_from_erased(stream, event):
+        item = (stream, event.id or "" if isinstance(event, AddedEvent) else version)
+        if item in made or self._is_made_from_erased(stream, event):
+            made.discard(item)
             self.add(stream, version)
             left = skeleton_of(event)
             texts.update(_hash(text) for text in _texts_of(event) if text not in {*_texts_of(left)})
             return
         if isinstance(event, chat.Merged) and event.how == "summary" and self._names_erased(stream, event.told):
-            summaries.add((stream, version + 1))
+            made.add((stream, version + 1))
+        if isinstance(event, PoolConflictResolved) and event.kept == "made":
+            # The item that the rule of a merge made of two comes behind the merge.
+            sides = (side.within(stream) for side in (event.ours, event.theirs) if side is not None)
+            if any(self.has(side.stream, side.version) for side in sides):
+                made.add((stream, event.id))
         user = self.mask.user
         if user is not None and (recorded.meta.actor == user or persons_skeleton(event, self.mask) is not event):
             self.naming.setdefault(stream, set()).add(version)
@@ -183,6 +191,10 @@ class Selection:
                 self.copies.append(recorded.reference)
 
     def _is_made_from_erased(self, stream: str, event: Any) -> bool:
+        about = _about(event)
+        if about is not None and about.stream and self.has(about.stream, about.version):
+            # It adds to an item of another context, or has what an attribute of a node was.
+            return True
         match event:
             case chat.Summarized(folded=folded):
                 return self._names_erased(stream, folded)
@@ -299,11 +311,17 @@ def _of_item(events: Sequence[RecordedEvent], item: str, given: Ref | None) -> s
     versions: set[int] = set()
     for recorded in events:
         event, version = recorded.event, recorded.version
-        about = getattr(event, "item", None) or getattr(event, "call", None) or getattr(event, "node", None)
-        is_about = isinstance(about, Ref) and about.stream in ("", recorded.stream) and about.version in versions
+        about = _about(event)
+        is_about = about is not None and about.stream in ("", recorded.stream) and about.version in versions
         if (version == given.version if given else item in _names(event)) or is_about:
             versions.add(version)
     return versions
+
+
+def _about(event: Any) -> Ref | None:
+    """Return the item that an event adds to, or says something of."""
+    about = getattr(event, "item", None) or getattr(event, "call", None) or getattr(event, "node", None)
+    return about if isinstance(about, Ref) else None
 
 
 def _names(event: Any) -> Sequence[str | None]:

@@ -84,6 +84,48 @@ def test_what_was_made_of_a_context_elsewhere(make: Callable[[refold.ChatContext
         assert store.verify().problems == ()
 
 
+@pytest.mark.parametrize("item", [None, "Table(t)"])
+def test_what_a_later_round_says_of_a_node(item: str | None) -> None:
+    """It has what the node was before, so it leaves with the node, or with the round that has the node."""
+    with refold.open(":memory:") as store:
+        run = store.run("mia", "s", 0)
+        asked = run.register_query("which?")
+        read = run.register_node("Action", "", [asked], action="read", params={}, output="", success=True)
+        table = run.register_node("Table", WORD, [read], label="t", path="/t")
+        later = store.run("mia", "s", 1)
+        later.register_query("and then?")
+        later.modify_node(table, {"description": "another one"})
+        assert WORD in repr(store.log.read_events(later.stream_id))
+
+        told = store.erase(context=run.stream_id, item=item, why="x", dry_run=False)
+
+        assert [one.context for one in told.contexts] == [run.stream_id, later.stream_id]
+        assert told.contexts[1].events == 1
+        assert WORD not in repr(store.log.read_all(after=BEGINNING, limit=100).events)
+        assert store.verify().problems == ()
+
+
+def test_an_item_that_a_merge_of_pools_made_of_two() -> None:
+    """It leaves with either of them; an item that is added later under its id stays."""
+    with refold.open(":memory:") as store:
+
+        async def merged(name: str) -> None:
+            ours, theirs = store.pool(name), store.pool(name).branch(f"{name}-2")
+            await ours.add(refold.PoolItem("ours", "d", "i1"))
+            await theirs.add(refold.PoolItem(WORD, "d", "i1"))
+            await ours.merge(theirs, rule=lambda _, here, there: refold.PoolItem(f"ours and {WORD}", "d", "i1"))
+            await ours.add(refold.PoolItem("this stays", "d", "i1"))
+
+        for name, erased in (("p", {"context": "p-2", "item": "@2"}), ("q", {"context": "q-2"})):
+            asyncio.run(merged(name))
+            told = store.erase(why="x", dry_run=False, **erased)  # type: ignore[arg-type]  # each of these is a text
+
+            seen = repr([one.event for one in store.log.read(f"pool:{name}")])
+            assert {one.context for one in told.contexts} == {f"pool:{name}", f"pool:{name}-2"}
+            assert (WORD in seen, "this stays" in seen, "'ours'" in seen) == (False, True, True)
+        assert store.verify().problems == ()
+
+
 def test_a_changed_call_leaves_with_the_call() -> None:
     """Where one item is erased, the call with other arguments that took its place is, too."""
     with refold.open(":memory:") as store:

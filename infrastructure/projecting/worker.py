@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.concurrency.locks import renew_in_child
+from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import DamagedError, ProjectionError, StorageClosedError, StorageError
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
@@ -92,7 +93,7 @@ class ProjectionWorker:
         if not self._crew.hold():
             return
         failed: Failures = {}
-        noted = self._store.notes(FAULT)
+        noted, erased = self._store.notes(FAULT), self._erased()
         awake = [task for task in self._tasks if self._watch.monotonic() >= task.resting_until and not stop()]
         shares: dict[frozenset[int], list[_Task]] = {}
         for task in awake:
@@ -103,7 +104,7 @@ class ProjectionWorker:
                 self._work_on(tasks, share, failed, stop)
         for task in self._tasks:
             if task.name in failed:
-                self._rest(task, failed[task.name])
+                self._rest(task, failed[task.name], erased)
             elif task in awake:
                 task.failures = 0
 
@@ -134,7 +135,11 @@ class ProjectionWorker:
                 with noting(failed, task.projection):
                     note_fault(self._store, task.projection, None)
 
-    def _rest(self, task: _Task, error: Exception) -> None:
+    def _erased(self) -> int:
+        """Return the version of the erasures; 0 without a projection that stops, which has no need of it."""
+        return 0 if all(sets_aside(task.projection) for task in self._tasks) else self._events.head(ERASURES)
+
+    def _rest(self, task: _Task, error: Exception, erased: int) -> None:
         """Note the event that stopped a projection; let it rest after any other error."""
         if isinstance(error, ProjectionError):
             log.error("%s", error)
@@ -142,6 +147,9 @@ class ProjectionWorker:
             failed: Failures = {}
             with noting(failed, task.projection):
                 note_fault(self._store, task.projection, fault)
+                if self._erased() != erased:
+                    # The reason may have a text that was erased since the event was read. It is read again.
+                    note_fault(self._store, task.projection, None)
             if not failed:
                 task.failures = 0
                 return

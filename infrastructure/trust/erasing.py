@@ -39,7 +39,15 @@ from ...domain.erasure.events import (
     subject_hash,
 )
 from ...domain.erasure.skeleton import Mask
-from ...domain.errors import ConcurrencyError, HeldError, InvalidInputError, NotFoundError, RefoldError, StorageError
+from ...domain.errors import (
+    ConcurrencyError,
+    HeldError,
+    InvalidInputError,
+    NotFoundError,
+    ProjectionError,
+    RefoldError,
+    StorageError,
+)
 from ...domain.ids import encoded_id, split_stream_id, stream_id
 from ...domain.log.envelope import current_meta
 from ...domain.log.ports import LiveLog, NewEvents
@@ -51,7 +59,7 @@ from ...projections.lineage import LINEAGE
 from ..context_streams import context_named
 from ..databases import stored_log
 from ..log.erasure_watch import ERASURE_WATCH
-from ..projecting.folding import note_fault
+from ..projecting.folding import FAULT
 from ..projecting.partitions import forget_partitions
 from ..projecting.read_only import kept_by
 from ..projecting.runner import ProjectionRunner
@@ -373,10 +381,14 @@ class Eraser:
             forget_partitions(self._rows, one)
             self._rows.drop(shadow_of(one))
             self._rows.drop(one)
-            note_fault(self._rows, one, None)
+        # The reason why a projection stopped may have a text of the event, also of one that this program does not know.
+        for name, noted in self._rows.notes(FAULT).items():
+            self._rows.set_note(name, before=noted, after=None)
         self._rows.drop_others(*self._runner.projections.values())
         if used:
-            self._runner.catch_up(*used)
+            # One that stops at some event says so to whoever asks for its rows. No row is left of an erased one.
+            with suppress(ProjectionError):
+                self._runner.catch_up(*used)
 
     def _has_rows(self, projection: Projection) -> bool:
         with suppress(RefoldError):

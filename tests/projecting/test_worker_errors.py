@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import DamagedError, StorageClosedError, StorageUnavailableError
+from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting import runner as running
 from refold.infrastructure.projecting import worker as working
+from refold.infrastructure.projecting.folding import FAULT
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.worker import PAUSES_SECONDS, ProjectionWorker, WorkingThread
 
@@ -56,6 +59,26 @@ def test_an_error_of_the_database_goes_on_to_who_asked(store: refold.Store, call
         with pytest.raises(StorageUnavailableError, match="it is not there"):
             runner.rows(Counts())
     assert runner.rows(Counts()) == [Count("chat:long", 4)]
+
+
+def test_what_is_erased_while_it_stops_a_projection(store: refold.Store) -> None:
+    """The reason may have the text, so it is noted no sooner than the event was read again."""
+    store.chat("a").add_message("user", "a secret")
+
+    class Told(Counts):
+        on_fault = "stop"
+        events = frozenset((MessageAdded,))
+
+        def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
+            if event.event.content == ("a secret",):
+                store.erase(context="a", why="asked for", dry_run=False)
+            raise ValueError(event.event.content)
+
+    worker = ProjectionWorker(store.log, store._projections, [Told()])
+    worker.work()
+    assert store._projections.notes(FAULT) == {}
+    worker.work()
+    assert "[erased]" in store._projections.notes(FAULT)["fault/counts"]
 
 
 def test_rows_that_cannot_be_read_once(store: refold.Store) -> None:

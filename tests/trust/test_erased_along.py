@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +17,11 @@ import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.erasure.events import STREAM, ErasureFinished
 from refold.domain.erasure.skeleton import ERASED
-from refold.domain.errors import ConcurrencyError, HeldError, StorageError
+from refold.domain.errors import ConcurrencyError, HeldError, ProjectionError, StorageError
 from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import NewEvents
 from refold.domain.positions import BEGINNING
+from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
 from refold.infrastructure.trust.erasing import Eraser
 from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.verifying import store_check
@@ -280,19 +282,26 @@ class Moody(Counts):
 
 
 def test_a_projection_that_cannot_say_what_it_made(location: str) -> None:
-    """Its rows go, because an erased text may be among them."""
+    """
+    Its rows go, because an erased text may be among them, and so do the reasons why projections stopped. The erasure
+    ends all the same; whoever asks for its rows is told why there are none.
+    """
     with refold.open(location) as store:
         moody = Moody()
         store.add_projection(moody)
         store.chat("a").add_message("user", WORD)
         assert store.rows("counts") == [Count("chat:a", 2)]
         moody.is_able = False
+        unknown: Any = SimpleNamespace(name="unknown")
+        note_fault(store._projections, unknown, Fault("chat:a@2", f"ValueError: {WORD}", 1))
 
-        with pytest.raises(refold.RefoldError, match="nobody knows"):
-            store.erase(context="a", why="x", dry_run=False)
+        done = store.erase(context="a", why="x", dry_run=False)
 
-        assert store._projections.rows(moody) == []
+        assert (done.events, store._projections.rows(moody), store._projections.notes(FAULT)) == (1, [], {})
+        assert isinstance(store.log.read_events(STREAM)[-1], ErasureFinished)
         assert WORD not in repr(store.log.read_events("chat:a"))
+        with pytest.raises(ProjectionError, match="nobody knows"):
+            store.rows("counts")
 
 
 def test_a_receipt_that_was_changed(location: str) -> None:

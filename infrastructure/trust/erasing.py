@@ -157,7 +157,8 @@ class Eraser:
         return self.journal.state
 
     def record(self, event: ErasureEvent) -> None:
-        """Record an event of the store, unless it changes nothing."""
+        """Record an event of the store, unless it changes nothing; in a transaction it is refused."""
+        require_no_transaction(self._log, "nothing is held, released or retained")
         _ = self.state
         self.journal.execute(event)
 

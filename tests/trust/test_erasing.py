@@ -349,8 +349,11 @@ def test_what_is_wrong_is_refused(store: refold.Store) -> None:
         store.erase(why="x", user="nobody")
     with pytest.raises(NotFoundError):
         store.erase(why="x", context="a", item="nothing")
-    with store.transaction(), pytest.raises(InvalidInputError, match="transaction"):
-        store.erase(why="x", context="a", dry_run=False)
+    with store.transaction():
+        with pytest.raises(InvalidInputError, match="nothing is erased within a transaction"):
+            store.erase(why="x", context="a", dry_run=False)
+        with pytest.raises(InvalidInputError, match="nothing is held, released or retained within a transaction"):
+            store.hold("a", why="x")
     assert store.log.head(STREAM) == 0
 
 

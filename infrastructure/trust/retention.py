@@ -115,9 +115,9 @@ class Retention:
         if matching == Matching():
             raise InvalidInputError("say which contexts: by kind=, user=, agent=, source= or tag=")
         for what, text in matching._asdict().items():
-            require_unicode(text or "", f"the {what}")
-        if matching.tag == "":
-            raise InvalidInputError('the tag is empty: give "name" or "name=value"')
+            if require_unicode(text or "", f"the {what}") == "" and text is not None:
+                give = 'give "name" or "name=value"' if what == "tag" else "leave it out for any"
+                raise InvalidInputError(f"the {what} is empty: {give}")
         require_reason(why)
         salt = b"" if user is None else secrets.token_bytes(SALT_BYTES)
         event = RetentionSet(

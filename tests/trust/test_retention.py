@@ -167,8 +167,9 @@ def test_what_is_wrong_is_refused(location: str) -> None:
             store.retain("a", 3, why="x")
         with pytest.raises(InvalidInputError, match="no kind"):
             store.retain("a", 3, kind="talk", why="x")
-        with pytest.raises(InvalidInputError, match="the tag is empty"):
-            store.retain("a", 3, tag="", why="x")
+        for what in ("tag", "user", "agent", "source"):
+            with pytest.raises(InvalidInputError, match=f"the {what} is empty"):
+                store.retain("a", 3, why="x", **{what: ""})
         with pytest.raises(NotFoundError, match="no policy 'a': none is set"):
             store.stop_retaining("a", why="x")
         store.retain("b", 3, kind="chat", why="x")

@@ -144,9 +144,9 @@ def parse_address(address: int | datetime | str | Moment) -> Address:
     return _parse_time(address)
 
 
-def require_name(name: str) -> str:
+def require_name(name: str, what: str = "version") -> str:
     """
-    Return `name`, if it is valid as the name of a version.
+    Return `name`, if it is valid as the name of a version, or of what the error is to call it.
 
     Raises:
         InvalidInputError: it does not start with a letter, is too long, or holds `@`, `:`, `..` or a blank.
@@ -154,7 +154,7 @@ def require_name(name: str) -> str:
     usable = isinstance(name, str) and name[:1].isalpha() and len(name) <= 100 and name.isprintable()
     if not usable or set(name) & set("@: ") or ".." in name:
         raise InvalidInputError(
-            f"{name!r} cannot name a version: a letter first, at most 100 characters, no blank, @, : or .."
+            f"{name!r} cannot name a {what}: a letter first, at most 100 characters, no blank, @, : or .."
         )
     return name
 

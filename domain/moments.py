@@ -118,7 +118,7 @@ def decide(command: NameMoment, state: Names) -> Sequence[MomentNamed]:
     Raises:
         InvalidInputError: the name is invalid.
     """
-    is_so = state.get(require_name(command.name)) == command.moment
+    is_so = state.get(require_name(command.name, "moment")) == command.moment
     return [] if is_so else [MomentNamed(name=command.name, moment=command.moment)]
 
 

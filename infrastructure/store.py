@@ -435,7 +435,7 @@ class Store:
                 `after` is no moment.
         """
         if after is not None:
-            require_instance(after, Moment, "after", "give a moment, as `store.now()` returns it")
+            require_instance(after, Moment, "after", "give a moment, as `store.now()` or `store.moments()` returns it")
         cursor = None if name is None else Cursor(self._projections, name)
         start = (cursor.moment if cursor else None) or after or BEGINNING
         return Subscription(self.log, after=start, wanted=wanted(kinds, contexts), cursor=cursor)
@@ -522,7 +522,7 @@ class Store:
             InvalidInputError: the name is invalid, a transaction is open, or the moment is a time: name a position.
             NotFoundError: `moment` is a name that no moment has.
         """
-        require_name(name)
+        require_name(name, "moment")
         self.flush()
         cut = self._end.now() if moment is None else cut_at(moment, self._moments, self._end)
         if not isinstance(cut, Moment):

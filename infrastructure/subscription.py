@@ -74,7 +74,7 @@ class Cursor:
     """The moment up to which one subscriber has acknowledged; None before the first acknowledgement."""
 
     def __init__(self, store: ProjectionStore, name: str) -> None:
-        self._store, self._name = kept_by(store), _require_name(name)
+        self._store, self._name = kept_by(store), require_name(name, "subscription")
         self._is_read_only = self._store is not store
         self._noted = self._store.note(self._note)
 
@@ -110,15 +110,6 @@ class Cursor:
             now = self._stored(self._store.note(self._note) or "0")
             raise AcknowledgedError(self._note, expected=_count(self.moment), actual=_count(now))
         self._noted = text
-
-
-def _require_name(name: str) -> str:
-    try:
-        return require_name(name)
-    except InvalidInputError as error:
-        raise InvalidInputError(
-            f"{name!r} cannot name a subscription: a letter first, at most 100 characters, no blank, @, : or .."
-        ) from error
 
 
 def _count(moment: Moment | None) -> int:

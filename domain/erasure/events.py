@@ -290,7 +290,7 @@ def decide(command: ErasureEvent, state: Erasures) -> Sequence[ErasureEvent]:
         case ContextReleased(context=context) if context not in state.held:
             return []
         case RetentionSet(name=name):
-            require_name(name)
+            require_name(name, "policy")
         case RetentionEnded(name=name) if name not in state.policies:
             return []
     return [command]

@@ -121,7 +121,7 @@ class Retention:
         require_reason(why)
         salt = b"" if user is None else secrets.token_bytes(SALT_BYTES)
         event = RetentionSet(
-            name=require_name(name),
+            name=require_name(name, "policy"),
             days=days_of(keep),
             why=why,
             kind=kind,

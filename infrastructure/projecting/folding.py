@@ -118,8 +118,10 @@ def _require_values(key: str, row: msgspec.Struct) -> None:
             raise TypeError(f"{column.name} of the row {key!r} is {value!r}: {error}") from None
 
 
-def _keys(returned: Sequence[str]) -> Sequence[str]:
+def _keys(returned: Sequence[str] | None) -> Sequence[str]:
     """Return the keys that a projection returned: a text is one key, not a key for each of its characters."""
+    if returned is None:
+        raise TypeError("`keys` returned None: return a list of texts, and [] where the event changes no row")
     return (returned,) if isinstance(returned, str) else returned
 
 

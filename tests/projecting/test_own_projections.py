@@ -390,14 +390,18 @@ def test_rows_of_a_key_alone(store: refold.Store) -> None:
 
 
 def test_a_key_that_is_no_text(store: refold.Store) -> None:
-    """The reason names the key."""
+    """The reason names the key, or says that there is no list of them."""
     counts: Any = Counts()
-    counts.keys = lambda event: [5]
     store.add_projection(counts)
     store.chat("a")
 
-    with pytest.raises(ProjectionError, match="`keys` returned the key 5, and keys are texts"):
-        store.rows("counts")
+    for keys, reason in (
+        ([5], "`keys` returned the key 5, and keys are texts"),
+        (None, "`keys` returned None: return"),
+    ):
+        counts.keys = lambda event, keys=keys: keys
+        with pytest.raises(ProjectionError, match=reason):
+            store.rows("counts")
 
 
 CHANGED: dict[str, tuple[Any, str]] = {

@@ -113,6 +113,8 @@ def _print(found: Erasure) -> None:
         note(f"{one_line(context)} is held: nothing is erased until `refold hold --release` lets it go")
     for reference in found.copies:
         note(f"{one_line(reference)} has the same text, and stays")
+    for reference in found.mentions:
+        note(f"{one_line(reference)} has the user's name, which stays")
     for where in found.unreached:
         note(f"not reached: {where}")
     if found.is_dry_run:

@@ -38,7 +38,7 @@ from ...domain.erasure.events import (
     fold,
     subject_hash,
 )
-from ...domain.erasure.skeleton import Mask
+from ...domain.erasure.skeleton import ERASED, Mask
 from ...domain.errors import (
     ConcurrencyError,
     HeldError,
@@ -49,7 +49,7 @@ from ...domain.errors import (
     StorageError,
 )
 from ...domain.ids import encoded_id, split_stream_id, stream_id
-from ...domain.log.envelope import current_meta
+from ...domain.log.envelope import acting, acting_actor, current_meta
 from ...domain.log.ports import LiveLog, NewEvents
 from ...domain.positions import BEGINNING
 from ...domain.trajectory.identity import run_id_of
@@ -118,8 +118,9 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     The result of an erasure, or (`is_dry_run`) of one that was not made.
 
     `held` are contexts that must be kept and would lose texts: such an erasure is refused. `copies` are other events
-    with the same texts, at most 100 of `copied`; they stay. `unreached` says where texts may still be. `receipt` proves
-    the erasure without naming anybody; a dry run has none.
+    with the same texts, at most 100 of `copied`; they stay. `mentions` are events with the name of the user in a text
+    of somebody else, or in a name that stays, at most 100 of `mentioned`. `unreached` says where texts may still be.
+    `receipt` proves the erasure without naming anybody; a dry run has none.
     """
 
     is_dry_run: bool
@@ -129,6 +130,8 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     copied: int = 0
+    mentions: tuple[str, ...] = ()
+    mentioned: int = 0
     unreached: tuple[str, ...] = ()
     receipt: Receipt | None = None
 
@@ -172,8 +175,16 @@ class Eraser:
             HeldError: a context that must be kept would lose texts.
             StorageError: the database refused. If texts are erased from the log already, the message says so.
         """
+        # Whoever has his own texts erased is not named by the event that says so.
+        is_own = wanted.user is not None and acting_actor() == wanted.user
+        with acting(actor=ERASED if is_own else None):
+            return self._erase(wanted, dry_run, signer)
+
+    def _erase(self, wanted: Wanted, dry_run: bool, signer: Signer | None) -> Erasure:
         scope = require_something({"user": wanted.user, "context": wanted.contexts, "item": wanted.item})
         require_reason(wanted.why)
+        if wanted.user is not None and not require_unicode(wanted.user, "the user"):
+            raise InvalidInputError("the user is empty: give the name of one")
         require_no_transaction(self._log, "nothing is erased")
         if not dry_run and (left := self.state.unfinished):
             # Texts that an earlier call took out of the log may still be in rows, which nothing else leads to now.
@@ -211,7 +222,7 @@ class Eraser:
         unreached += (
             *self._archives_of(done),
             *self._lost(user),
-            *_unread(selection),
+            *selection.unreached(),
             *self._names(user),
             *OUTSIDE,
         )
@@ -240,14 +251,16 @@ class Eraser:
 
     def _streams_of(self, user: str) -> set[str]:
         """Return the contexts of a user, and the scopes of the user's memory."""
-        name = require_unicode(user, "the user")
-        streams = {row.key for row in self._runner.rows(CATALOGUE) if row.user == name}
-        scopes = (encoded_id(scope, "the user") for scope in (name, f"user:{name}", f"user/{name}"))
-        streams |= {stream for scope in scopes if self._log.head(stream := stream_id("memory", scope))}
-        streams |= contexts_owned(self._log.read_events(STREAM), name)
-        streams |= {stream for stream in self._log.streams("run:") if _is_run_of(stream, name)}
+        streams = {row.key for row in self._runner.rows(CATALOGUE) if row.user == user}
+        for scope in (user, f"user:{user}", f"user/{user}"):
+            # A name that is too long for an id has no memory.
+            with suppress(InvalidInputError):
+                memory = stream_id("memory", encoded_id(scope, "the user"))
+                streams |= {memory} if self._log.head(memory) else set()
+        streams |= contexts_owned(self._log.read_events(STREAM), user)
+        streams |= {stream for stream in self._log.streams("run:") if _is_run_of(stream, user)}
         if isinstance(self._log, DestroysKeys):
-            owned, lost = self._log.streams_of_user(name)
+            owned, lost = self._log.streams_of_user(user)
             streams |= owned
             # Nobody can read those whose keys are gone. If there are no others, reading them says why.
             streams = streams - lost or streams
@@ -442,6 +455,8 @@ def _erasure(scope: str, left: Sequence[Sealed], selection: Selection, held: Seq
         held=tuple(held),
         copies=tuple(selection.copies),
         copied=selection.copied,
+        mentions=tuple(selection.mentions),
+        mentioned=selection.mentioned,
     )
 
 
@@ -462,14 +477,6 @@ def _unfinished() -> Iterator[None]:
 def _whole(event: StoreErased, selection: Selection) -> tuple[str, ...]:
     """Return which of the streams that an event names are erased whole."""
     return tuple(one.stream for one in event.erased if one.stream in selection.whole)
-
-
-def _unread(selection: Selection) -> list[str]:
-    """Say how many events of what was to be erased nobody can read."""
-    if not selection.lost:
-        return []
-    what = "whose keys are gone from the table data_key: erase again if they come back from a copy"
-    return [f"{counted(len(selection.lost), 'event')} {what}"]
 
 
 def _is_run_of(stream: str, user: str) -> bool:

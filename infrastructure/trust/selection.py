@@ -2,29 +2,34 @@
 The selection of an erasure: the events of a user, of a context or of an item, and those that were made from them.
 
 The events that name erased items, such as forks and merges, have no text of theirs. Summaries have, and so have copies
-of a configuration in a fork: they are erased as well. The same text in any other event is found and reported.
+of a configuration in a fork: they are erased as well. The same text in any other event is found and reported, and so is
+the name of a user in a text or a name that stays.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from ...domain.chat import events as chat
-from ...domain.erasure.events import seal_of
+from ...domain.context.description import counted
+from ...domain.erasure.events import STREAM, seal_of
 from ...domain.erasure.skeleton import Mask, meta_skeleton, persons_skeleton, skeleton_of
 from ...domain.errors import InvalidInputError, KeyDestroyedError, KeyMissingError, NotFoundError
-from ...domain.ids import OF_STORE, VERSION_MAX
-from ...domain.log.envelope import NO_DIGEST, RecordedEvent, Undecodable, encode_payload
+from ...domain.ids import VERSION_MAX
+from ...domain.kinds import KINDS
+from ...domain.log.envelope import NO_DIGEST, Event, Meta, RecordedEvent, Undecodable, encode_payload
 from ...domain.log.ports import LiveLog, Remnant
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, PoolConflictResolved
 from ...domain.positions import BEGINNING
-from ...domain.spans import Ref, Span
+from ...domain.spans import Ref, Segment, Span
 from ...domain.trajectory import events as run
 from ...domain.trajectory.nodes import node_name
 from ...domain.window.events import WindowItemEvent
@@ -34,6 +39,7 @@ PAGE_EVENTS = 2_048
 # Shorter texts are the same in many contexts by chance.
 COPY_CHARACTERS_MIN = 24
 COPIES_MAX = 100
+MENTIONS_MAX = 100
 HASH_BYTES = 16
 
 
@@ -73,6 +79,12 @@ class Selection:
         # Other events with the same texts as erased ones.
         self.copies: list[str] = []
         self.copied = 0
+        # Events of which a text or a name that stays has the name of the user.
+        self.mentions: list[str] = []
+        self.mentioned = 0
+        self._name = (mask.user or "").lower().encode()
+        name = rf"(?<!\w){re.escape(mask.user or '')}(?!\w)"
+        self._user = None if mask.user is None else re.compile(name, re.IGNORECASE)
 
     def has(self, stream: str, version: int) -> bool:
         """Return whether an event is to be erased."""
@@ -121,28 +133,42 @@ class Selection:
 
     def _left(self, recorded: RecordedEvent, before: bytes) -> Sealed | None:
         stream, version = recorded.stream, recorded.version
-        mask = self.mask if stream in self.whole else self.mask._replace(salt=b"")
-        is_named = self.has(stream, version)
-        event = skeleton_of(recorded.event, mask) if is_named else recorded.event
-        event = persons_skeleton(event, mask)
-        meta = meta_skeleton(recorded.meta, mask, is_erased=event is not recorded.event)
+        event, meta = self._without_texts(recorded)
         is_changed = event is not recorded.event or meta != recorded.meta
-        if not (is_changed or (is_named and stream in self.archived) or self._is_under_old_key(recorded)):
+        is_away = stream in self.archived and self.has(stream, version)
+        if not (is_changed or is_away or self._is_under_old_key(recorded)):
             return None
         meta, payload = self._log.sealed_payload(stream, version, meta, encode_payload(event))
         place = (stream, version, recorded.position)
         seal = seal_of(before, recorded.digest, place, recorded.recorded_at, meta, payload)
         return Sealed(Remnant(stream, version, recorded.digest, event, meta, payload), seal, recorded)
 
+    def _without_texts(self, recorded: RecordedEvent) -> tuple[Event, Meta]:
+        """Return an event and its envelope as they are when the texts are erased."""
+        mask = self.mask if recorded.stream in self.whole else self.mask._replace(salt=b"")
+        is_named = self.has(recorded.stream, recorded.version)
+        event = skeleton_of(recorded.event, mask) if is_named else recorded.event
+        event = persons_skeleton(event, mask)
+        return event, meta_skeleton(recorded.meta, mask, is_erased=event is not recorded.event)
+
     def _is_under_old_key(self, recorded: RecordedEvent) -> bool:
         """Return whether an event of an encrypted store needs a key that is to be destroyed."""
         return recorded.stream in self.renewed and recorded.meta.key_id != self.new_key
+
+    def unreached(self) -> Iterator[str]:
+        """Say how many events of what was to be erased nobody can read, and in how many the name of the user stays."""
+        if self.lost:
+            what = "whose keys are gone from the table data_key: erase again if they come back from a copy"
+            yield f"{counted(len(self.lost), 'event')} {what}"
+        if self.mentioned:
+            yield f"the user's name in {counted(self.mentioned, 'event')}, in names or in texts of others"
 
     # What else has these texts
 
     def complete(self) -> None:
         """
-        Go through the log once, and add what was made from the selected events; note other events with their texts.
+        Go through the log once, and add what was made from the selected events; note other events with their texts, and
+        those that have the name of the user in what stays.
 
         Events are met in the order of the log, so a summary comes behind what it summarises, and one of summaries
         behind those.
@@ -153,6 +179,7 @@ class Selection:
         while (page := self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)).events:
             for recorded in page.events:
                 self._look(recorded, texts, made)
+                self._look_for_name(recorded)
             moment = page.moment
 
     def _texts(self) -> set[bytes]:
@@ -162,7 +189,8 @@ class Selection:
     def _look(self, recorded: RecordedEvent, texts: set[bytes], made: set[tuple[str, int | str]]) -> None:
         """`made` are items to come, by stream, and by version or id: an earlier event says what they are made from."""
         stream, version, event = recorded.stream, recorded.version, recorded.event
-        if stream.startswith(OF_STORE) or isinstance(event, Undecodable) or self.has(stream, version):
+        # The events of erasures have the seals by which all others are read, so nothing in them changes.
+        if stream == STREAM or isinstance(event, Undecodable) or self.has(stream, version):
             return
         item = (stream, event.id or "" if isinstance(event, AddedEvent) else version)
         if item in made or self._is_made_from_erased(stream, event):
@@ -189,6 +217,24 @@ class Selection:
             self.copied += 1
             if len(self.copies) < COPIES_MAX:
                 self.copies.append(recorded.reference)
+
+    def _look_for_name(self, recorded: RecordedEvent) -> None:
+        if self._user is None or isinstance(recorded.event, Undecodable) or not self._may_name(recorded):
+            return
+        event, meta = self._without_texts(recorded)
+        texts = chain(_names_in(meta), _texts_of(event, 1))
+        if any(text and self._user.search(text) and not _is_stream(text) for text in texts):
+            self.mentioned += 1
+            if len(self.mentions) < MENTIONS_MAX:
+                self.mentions.append(recorded.reference)
+
+    def _may_name(self, recorded: RecordedEvent) -> bool:
+        """Return whether an event may have the name of the user: to encode it is quicker than to look at each field."""
+        # Within saved states there are packed texts, and of bytes only ASCII letters have a lower case.
+        if isinstance(recorded.event, chat.StateSaved) or not self._name.isascii():
+            return True
+        encoded = (encode_payload(recorded.event), *(name.encode() for name in _names_in(recorded.meta) if name))
+        return any(self._name in one.lower() for one in encoded)
 
     def _is_made_from_erased(self, stream: str, event: Any) -> bool:
         about = _about(event)
@@ -225,10 +271,19 @@ def _gone(one: Sealed) -> Iterator[str]:
     return (text for text in _texts_of(one.recorded.event) if text not in left)
 
 
-def _texts_of(value: Any) -> Iterator[str]:
+def _names_in(meta: Meta) -> tuple[str | None, str | None, str | None]:
+    return meta.actor, meta.correlation_id, meta.idempotency_key
+
+
+def _is_stream(text: str) -> bool:
+    """Return whether a text is the id of a context, as in the events of forks: ids are looked through by themselves."""
+    return text.partition(":")[0] in KINDS and " " not in text
+
+
+def _texts_of(value: Any, characters_min: int = COPY_CHARACTERS_MIN) -> Iterator[str]:
     """Yield the longer texts in an event, also those within JSON."""
     if isinstance(value, str):
-        if len(value) >= COPY_CHARACTERS_MIN:
+        if len(value) >= characters_min:
             yield value
     elif isinstance(value, bytes):
         if value[:1] in (b"{", b"[", b'"'):
@@ -236,15 +291,15 @@ def _texts_of(value: Any) -> Iterator[str]:
                 leaves = leaves_of(msgspec.json.decode(value))
             except msgspec.DecodeError:
                 return
-            yield from (leaf for leaf in leaves if len(leaf) >= COPY_CHARACTERS_MIN)
+            yield from (leaf for leaf in leaves if len(leaf) >= characters_min)
     elif isinstance(value, tuple):
         for inner in value:
-            yield from _texts_of(inner)
-    elif isinstance(value, msgspec.Struct) and not isinstance(value, Span):
+            yield from _texts_of(inner, characters_min)
+    elif isinstance(value, msgspec.Struct) and not isinstance(value, Span | Ref | Segment):
         for name in value.__struct_fields__:
-            yield from _texts_of(getattr(value, name))
+            yield from _texts_of(getattr(value, name), characters_min)
         if isinstance(value, chat.StateSaved) and value.value:
-            yield from (text for text in _packed_texts(value.value) if len(text) >= COPY_CHARACTERS_MIN)
+            yield from (text for text in _packed_texts(value.value) if len(text) >= characters_min)
 
 
 def _packed_texts(saved: bytes) -> Iterator[str]:

@@ -276,22 +276,50 @@ def test_one_item_of_a_pool_a_window_or_a_memory() -> None:
 
 def test_a_name_leaves_the_contexts_of_others(store: refold.Store) -> None:
     """Who asked for a call of somebody else's and decided on it has a pseudonym there; the rest stays as it was."""
-    store.chat("a", user="mia").add_message("user", "mine")
+    with refold.acting(actor="mia"):
+        store.chat("a", user="mia").add_message("user", "mine")
+        store.name_moment("begun")
     other = store.chat("b", user="ben", agent="triage")
     for number, clerk in enumerate(("mia", "eve")):
         other.add_function_call("pay", "{}", call_id=f"c{number}")
         other.approvals.request(f"c{number}", by=clerk, because="it is much")
         other.approvals.approve(f"c{number}", by=clerk)
     before = [event.event for event in store.log.read("chat:b")]
-    store.erase(user="mia", why="ticket 7", dry_run=False)
+    with refold.acting(actor="mia"):
+        done = store.erase(user="mia", why="ticket 7", dry_run=False)
 
     after = [event.event for event in store.log.read("chat:b")]
-    assert "mia" not in str(after)
+    everything = store.log.read_all(after=BEGINNING, limit=100).events
+    assert "mia" not in str((everything, done.receipt))
+    assert {one.meta.actor for one in everything if one.stream.startswith("store:")} == {ERASED}
+    assert (done.mentions, list(store.moments())) == ((), ["begun"])
     assert [new == old for new, old in zip(after, before, strict=True)] == [True, True, False, False, True, True, True]
     asked, approved = after[2:4]
     assert asked.by == approved.by
     assert asked.reason == "it is much"
     assert store.verify().is_whole
+
+
+def test_a_name_that_stays_is_said() -> None:
+    """That of a user in a session, a key, a name or a text of somebody else; as a part of another word it is none."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a", user="mia", session="mia")
+        chat.add_message("user", "I am mia.", idempotency_key="mia-1")
+        chat.name_version("mia")
+        other = store.chat("b", user="ben")
+        for text in ("Mia asked for it", "miaow"):
+            other.add_message("user", text)
+        asyncio.run(other.merge(chat.fork("chat-of-mia")))
+        store.hold("a", why="mia asked for it")
+        store.release("a", why="x")
+        told = store.erase(user="mia", why="ticket 7")
+
+        done = store.erase(user="mia", why="ticket 7", dry_run=False)
+
+        named = ("chat:a@1", "chat:a@2", "chat:a@3", "chat:b@2", "chat:chat-of-mia@1", "store:erasures@1")
+        assert told.mentions == done.mentions == named
+        assert (told.mentioned, done.mentioned) == (6, 6)
+        assert "the user's name in 6 events, in names or in texts of others" in done.unreached
 
 
 def test_what_must_be_kept_is_not_erased(store: refold.Store) -> None:
@@ -345,8 +373,9 @@ def test_what_is_wrong_is_refused(store: refold.Store) -> None:
             store.erase(why="x", **wrong)  # type: ignore[arg-type]  # that is the point
     with pytest.raises(InvalidInputError, match="say why"):
         store.erase(why=" ", context="a")
-    with pytest.raises(NotFoundError):
-        store.erase(why="x", user="nobody")
+    for nobody in ("nobody", "x" * 300):
+        with pytest.raises(NotFoundError):
+            store.erase(why="x", user=nobody)
     with pytest.raises(NotFoundError):
         store.erase(why="x", context="a", item="nothing")
     with store.transaction():

@@ -259,21 +259,6 @@ def test_every_kind_of_context_can_be_erased(store: refold.Store) -> None:
             assert repr(getattr(store, kind)(name, create=False).at(row.version))
 
 
-def test_one_item_of_a_pool_a_window_or_a_memory() -> None:
-    """The others stay."""
-    with refold.open(":memory:") as store:
-        pool, window = store.pool("p"), store.window("w", max_tokens=900)
-        memory = store.memory().scope("user:mia")
-        for name in ("gone", "kept"):
-            asyncio.run(pool.add(refold.PoolItem(f"a {name} text", f"a {name} description", name)))
-            window.add(refold.BudgetItem(name, f"a {name} text", f"a {name} title", 1))
-            memory.put(MemoryRecord(scope="user:mia", key=name, value=f"a {name} text"))
-        for context in ("pool:p", "window:w", "memory:user:mia"):
-            store.erase(context=context, item="gone", why="x", dry_run=False)
-            seen = repr(store.log.read_events(context))
-            assert ("a gone" in seen, seen.count("a kept text")) == (False, 1)
-
-
 def test_a_name_leaves_the_contexts_of_others(store: refold.Store) -> None:
     """Who asked for a call of somebody else's and decided on it has a pseudonym there; the rest stays as it was."""
     with refold.acting(actor="mia"):
@@ -298,28 +283,6 @@ def test_a_name_leaves_the_contexts_of_others(store: refold.Store) -> None:
     assert asked.by == approved.by
     assert asked.reason == "it is much"
     assert store.verify().is_whole
-
-
-def test_a_name_that_stays_is_said() -> None:
-    """That of a user in a session, a key, a name or a text of somebody else; as a part of another word it is none."""
-    with refold.open(":memory:") as store:
-        chat = store.chat("a", user="mia", session="mia")
-        chat.add_message("user", "I am mia.", idempotency_key="mia-1")
-        chat.name_version("mia")
-        other = store.chat("b", user="ben")
-        for text in ("Mia asked for it", "miaow"):
-            other.add_message("user", text)
-        asyncio.run(other.merge(chat.fork("chat-of-mia")))
-        store.hold("a", why="mia asked for it")
-        store.release("a", why="x")
-        told = store.erase(user="mia", why="ticket 7")
-
-        done = store.erase(user="mia", why="ticket 7", dry_run=False)
-
-        named = ("chat:a@1", "chat:a@2", "chat:a@3", "chat:b@2", "chat:chat-of-mia@1", "store:erasures@1")
-        assert told.mentions == done.mentions == named
-        assert (told.mentioned, done.mentioned) == (6, 6)
-        assert "the user's name in 6 events, in names or in texts of others" in done.unreached
 
 
 def test_what_must_be_kept_is_not_erased(store: refold.Store) -> None:

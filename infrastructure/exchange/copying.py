@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.known_types import known
-from ...domain.erasure.events import require_unarchived
+from ...domain.erasure.events import STREAM as ERASURES
+from ...domain.erasure.events import StoreErased, decoded, require_unarchived
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import Meta, RecordedEvent
 from ...domain.log.ports import KeyRow, LiveLog, NewEvents
@@ -35,6 +37,7 @@ from ..projecting.read_only import kept_by
 from ..projecting.store import ProjectionStore
 from ..trust.tables import ADD_KEY, Statement, keys_in
 from .event_files import Progress, is_same_file, pages_up_to
+from .tally import Tally
 
 if TYPE_CHECKING:
     from ..trust.keys import Keys
@@ -91,44 +94,6 @@ class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     is_moved: bool
     inexact: Mapping[str, str]
-
-
-class Tally:
-    """The number of events of each slice so far, a hash of these events, and a hash of their digests."""
-
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
-        self._contents: dict[int, Any] = {}
-        self._digests: dict[int, Any] = {}
-
-    @property
-    def events(self) -> int:
-        """The number of events."""
-        return sum(self.counts.values())
-
-    def add(self, number: int, one: RecordedEvent, payload: bytes) -> None:
-        """Add the next event of a slice."""
-        if number not in self.counts:
-            self.counts[number] = 0
-            self._contents[number], self._digests[number] = hashlib.blake2b(), hashlib.blake2b()
-        self.counts[number] += 1
-        self._contents[number].update(_encode((one.stream, one.version, one.recorded_at, one.meta, payload)))
-        self._digests[number].update(one.digest)
-
-    def differs(self, other: Tally) -> int | None:
-        """Return a slice in which two logs differ; None if there is none."""
-        for number in sorted(self.counts.keys() | other.counts.keys()):
-            if self._digest(number) != other._digest(number):
-                return number
-        return None
-
-    def _digest(self, number: int) -> bytes | None:
-        return self._contents[number].digest() if number in self.counts else None
-
-    def root(self) -> bytes:
-        """Return a hash of all digests: of each slice its number, its count and the hash of its digests in order."""
-        listed = [(number, count, self._digests[number].digest()) for number, count in sorted(self.counts.items())]
-        return hashlib.blake2b(_encode(listed), digest_size=32).digest()
 
 
 class Incoming:
@@ -219,12 +184,13 @@ class _Side:
 class _Copy:
     """A copy from one database into another."""
 
-    def __init__(self, source: _Side, target: _Side, progress: Progress | None) -> None:
-        self._source, self._target, self._progress = source, target, progress
+    def __init__(self, source: _Side, target: _Side, give_keys: Callable[[], None], progress: Progress | None) -> None:
+        self._source, self._target, self._give_keys, self._progress = source, target, give_keys, progress
         self._orders: list[bytes] = []
         self._slices = array("H")
         self._last_time = 0
         self._incoming = Incoming(target.log)
+        self._erased = source.log.head(ERASURES)
         self.inexact: dict[str, str] = {}
         self.is_finished = False
 
@@ -259,10 +225,13 @@ class _Copy:
                 for recorded in page:
                     self._noted(recorded)
         if self._source.tally.differs(target.tally) is not None:
-            raise InvalidInputError(
-                f"{target.where} has events that {self._source.where} does not begin with, or texts that were erased"
-                " there since: copy into a new database"
-            )
+            raise self._no_copy()
+
+    def _no_copy(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self._target.where} has events that {self._source.where} does not begin with, or texts that were erased"
+            " there since: copy into a new database"
+        )
 
     def copy(self, until: Moment, horizon: int | None) -> None:
         """Copy the events up to a moment; those recorded after `horizon` are left for later."""
@@ -284,6 +253,8 @@ class _Copy:
         Raises:
             DamagedError: they are not equal.
         """
+        # Those of others may have keys that were made meanwhile.
+        self._give_keys()
         target = self._target
         target.read_on()
         if (number := self._source.tally.differs(target.tally)) is not None:
@@ -310,6 +281,10 @@ class _Copy:
                 f"{recorded.reference} was recorded before an event that is copied already: the clocks of its writers"
                 " are further apart than --lag: copy into a new file with a longer one"
             )
+        is_new_erasure = recorded.stream == ERASURES and recorded.version > self._erased
+        if is_new_erasure and isinstance(decoded(recorded.event), StoreErased):
+            # Its texts may be among the events that are copied already, and nothing would erase them there.
+            raise self._no_copy()
         number, payload = self._noted(recorded)
         self._incoming.add(recorded, payload, number)
 
@@ -431,11 +406,13 @@ def copy_store(
     there = _side_at(source, keys, create=False, read_only=not move)
     try:
         require_unarchived(there.log)
-        if keys is not None:
-            _give_keys(there.log, target, clock)
+        give_keys: Callable[[], None] = (
+            partial(_give_keys, there.log, target, clock) if keys is not None else lambda: None
+        )
+        give_keys()
         here = _side_at(target, keys, system=clock)
         try:
-            return _carried_out(_Copy(there, here, progress), there, here, clock, move, lag_seconds)
+            return _carried_out(_Copy(there, here, give_keys, progress), there, here, clock, move, lag_seconds)
         finally:
             here.log.close()
     finally:

@@ -41,8 +41,9 @@ from ..times import exact
 from ..trust.tables import ADD_KEY, Statement
 from .backup import chain_of
 from .backup_file import REMEDY, BackupFile, Stream, damaged_backup, reading_backup
-from .copying import BYTES, CopyClock, Incoming, Tally
+from .copying import BYTES, CopyClock, Incoming
 from .event_files import Progress, is_same_file, pages_up_to
+from .tally import Tally
 
 if TYPE_CHECKING:
     from ..trust.keys import Keys

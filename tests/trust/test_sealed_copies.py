@@ -1,13 +1,15 @@
 """Copies of encrypted stores: from a file to a file, to PostgreSQL, and back."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError, TamperedError
+from refold.domain.errors import DamagedError, InvalidInputError, TamperedError
 from refold.infrastructure.exchange import copy_store
+from refold.infrastructure.exchange.event_files import Progress
 from refold.infrastructure.trust import sealed_rows
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from tests.verifying.damaging import sql
@@ -54,6 +56,47 @@ def test_into_another_file(tmp_path: Path) -> None:
     assert b"zanzibar" not in (tmp_path / "two.db").read_bytes()
     with pytest.raises(refold.KeyMissingError):
         refold.open(second)
+
+
+def between_pages(location: str, change: Callable[[refold.Store], object], keys: Any = KEYS) -> Progress:
+    """Return what changes a store once, when some of its events are copied."""
+    changes = iter([change])
+
+    def progress(*_: int) -> None:
+        for each in changes:
+            with refold.open(location, keys=keys) as store:
+                each(store)
+
+    return progress
+
+
+def test_a_key_that_is_made_while_a_store_is_moved(tmp_path: Path) -> None:
+    """It comes along with the events that need it."""
+    first, second = str(tmp_path / "one.db"), str(tmp_path / "two.db")
+    fill(first)
+    says = between_pages(first, lambda store: store.chat("n", user="ann").add_message("user", "new here"))
+
+    copy_store(first, second, keys=KEYS, move=True, progress=says)
+
+    check(second)
+    with refold.open(second, keys=KEYS) as store:
+        assert [item.text for item in store.chat("n", create=False).items] == ["new here"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["readable", "sealed"])
+def test_what_is_erased_while_a_store_is_moved(keys: Any, tmp_path: Path) -> None:
+    """The copy has the texts already, so it is refused, and the store takes events again."""
+    first, second = str(tmp_path / "one.db"), str(tmp_path / "two.db")
+    with refold.open(first, keys=keys) as store:
+        store.chat("c").add_message("user", "zanzibar")
+    erases = between_pages(first, lambda store: store.erase(context="c", why="x", dry_run=False), keys)
+
+    for progress in (erases, None):
+        with pytest.raises(InvalidInputError, match="or texts that were erased there since: copy into a new database"):
+            copy_store(first, second, keys=keys, move=True, progress=progress)
+    with refold.open(first, keys=keys) as store:
+        store.chat("c").add_message("user", "still open")
+    assert copy_store(first, str(tmp_path / "three.db"), keys=keys, move=True).is_moved
 
 
 def test_to_a_server_and_back(tmp_path: Path, ready_pg_url: str) -> None:

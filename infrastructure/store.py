@@ -871,10 +871,7 @@ class Store:
         return self._runner.rows_under([projection], [under]) if under else self._runner.rows(projection)
 
     def projections(self) -> list[ProjectionStatus]:
-        """
-        Return the status of each projection: how far behind it is, who works on it, what stopped it, and its set-aside
-        events.
-        """
+        """Return the status of each projection: how far behind, who works on it, its fault, its set-aside events."""
         from .projecting.status import status_of
 
         return [status_of(self._whole_log, self._projections, one) for one in self._runner.projections.values()]
@@ -971,6 +968,7 @@ class Store:
         Keep projections up to date in this thread until `stop` is set.
 
         Raises:
+            LogWentBackError: the file of the store was deleted or replaced; open the store again.
             NotFoundError: there is no such projection.
         """
         self._worker(names).run(stop)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
@@ -21,12 +21,14 @@ import click
 
 from ...domain.errors import InvalidInputError, RefoldError
 from ..projecting.status import ProjectionStatus
+from ..projecting.worker import name_projections
 from ..store import Store
 from .render import one_line
 from .ui import LOOPBACK, in_url
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 Rows = Sequence[tuple[str, float]]
+Failing = Callable[[], Mapping[str, str]]
 
 
 def address_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
@@ -39,8 +41,12 @@ def address_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return host.strip("[]") or LOOPBACK, int(port)
 
 
-def page_of(store: Store, names: Sequence[str]) -> str:
-    """Return the metrics of a store and of some of its projections, in the text format of Prometheus."""
+def page_of(store: Store, names: Sequence[str], failing: Mapping[str, str]) -> str:
+    """
+    Return the metrics of a store and of some of its projections, in the text format of Prometheus.
+
+    `failing` are those that the worker could not bring up to date, and why.
+    """
     try:
         events, found = store.now().events, _statuses(store, names)
     except RefoldError:
@@ -62,19 +68,31 @@ def page_of(store: Store, names: Sequence[str]) -> str:
             [(label, one.error is not None) for label, one in each],
         ),
         _metric(
+            "refold_projection_failing", "gauge",
+            "Whether this worker tried in vain to bring a projection up to date, twice or more.",
+            [(label, one.name in failing) for label, one in each],
+        ),
+        _metric(
             "refold_projection_set_aside_events", "gauge", "Events that a projection was made without.",
             [(label, len(one.set_aside)) for label, one in each],
         ),
     ))  # fmt: skip
 
 
-def health_of(store: Store, names: Sequence[str]) -> tuple[bool, str]:
-    """Return whether a store answers and none of its projections stands still, and what is wrong otherwise."""
+def health_of(store: Store, names: Sequence[str], failing: Mapping[str, str]) -> tuple[bool, str]:
+    """Return whether a store answers and all its projections are brought up to date, and what is wrong otherwise."""
     try:
         stopped = [one for one in _statuses(store, names) if one.error is not None]
     except RefoldError as error:
         return False, one_line(str(error))
-    return not stopped, "\n".join(map(_fault, stopped)) or "fine"
+    alike: dict[str, list[str]] = {}
+    for name, reason in failing.items():
+        alike.setdefault(one_line(reason), []).append(name)
+    faults = [
+        *map(_fault, stopped),
+        *(f"{name_projections(alike_names)}: {reason}" for reason, alike_names in alike.items()),
+    ]
+    return not faults, "\n".join(faults) or "fine"
 
 
 def _fault(status: ProjectionStatus) -> str:
@@ -112,16 +130,16 @@ class _Handler(BaseHTTPRequestHandler):
     # A client that sends nothing keeps a thread for at most so many seconds.
     timeout = 10
 
-    def __init__(self, *args: Any, store: Store, names: Sequence[str]) -> None:
-        self._store, self._names = store, names
+    def __init__(self, *args: Any, store: Store, names: Sequence[str], failing: Failing) -> None:
+        self._store, self._names, self._failing = store, names, failing
         super().__init__(*args)
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(HTTPStatus.OK, page_of(self._store, self._names))
+            self._answer(HTTPStatus.OK, page_of(self._store, self._names, self._failing()))
         elif path == "/health":
-            is_fine, said = health_of(self._store, self._names)
+            is_fine, said = health_of(self._store, self._names, self._failing())
             self._answer(HTTPStatus.OK if is_fine else HTTPStatus.SERVICE_UNAVAILABLE, said + "\n")
         else:
             self._answer(HTTPStatus.NOT_FOUND, "there are /metrics and /health\n")
@@ -143,9 +161,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def metrics_served(store: Store, names: Sequence[str], address: tuple[str, int] | None) -> Iterator[str | None]:
+def metrics_served(
+    store: Store, names: Sequence[str], address: tuple[str, int] | None, failing: Failing = dict
+) -> Iterator[str | None]:
     """
     Answer requests at an address until the end of the block, and yield the URL; None if there is no address.
+
+    `failing` returns the projections that the worker cannot bring up to date, and why.
 
     Raises:
         InvalidInputError: the address cannot be used, as another program listens there.
@@ -154,7 +176,7 @@ def metrics_served(store: Store, names: Sequence[str], address: tuple[str, int] 
         yield None
         return
     try:
-        server = _Server(address, partial(_Handler, store=store, names=names))
+        server = _Server(address, partial(_Handler, store=store, names=names, failing=failing))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInputError(f"--metrics: {address[0]}:{address[1]} cannot be used: {reason}") from error

@@ -14,6 +14,7 @@ from ...domain.context.description import counted
 from ...domain.errors import DamagedError, RefoldError, StorageError
 from ...domain.positions import Moment
 from ..projecting.status import ProjectionStatus
+from ..projecting.worker import ProjectionWorker
 from ..store import Store
 from .app import Own, app
 from .args import database, keeping, shown
@@ -107,10 +108,11 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
         for line in worker_log.beginning():
             _say(line)
-        with metrics_served(store, chosen, address) as url:
+        worker = store._worker(chosen)
+        with metrics_served(store, chosen, address, lambda: worker.failing) as url:
             if url is not None:
                 _say(f"metrics at {url}")
-            _keep(store, chosen, worker_log, stop, seal=seal)
+            _keep(store, worker, worker_log, stop, seal=seal)
         try:
             sums = worker_log.sums()
         except RefoldError as error:
@@ -119,7 +121,7 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
         _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {sums}")
 
 
-def _keep(store: Store, names: Sequence[str], worker_log: WorkerLog, stop: threading.Event, *, seal: bool) -> None:
+def _keep(store: Store, worker: ProjectionWorker, worker_log: WorkerLog, stop: threading.Event, *, seal: bool) -> None:
     beside = [threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)]
     if seal and hasattr(store.log, "sealing"):
         beside.append(threading.Thread(target=_seal, args=(store.log.sealing, stop), name="refold-seal", daemon=True))
@@ -127,7 +129,7 @@ def _keep(store: Store, names: Sequence[str], worker_log: WorkerLog, stop: threa
     for thread in beside:
         thread.start()
     try:
-        store.run_projections(stop, names)
+        worker.run(stop)
     finally:
         stop.set()
         for thread in beside:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.concurrency.locks import renew_in_child
 from ...domain.erasure.events import STREAM as ERASURES
-from ...domain.errors import DamagedError, ProjectionError, StorageClosedError, StorageError
+from ...domain.errors import DamagedError, LogWentBackError, ProjectionError, StorageClosedError, StorageError
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
 from .folding import FAULT, Fault, fault_of, note_fault, sets_aside
@@ -31,6 +31,8 @@ WAIT_SECONDS = 0.25
 PASS_SECONDS = 0.1
 # The pauses after the first, second and later errors in a row; the last one repeats.
 PAUSES_SECONDS = (0.1, 0.5, 2.0, 10.0)
+# Projections that an error names; the log of a worker says an error of all of them once.
+NAMED = 3
 log = logging.getLogger("refold.projections")
 
 
@@ -41,6 +43,7 @@ class _Task:
         self.projection, self.name = projection, projection.name
         self.fault: Fault | None = None
         self.failures = 0
+        self.error = ""
         self.resting_until = 0.0
         # An older version of Refold may have stopped at an event that this version sets aside.
         self.is_to_try = sets_aside(projection)
@@ -61,21 +64,30 @@ class ProjectionWorker:
         self._tasks = [_Task(one) for one in projections]
         self._crew = Crew(store, [task.name for task in self._tasks], watch)
         self._runner = ProjectionRunner(events, store, [task.projection for task in self._tasks])
+        # The projections that it could not bring up to date at its last tries, two or more, and why.
+        self.failing: Mapping[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set, then leave the work to the others."""
+        """
+        Work until `stop` is set, then leave the work to the others.
+
+        Raises:
+            LogWentBackError: the file of the log was deleted or replaced: only a store that is opened anew finds that.
+        """
         failures = 0
         try:
             while not stop.is_set():
                 try:
                     self._work_and_wait(stop)
                     failures = 0
-                except StorageClosedError:
+                except (StorageClosedError, LogWentBackError):
                     raise
                 except (StorageError, DamagedError) as error:
                     pause = _pause_after(failures)
                     log.warning("the log: %s; trying again in %s s", error, pause)
                     failures += 1
+                    if failures > 1:
+                        self.failing = {task.name: str(error) for task in self._tasks}
                     stop.wait(pause)
         finally:
             with suppress(StorageError, DamagedError):
@@ -102,11 +114,17 @@ class ProjectionWorker:
         for share, tasks in shares.items():
             if share:
                 self._work_on(tasks, share, failed, stop)
+        resting: dict[tuple[str, float], list[str]] = {}
         for task in self._tasks:
             if task.name in failed:
-                self._rest(task, failed[task.name], erased)
+                pause = self._rest(task, failed[task.name], erased)
+                if pause is not None:
+                    resting.setdefault((task.error, pause), []).append(task.name)
             elif task in awake:
                 task.failures = 0
+        for (error, pause), names in resting.items():
+            log.warning("%s: %s; trying again in %s s", name_projections(names), error, pause)
+        self.failing = {task.name: task.error for task in self._tasks if task.failures > 1}
 
     def _work_on(self, tasks: Sequence[_Task], share: frozenset[int], failed: Failures, stop: Stop) -> None:
         """Bring projections up to date in the groups of slices that are this worker's share of them."""
@@ -139,8 +157,8 @@ class ProjectionWorker:
         """Return the version of the erasures; 0 without a projection that stops, which has no need of it."""
         return 0 if all(sets_aside(task.projection) for task in self._tasks) else self._events.head(ERASURES)
 
-    def _rest(self, task: _Task, error: Exception, erased: int) -> None:
-        """Note the event that stopped a projection; let it rest after any other error."""
+    def _rest(self, task: _Task, error: Exception, erased: int) -> float | None:
+        """Note the event that stopped a projection; let it rest after any other error, and return for how long."""
         if isinstance(error, ProjectionError):
             log.error("%s", error)
             fault = Fault(error.event, error.reason, task.projection.version, code_of(task.projection))
@@ -152,16 +170,24 @@ class ProjectionWorker:
                     note_fault(self._store, task.projection, None)
             if not failed:
                 task.failures = 0
-                return
+                return None
             error = failed[task.name]
-        pause = _pause_after(task.failures)
-        log.warning("the projection %s: %s; trying again in %s s", task.name, error, pause)
+        pause, task.error = _pause_after(task.failures), str(error)
         task.failures += 1
         task.resting_until = self._watch.monotonic() + pause
+        return pause
 
 
 def _pause_after(failures: int) -> float:
     return PAUSES_SECONDS[min(failures, len(PAUSES_SECONDS) - 1)]
+
+
+def name_projections(names: Sequence[str]) -> str:
+    """Return how an error names projections, the first of them and how many there are besides."""
+    if len(names) == 1:
+        return f"the projection {names[0]}"
+    more = len(names) - NAMED
+    return f"the projections {', '.join(names[:NAMED])}" + (f" and {more} more" if more > 0 else "")
 
 
 class WorkingThread:
@@ -181,7 +207,12 @@ class WorkingThread:
     def _run(self) -> None:
         # The store was closed while the worker looked at it.
         with suppress(StorageClosedError):
-            self._worker.run(self._stop)
+            while not self._stop.is_set():
+                try:
+                    self._worker.run(self._stop)
+                except LogWentBackError as error:
+                    log.warning("the log: %s; trying again in %s s", error, PAUSES_SECONDS[-1])
+                    self._stop.wait(PAUSES_SECONDS[-1])
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
         """Let the worker finish the page it is at, and wait for that."""

@@ -62,11 +62,18 @@ def test_what_a_worker_is_behind(store: package.Store) -> None:
 
 
 def test_whether_all_is_well(store: package.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A projection that stands still, or a store that does not answer, is not."""
+    """A projection that stands still, or fails each time, or a store that does not answer, is not."""
+    failing: dict[str, str] = {}
 
-    with metrics_served(store, ["rollup"], ANYWHERE) as url:
+    with metrics_served(store, ["rollup"], ANYWHERE, lambda: failing) as url:
         assert url is not None
         assert asked(url, "/health") == (200, "fine\n")
+        assert 'refold_projection_failing{projection="rollup"} 0\n' in asked(url, "/metrics")[1]
+        failing.update(dict.fromkeys(("catalogue", "rollup"), "no\nroom"), usage="no right")
+        wrong = "the projections catalogue, rollup: no room\nthe projection usage: no right\n"
+        assert asked(url, "/health") == (503, wrong)
+        assert 'refold_projection_failing{projection="rollup"} 1\n' in asked(url, "/metrics")[1]
+        failing.clear()
         stands = [msgspec.structs.replace(one, stopped_at="chat:a@7", error="no\nluck") for one in store.projections()]
         monkeypatch.setattr(store, "projections", lambda: stands)
         assert asked(url, "/health") == (503, "rollup stands still at chat:a@7: no luck\n")

@@ -92,7 +92,7 @@ def test_rows_that_cannot_be_read_are_made_anew(database: Path, statement: str) 
     changed(database, statement)
     found, shown = standing(database), refold("projections", db=database).out.splitlines()
     with package.open(database, read_only=True) as store:
-        health, page = health_of(store, ["catalogue", "search"]), page_of(store, ["catalogue", "search"])
+        health, page = (answer(store, ["catalogue", "search"], {}) for answer in (health_of, page_of))
 
     assert "`rebuild` makes it anew" in found["catalogue"]["error"]
     assert (found["catalogue"]["behind"], found["search"]["error"]) == (14, None)

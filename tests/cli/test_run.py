@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -17,6 +18,7 @@ import refold as package
 from refold.domain.errors import DamagedError, StorageBusyError, StorageUnavailableError
 from refold.infrastructure.cli import run_worker as run_module
 from refold.infrastructure.cli.run_worker import WorkerLog
+from refold.infrastructure.projecting.worker import ProjectionWorker
 from tests.cli.running import PROGRAM, environment, refold, started
 
 PATIENCE_SECONDS = 30.0
@@ -139,10 +141,26 @@ def test_a_stop_while_the_database_is_away_is_no_failure(database: Path, monkeyp
     def away(*_: object) -> Any:
         raise StorageUnavailableError("the server is gone")
 
-    monkeypatch.setattr(package.Store, "run_projections", lambda *_: monkeypatch.setattr(WorkerLog, "_standing", away))
+    monkeypatch.setattr(ProjectionWorker, "run", lambda *_: monkeypatch.setattr(WorkerLog, "_standing", away))
     ended = refold("run", db=database)
 
     assert (ended.code, ended.err.splitlines()[-1].endswith(": the server is gone")) == (0, True)
+
+
+def test_a_file_that_is_replaced_ends_it(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a restore: whatever starts it again opens the file that is there now."""
+    copy, work = tmp_path / "copy.db", ProjectionWorker.work
+    shutil.copy(database, copy)
+
+    def replaced(worker: ProjectionWorker, *arguments: Any) -> None:
+        copy.replace(database)
+        work(worker, *arguments)
+
+    monkeypatch.setattr(ProjectionWorker, "work", replaced)
+    ended = refold("run", "catalogue", db=database)
+
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1].startswith(f"refold: {database} went back: {database} was deleted or replaced")
 
 
 def test_names_are_checked_first(database: Path) -> None:
@@ -210,9 +228,10 @@ def test_old_events_are_packed_beside_it(monkeypatch: pytest.MonkeyPatch, seal: 
         monkeypatch.setattr(run_module, name, lambda *_: None)
     monkeypatch.setattr(run_module, "_seal", lambda sealing, stop: packed.append(sealing))
     log = SimpleNamespace(sealing="packs") if can_seal else SimpleNamespace()
-    store: Any = SimpleNamespace(log=log, run_projections=lambda stop, names: None)
+    store: Any = SimpleNamespace(log=log)
+    worker: Any = SimpleNamespace(run=lambda stop: None)
     worker_log: Any = None
 
-    run_module._keep(store, [], worker_log, threading.Event(), seal=seal)
+    run_module._keep(store, worker, worker_log, threading.Event(), seal=seal)
 
     assert packed == ["packs"] * (seal and can_seal)

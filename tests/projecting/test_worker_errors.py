@@ -12,13 +12,14 @@ import pytest
 
 import refold
 from refold.domain.chat.events import MessageAdded
-from refold.domain.errors import DamagedError, StorageClosedError, StorageUnavailableError
+from refold.domain.errors import DamagedError, LogWentBackError, StorageClosedError, StorageUnavailableError
 from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting import runner as running
 from refold.infrastructure.projecting import worker as working
 from refold.infrastructure.projecting.folding import FAULT
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.worker import PAUSES_SECONDS, ProjectionWorker, WorkingThread
+from tests.support.waiting import soon
 
 from .counts import Count, Counts
 from .histories import projections_of, talk_at_length
@@ -340,16 +341,41 @@ def test_a_fault_that_could_not_be_noted(store: refold.Store) -> None:
 
 
 def test_a_damaged_log(store: refold.Store, caplog: pytest.LogCaptureFixture) -> None:
-    """It is no fault of the projection: none is noted, and it is looked at again later."""
+    """It is no fault of the projections: none is noted, one line is said for all, and it is looked at again later."""
     talk_at_length(store, 3)
-    log: Any = Failing(store.log, read_all=2)
+    log: Any = Failing(store.log, read_all=0)
     log.error = DamagedError("chat:long@2", "it is not what was written")
-    watch = HandMoved(step=11.0)
-    worker = ProjectionWorker(log, store._projections, [Counts()], watch=watch)
+    known = projections_of(store)
+    chosen = [Counts(), *(known[name] for name in ("catalogue", "rollup", "usage"))]
+    worker, failing = ProjectionWorker(log, store._projections, chosen, watch=HandMoved(step=11.0)), []
 
-    for _ in range(3):
+    for is_damaged in (True, True, False):
+        log.failures["read_all"] = 9 * is_damaged
         worker.work()
+        failing.append(worker.failing)
 
     assert store._projections.note("fault/counts") is None
-    assert "chat:long@2 is damaged" in caplog.text
+    said = [one.getMessage() for one in caplog.records if one.name == "refold.projections"]
+    assert said == [
+        f"the projections counts, catalogue, rollup and 1 more: {log.error}; trying again in {pause} s"
+        for pause in PAUSES_SECONDS[:2]
+    ]
+    # One failure may be over by the next try.
+    assert failing == [{}, {one.name: str(log.error) for one in chosen}, {}]
     assert store._projections.rows(Counts()) == [Count("chat:long", 4)]
+
+
+def test_a_file_that_is_not_there_any_more(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only another store finds what is there instead, so it ends; a thread waits, as its file may be put back."""
+    monkeypatch.setattr(working, "PAUSES_SECONDS", (0.01,))
+    log: Any = Failing(store.log, now=1)
+    log.error = LogWentBackError("a.db", reason="it was replaced")
+    with pytest.raises(LogWentBackError, match="it was replaced"):
+        ProjectionWorker(log, store._projections, [Counts()]).run(threading.Event())
+    assert store._projections.notes("worker/") == {}
+
+    log.failures["now"] = 2
+    with WorkingThread(ProjectionWorker(log, store._projections, [Counts()])):
+        talk_at_length(store, 3)
+        assert soon(lambda: store._projections.rows(Counts()) == [Count("chat:long", 4)])
+    assert log.failures["now"] == 0

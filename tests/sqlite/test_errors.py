@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,6 +55,19 @@ def test_each_code(code: int, text: str, kind: type[RefoldError], told: str) -> 
 
     assert type(translation) is kind
     assert told in str(translation)
+
+
+@pytest.mark.parametrize(("free", "also"), [(100, ""), (1 << 30, " or for temporary files (SQLITE_TMPDIR)")])
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, also: str) -> None:
+    """It may be that of temporary files, where the disk of the file has room."""
+    (tmp_path / "a.db").touch()
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=free))
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    told = str(translate(error, str(tmp_path / "a.db")))
+
+    assert told == f"no room left on the disk of {tmp_path / 'a.db'}{also}: make some, then try again"
 
 
 def test_a_file_on_a_disk_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from ....domain.errors import (
     StorageUnavailableError,
 )
 from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opened_for_reading, opening, retired
-from .open_files import WAL_BYTES, OpenFiles, fill_wal, is_shut, require_place
+from .open_files import WAL_BYTES, OpenFiles, fill_wal, has_room, is_shut, require_place
 
 T = TypeVar("T")
 
@@ -75,7 +75,9 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StorageBusyError(f"{where} stayed locked by another process: try again, or close it there")
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR_SHMSIZE:  # the latter of `-shm`, which readers need as well
-            return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
+            # A statement that changes much also writes a temporary file, which may be on another disk.
+            also = " or for temporary files (SQLITE_TMPDIR)" if has_room(where) else ""
+            return StorageFullError(f"no room left on the disk of {where}{also}: make some, then try again")
         case sqlite3.SQLITE_CANTOPEN if not is_shut(where):
             return StorageUnavailableError(f"{where} cannot be opened: check that it exists and may be read")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:

@@ -95,16 +95,21 @@ def is_shut(path: str) -> bool:
     return os.access(path, os.R_OK) and not os.access(os.path.dirname(path) or ".", os.W_OK)
 
 
+def has_room(path: str) -> bool:
+    """Return whether the disk of a file has room for much more than a WAL of full length; False if there is no file."""
+    # Imported here, so that a program that writes little does not load it.
+    from shutil import disk_usage
+
+    return os.path.isfile(path) and disk_usage(os.path.dirname(path) or ".").free >= 2 * WAL_BYTES
+
+
 def fill_wal(connection: sqlite3.Connection, wal: str) -> None:
     """
     Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it. Where the disk
     is nearly full, it stays as it is, since events need the room.
     """
-    # Imported here, so that a program that writes little does not load it.
-    from shutil import disk_usage
-
     with contextlib.suppress(OSError):
-        if os.path.getsize(wal) >= WAL_BYTES or disk_usage(os.path.dirname(wal)).free < 2 * WAL_BYTES:
+        if os.path.getsize(wal) >= WAL_BYTES or not has_room(wal):
             return
     ((cache_size,),) = connection.execute("PRAGMA cache_size")
     # With a small cache SQLite writes pages to the WAL before the commit, so a rollback leaves the WAL full.

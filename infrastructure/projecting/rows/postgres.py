@@ -297,8 +297,17 @@ class PostgresProjectionStore(DatabaseProjectionStore):
                 self._make(Call(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {VECTOR}"))
             self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_newest ON {table} (slice, recorded_at)"))
             self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_lexemes ON {table} USING gin (vector)"))
+        if not self._log.is_distributed:
+            self._drop_left_over(table, checkpoint)
         self._made.add(table)
         return []
+
+    def _drop_left_over(self, table: str, checkpoint: Call) -> None:
+        """Delete rows whose checkpoint somebody removed: the events would be folded into them once more."""
+        left_over = f"FROM {table} WHERE NOT EXISTS ({checkpoint.sql})"
+        if self._log.database.ask(Call(f"SELECT 1 {left_over} LIMIT 1", checkpoint.values))[0]:
+            # In one statement: another process may store its first rows and their checkpoint.
+            self._log.database.ask(Call(f"DELETE {left_over}", checkpoint.values))
 
     def _make_common(self) -> bool:
         """Make the tables that all projections share, as `_make_once` does."""

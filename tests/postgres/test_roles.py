@@ -69,6 +69,8 @@ def test_the_reader_reads(urls: dict[str, str]) -> None:
             chat.add_message("user", "ho")
         with pytest.raises(StorageReadOnlyError, match="forbids it"):
             store.chat("b")
+        with pytest.raises(StorageReadOnlyError, match="let the owner of the tables do it"):
+            store.vacuum()
         assert chat.version == 2
 
 
@@ -113,6 +115,10 @@ def test_the_writer_writes_and_the_projector_folds(urls: dict[str, str]) -> None
         chat.add_message("user", "not folded yet")
         with pytest.raises(StorageReadOnlyError):
             store.search("fork")
+        with pytest.raises(
+            StorageReadOnlyError, match=r"for schema public\): let the owner of the tables do it, or run"
+        ):
+            folded.rebuild("catalogue")
         assert list(folded.verify(processes=1).problems) == []
 
 

@@ -48,6 +48,7 @@ END_IF_IDLE = Call(
     " WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 ENCODINGS = ("UTF8", "SQL_ASCII")
+NOT_OWNER = re.compile("permission denied to vacuum|skipping .* only")
 # The tables of the schema, quoted; and the transactions on the server that began before one and may see old rows.
 TABLES = (
     "SELECT c.oid::regclass::text FROM pg_class c"
@@ -146,9 +147,7 @@ def _scrubbed(connection: psycopg.Connection[Any]) -> Iterator[str]:
             yield "old versions of rows, which an older transaction on the server keeps"
             break
         time.sleep(PAUSE_SECONDS)
-    # The server leaves out tables that this user may not write anew, and says so in a notice alone.
-    left_out: list[str] = []
-    connection.add_notice_handler(lambda notice: left_out.append(notice.message_primary or ""))
+    left_out = _noted(connection)
     connection.execute(WAIT_FOR_TABLE)
     in_use: list[str] = []
     for (table,) in connection.execute(TABLES).fetchall():
@@ -167,6 +166,13 @@ def _scrubbed(connection: psycopg.Connection[Any]) -> Iterator[str]:
         except psycopg.Error:
             yield f"the server's {what}, until it has written them anew: this user may not have it do so"
     yield "the server's write-ahead log and its archives, until they are overwritten"
+
+
+def _noted(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return a list that gets notices: in them alone the server says which tables this user may not vacuum."""
+    notices: list[str] = []
+    connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    return notices
 
 
 class _Seat:
@@ -333,8 +339,11 @@ class PostgresDatabase:
     def vacuum(self) -> None:
         """Free the room of deleted rows in all tables of the schema, beside readers and writers."""
         with translated(self.where), psycopg.connect(self._conninfo, autocommit=True) as connection:
+            notices = _noted(connection)
             for (table,) in connection.execute(TABLES).fetchall():
                 connection.execute(f"VACUUM {table}".encode())
+        if left_out := [*filter(NOT_OWNER.search, notices)]:
+            raise StorageReadOnlyError(f"{self.where} forbids it ({left_out[0]}): let the owner of the tables do it")
 
     def scrub(self) -> list[str]:
         """

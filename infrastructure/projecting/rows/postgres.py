@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from psycopg import errors
 
-from ....domain.errors import DamagedError
+from ....domain.errors import DamagedError, StorageReadOnlyError
 from ....domain.ids import slice_of
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
@@ -26,6 +26,7 @@ from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSHOTS
 from ...log.postgres.blocks import digest_of
+from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, trips
@@ -339,11 +340,13 @@ class PostgresProjectionStore(DatabaseProjectionStore):
                 wire.run(*calls)
             except MADE_BY_ANOTHER:
                 wire.settle()
-            except errors.InsufficientPrivilege:
+            except errors.InsufficientPrivilege as error:
                 # Somebody else made the tables (`refold init`); this user may only use them.
                 wire.settle()
                 if table is None or wire.run(Call(f"SELECT to_regclass('{table}')::text"))[0] == [(None,)]:
-                    raise
+                    remedy = "let the owner of the tables do it, or run `refold init`"
+                    where = self._log.database.where
+                    raise StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): {remedy}") from error
 
         self._log.database.reading(make)
 

@@ -1,9 +1,13 @@
 """Behind a pooler in transaction mode every transaction may be another server process's."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import psycopg
 import pytest
 
+import refold
+from refold.domain.errors import InvalidInputError
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call
 from tests.contract.writing import append, at_once, check_chain, check_order, everything, new, said
@@ -43,6 +47,25 @@ def test_nothing_is_prepared(pooled: PostgresLog, log: PostgresLog) -> None:
 
     assert pooled.database.ask(PREPARED)[0] == [(0,)]
     assert log.database.ask(PREPARED)[0][0][0] > 0
+
+
+def test_what_a_pooler_cannot_keep(pg_url: str, tmp_path: Path) -> None:
+    """An erasure leaves no setting to the next client; a restore is refused, and leaves no lock."""
+    backup = tmp_path / "a.backup"
+    with pooler(pg_url, size=1) as url:
+        with refold.open(url) as store:
+            store.chat("a").add_message("user", "Hello.")
+            store.backup(backup)
+            done = store.erase(context="a", why="ticket 1", dry_run=False)
+        with pytest.raises(InvalidInputError, match="is behind a pooler: restore at the server's own address"):
+            refold.restore(backup, url, overwrite=True)
+
+        assert "old versions of rows in the tables, until VACUUM FULL is run without a pooler" in done.unreached
+        with psycopg.connect(url, autocommit=True) as following:
+            (left,) = following.execute(
+                "select current_setting('lock_timeout'), (select count(*) from pg_locks where locktype = 'advisory')"
+            ).fetchall()
+    assert left == ("0", 0)
 
 
 def test_writers_share_a_pool(pooled: PostgresLog, log: PostgresLog) -> None:

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL, Identifier
 
 from ....domain.errors import InvalidInputError
-from .connection import PostgresDatabase, translated
+from .connection import PostgresDatabase, is_pooled, translated
 
 PREFIX = "refold_aside_"
 OPTIONS = re.compile(r"(?<=[?&])options=[^&]*&?")
@@ -46,10 +46,13 @@ def made_aside(url: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[],
     Yield a URL at which a log is to be made, and a function that puts its tables in the place of those at `url`.
 
     Raises:
-        InvalidInputError: without `overwrite`, when it is put in place and there are events.
+        InvalidInputError: without `overwrite`, when it is put in place and there are events; or the URL is that of a
+            pooler, which keeps neither the schema of a connection nor its lock.
     """
     where = PostgresDatabase(url).where
     with translated(where), psycopg.connect(url, autocommit=True) as guard:
+        if is_pooled(guard):
+            raise InvalidInputError(f"{where} is behind a pooler: restore at the server's own address")
         _drop_abandoned(guard)
         name = PREFIX + os.urandom(16).hex()
         guard.execute(TRY_LOCK, (name,))

@@ -137,8 +137,22 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
             return StorageError(f"{where} failed ({first_line(error)}, SQLSTATE {state}): ask who runs it")
 
 
+def is_pooled(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether a pooler lends the connection: it gives every client a process id of its own making."""
+    return connection.execute("SELECT pg_backend_pid()").fetchone() != (connection.info.backend_pid,)
+
+
 def _scrubbed(connection: psycopg.Connection[Any]) -> Iterator[str]:
     """Write all tables of a schema anew; yield where old versions of rows may still be."""
+    if is_pooled(connection):
+        # The limit of the wait for a table cannot be set there: the next client would have it, too.
+        yield "old versions of rows in the tables, until VACUUM FULL is run without a pooler"
+    else:
+        yield from _rewritten(connection)
+    yield "the server's write-ahead log and its archives, until they are overwritten"
+
+
+def _rewritten(connection: psycopg.Connection[Any]) -> Iterator[str]:
     horizon = connection.execute("SELECT pg_current_xact_id()").fetchone()
     deadline = time.monotonic() + SCRUB_SECONDS
     while connection.execute(OLDER, horizon).fetchone() != (0,):
@@ -165,7 +179,6 @@ def _scrubbed(connection: psycopg.Connection[Any]) -> Iterator[str]:
             connection.execute(statement)
         except psycopg.Error:
             yield f"the server's {what}, until it has written them anew: this user may not have it do so"
-    yield "the server's write-ahead log and its archives, until they are overwritten"
 
 
 def _noted(connection: psycopg.Connection[Any]) -> list[str]:

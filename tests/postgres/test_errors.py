@@ -23,7 +23,7 @@ from refold.infrastructure.log.postgres import append as append_module
 from refold.infrastructure.log.postgres import connection
 from refold.infrastructure.log.postgres.connection import PostgresDatabase, translate
 from refold.infrastructure.log.postgres.log import PostgresLog
-from refold.infrastructure.log.postgres.wire import Wire
+from refold.infrastructure.log.postgres.wire import Call, Wire
 from tests.contract.writing import append, said
 from tests.support.postgres import Server
 
@@ -170,14 +170,26 @@ def test_a_statement_that_takes_too_long(pg_url: str, open_log: OpenLog) -> None
 
 
 def test_a_read_only_database(log: PostgresLog, pg_url: str, open_log: OpenLog) -> None:
-    """A standby is read from, not written to."""
+    """A standby is read from, not written to; when it takes changes, so do programs that were connected before."""
     append(log, "chat:a", said(1))
-    standby = open_log(f"{pg_url}&options=-cdefault_transaction_read_only%3Don")
+    change = Call("DELETE FROM refold_meta WHERE false")
+    with psycopg.connect(pg_url, autocommit=True) as owner:
+        owner.execute(f"alter database {owner.info.dbname} set default_transaction_read_only = on".encode())
+        try:
+            standby = open_log()
+            assert standby.head("chat:a") == 1
+            for _ in range(2):
+                with pytest.raises(StorageReadOnlyError, match="takes no changes: connect to the primary"):
+                    append(standby, "chat:a", said(2))
+            # Two connections that read; the second one is idle when the first is refused.
+            standby.database.reading(lambda _: standby.database.ask(Call("SELECT 1")))
+            with pytest.raises(StorageReadOnlyError, match="takes no changes: connect to the primary"):
+                standby.database.ask(change)
+        finally:
+            owner.execute(f"alter database {owner.info.dbname} reset default_transaction_read_only".encode())
 
-    assert standby.head("chat:a") == 1
-    for _ in range(2):
-        with pytest.raises(StorageReadOnlyError, match="takes no changes: connect to the primary"):
-            append(standby, "chat:a", said(2))
+    append(standby, "chat:a", said(2))
+    standby.database.ask(change)
 
 
 def test_a_user_without_rights(log: PostgresLog, pg_url: str, open_log: OpenLog) -> None:

@@ -234,6 +234,9 @@ class PostgresDatabase:
                     was_reached = attempt > 0 or (
                         isinstance(error, psycopg.Error) and (is_lost_connection(error) or _is_outdated(error))
                     )
+                    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                        # Those that are idle would be refused, too.
+                        self._drop_idle()
                     if not was_reached or attempt == READ_ATTEMPTS_MAX - 1 or is_silent(error):
                         raise
                     self._drop_idle()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from psycopg import Connection, Error, OperationalError
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
+from psycopg.errors import ReadOnlySqlTransaction, error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready, Wait
@@ -221,7 +221,11 @@ class Wire:
         for result in results:
             if result.status not in FINE:
                 self._forget_unprepared(owed, results)
-                raise error_from_result(result)
+                error = error_from_result(result)
+                if isinstance(error, ReadOnlySqlTransaction) and not self._read_only:
+                    # A new connection may find the primary, or a database that is writable again.
+                    self.close()
+                raise error
         if len(results) != len(owed):
             self.close()
             raise OperationalError("the server gave another number of answers than it was asked for")

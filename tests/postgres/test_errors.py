@@ -100,6 +100,33 @@ def test_a_reader_pauses_before_it_reads_again(log: PostgresLog, monkeypatch: py
     assert (len(tries), pauses) == (3, [0, 1])
 
 
+@pytest.mark.parametrize(
+    ("why", "kind", "told"),
+    [
+        ("sorry, too many clients already", StorageBusyError, "is at its limit (connection failed: FATAL:  sorry"),
+        ('too many connections for role "a"', StorageBusyError, "is at its limit"),
+        ("remaining connection slots are reserved for roles with", StorageBusyError, "try again later"),
+        ("no more connections allowed (max_client_conn)", StorageBusyError, "try again later"),
+        ("could not write init file: No space left on device", StorageFullError, "no room left on the disk of"),
+        ("the database system is starting up", StorageUnavailableError, "does not answer (connection failed"),
+        ('role "a" is not permitted to log in', StorageUnavailableError, "check address, name and login"),
+    ],
+)
+def test_who_is_not_let_in(monkeypatch: pytest.MonkeyPatch, why: str, kind: type[Exception], told: str) -> None:
+    """The driver gives no SQLSTATE for it, so the words of the server say what can be done."""
+
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise psycopg.OperationalError(f"connection failed: FATAL:  {why}\nand more")
+
+    monkeypatch.setattr(psycopg, "connect", refused)
+    with pytest.raises(kind) as met:
+        PostgresLog("postgresql://127.0.0.1:1,127.0.0.2:2/db")
+
+    assert type(met.value) is kind
+    assert told in str(met.value)
+    assert "postgresql://127.0.0.1:1,127.0.0.2:2/db" in str(met.value)
+
+
 def test_no_such_database(pg_server: Server) -> None:
     """The server is there, the database is not; both are named."""
     with pytest.raises(StorageUnavailableError, match=r"postgresql:///nowhere\?host=.* \(.*does not exist\): check"):

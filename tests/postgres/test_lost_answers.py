@@ -5,7 +5,13 @@ import time
 import psycopg
 import pytest
 
-from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageUnavailableError
+from refold.domain.errors import (
+    ConcurrencyError,
+    InvalidInputError,
+    StorageBusyError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from refold.infrastructure.log.postgres import append as append_module
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call, Wire
@@ -171,12 +177,39 @@ def test_a_server_that_falls_silent(shaky: PostgresLog, proxy: Proxy, monkeypatc
     proxy.cut()
     monkeypatch.setattr(psycopg, "connect", in_vain)
 
-    with pytest.raises(StorageUnavailableError, match="look whether they are recorded before you repeat them"):
+    unknown = r"\(connection timeout expired\): look whether they are recorded before you repeat them"
+    with pytest.raises(StorageUnavailableError, match=unknown):
         append(shaky, "chat:a", said(2))
     assert len(tried) == 1
     with pytest.raises(StorageUnavailableError, match="connection timeout expired"):
         shaky.read("chat:a")
     assert len(tried) == 2
+
+
+@pytest.mark.parametrize(
+    ("why", "kind"),
+    [
+        ("sorry, too many clients already", StorageBusyError),
+        ("could not write init file: No space left on device", StorageFullError),
+    ],
+)
+def test_a_server_that_lets_nobody_in_again(
+    shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, why: str, kind: type[Exception]
+) -> None:
+    """Nobody is told that it is only that, while the outcome is not known."""
+    monkeypatch.setattr("refold.infrastructure.log.postgres.connection.PAUSE_SECONDS", 0.001)
+
+    def refused(*args: object, **options: object) -> None:
+        raise psycopg.OperationalError(f"connection failed: FATAL:  {why}")
+
+    proxy.lose_answer = True
+    monkeypatch.setattr(psycopg, "connect", refused)
+    unknown = rf"\(connection failed: FATAL:  {why}\): look whether they are recorded"
+    with pytest.raises(StorageUnavailableError, match=unknown):
+        append(shaky, "chat:a", said(2))
+    with pytest.raises(kind) as met:
+        append(shaky, "chat:a", said(3))
+    assert type(met.value) is kind
 
 
 def test_a_writer_pauses_before_it_tries_again(

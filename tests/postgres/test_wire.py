@@ -122,6 +122,15 @@ def test_a_lost_connection(wire: Wire, pg_url: str) -> None:
     assert wire.is_lost
 
 
+def test_why_a_connection_was_ended(wire: Wire) -> None:
+    """What the server said at last is the error, as of a time-out that its administrator set."""
+    with pytest.raises(OperationalError, match=r"^terminating connection due to administrator command$") as met:
+        wire.run(BEGIN, Call("SELECT pg_terminate_backend(pg_backend_pid())"), Call("SELECT pg_sleep(5)::text"))
+
+    assert met.value.sqlstate is None
+    assert wire.is_lost
+
+
 def test_a_connection_lost_before_a_statement_by_itself(wire: Wire, pg_url: str) -> None:
     """It shows there as well, and the error is the connection's."""
     ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]

@@ -14,14 +14,20 @@ import psycopg
 
 from ....domain.clock import System
 from ....domain.concurrency.locks import renew_in_child
-from ....domain.errors import ConcurrencyError, StorageBusyError, StorageUnavailableError
+from ....domain.errors import (
+    ConcurrencyError,
+    StorageBusyError,
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from ....domain.log.envelope import UNKEYED, Chain
 from ....domain.log.ports import NewEvents, Receipt
 from ..compression import Compression, key_in
 from ..records import Request
 from .blocks import Blocks
 from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready, received, rows_of, stream_rows_of
-from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, is_silent, pause_before, translate
+from .connection import DUPLICATE, PostgresDatabase, first_line, is_lost_connection, is_silent, pause_before, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import STORED, Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
 from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
@@ -382,7 +388,7 @@ class Appender:
     ) -> list[Answer]:
         # Whether a COMMIT may have been sent whose answer was not received.
         is_uncertain = failure is not None and is_lost_connection(failure)
-        unreachable: StorageUnavailableError | None = None
+        unreachable: StorageError | None = None
         for attempt in range(ATTEMPTS_MAX):
             if attempt and failure is not None:
                 pause_before(attempt - 1)
@@ -403,7 +409,7 @@ class Appender:
                     return answers
             except StreamMovedError:
                 continue
-            except StorageUnavailableError as error:
+            except (StorageUnavailableError, StorageBusyError, StorageFullError) as error:
                 # Wait for an unreachable server only if it was reachable a moment ago.
                 if failure is None:
                     raise
@@ -446,12 +452,14 @@ class Appender:
         return int(self._system.now() * 1_000_000)
 
     def _outcome(
-        self, failure: psycopg.Error | None, unreachable: StorageUnavailableError | None, *, is_uncertain: bool
+        self, failure: psycopg.Error | None, unreachable: StorageError | None, *, is_uncertain: bool
     ) -> Exception:
         if is_uncertain:
+            last = failure if unreachable is None else unreachable.__cause__
+            reason = f" ({first_line(last)})" if isinstance(last, psycopg.Error) else ""
             return StorageUnavailableError(
-                f"{self._database.where} went away while events were handed to it and cannot be reached again: look"
-                " whether they are recorded before you repeat them, or give them an idempotency key"
+                f"{self._database.where} went away while events were handed to it and cannot be reached again{reason}:"
+                " look whether they are recorded before you repeat them, or give them an idempotency key"
             )
         # Nothing was written. An unreachable server at the next try is a better reason than the error before it.
         if unreachable is not None:

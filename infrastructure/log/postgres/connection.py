@@ -48,6 +48,9 @@ END_IF_IDLE = Call(
     " WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 ENCODINGS = ("UTF8", "SQL_ASCII")
+# libpq gives no SQLSTATE where a server refuses a connection, so its words are compared.
+USED_UP = re.compile("too many (clients|connections)|connection slots are reserved|no more connections allowed")
+NOT_READY, NO_ROOM = "the database system is", "No space left on device"
 NOT_OWNER = re.compile("permission denied to vacuum|skipping .* only")
 # The tables of the schema, quoted; and the transactions on the server that began before one and may see old rows.
 TABLES = (
@@ -399,9 +402,7 @@ class PostgresDatabase:
         try:
             connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
-            raise StorageUnavailableError(
-                f"{self.where} cannot be opened ({first_line(error)}): check address, name and login"
-            ) from error
+            raise _refusal(error, self.where) from error
         encoding = connection.info.parameter_status("server_encoding")
         if encoding not in ENCODINGS:
             connection.close()
@@ -419,6 +420,17 @@ class PostgresDatabase:
             wire.close()
             raise
         return wire
+
+
+def _refusal(error: psycopg.Error, where: str) -> StorageError:
+    reason = first_line(error)
+    if USED_UP.search(reason):
+        return StorageBusyError(f"{where} is at its limit ({reason}): try again later")
+    if NO_ROOM in reason:
+        return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
+    if NOT_READY in reason:
+        return StorageUnavailableError(f"{where} does not answer ({reason}): check that it runs")
+    return StorageUnavailableError(f"{where} cannot be opened ({reason}): check address, name and login")
 
 
 def pause_before(attempt: int) -> None:
@@ -442,6 +454,9 @@ def _parse(url: str) -> tuple[str, str]:
     if "@" in host + port + path or not re.fullmatch("[0-9,]*", port):
         # The password has a character that ends it, so the rest of it is where host, port or name should be.
         raise unreadable
-    address = f"{host}:{port}" if port else host
+    # Several servers, of which the first that answers is taken, have their ports in a list of their own.
+    hosts, ports = host.split(","), port.split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    address = ",".join(f"{one}:{number}" if number else one for one, number in zip(hosts, ports, strict=False))
     where = f"postgresql:///{name}?host={host}" if host.startswith("/") else f"postgresql://{address}/{name}"
     return make_conninfo(**{**DEFAULTS, **given}), where

@@ -20,7 +20,7 @@ from psycopg import Connection, Error, OperationalError
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.errors import ReadOnlySqlTransaction, error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready, Wait
 
@@ -33,6 +33,7 @@ PREPARED_MAX = 200
 TRIP_BYTES_MAX = 4 << 20
 TRIP_CALLS_MAX = 500
 CALLS_MAX = 256
+FATAL = (b"FATAL", b"PANIC")
 FINE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 Rows = list[tuple[Any, ...]]
 int4 = Struct("!i").pack
@@ -264,7 +265,7 @@ class Wire:
                 ready = yield Wait.R
                 patience.check(ready)
                 if ready:
-                    pgconn.consume_input()
+                    self._consume(results)
             result = pgconn.get_result()
             if result is None:
                 if self.is_lost:
@@ -275,6 +276,17 @@ class Wire:
                 return results
             else:
                 results.append(result)
+
+    def _consume(self, results: Sequence[PGresult]) -> None:
+        """Read what the server sent; where it closed the connection, the error says why if an answer does."""
+        try:
+            self._pgconn.consume_input()
+        except OperationalError as error:
+            for result in results:
+                if result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in FATAL:
+                    message = result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b""
+                    raise OperationalError(message.decode(errors="replace")) from error
+            raise
 
 
 def trips(calls: Iterable[Call]) -> Iterator[list[Call]]:

@@ -76,8 +76,11 @@ def test_patience_ends(pg_url: str) -> None:
     """A statement that takes too long is called off, and the connection serves on."""
     with psycopg.connect(pg_url, autocommit=True) as connection:
         wire = Wire(connection, patience_seconds=0.2)
-        with pytest.raises(QueryCanceled):
+        with pytest.raises(QueryCanceled, match=r"^no answer for 0\.2 s, as while another transaction holds a lock$"):
             wire.run(Call("SELECT pg_sleep(30)"))
+        with pytest.raises(QueryCanceled, match="due to statement timeout"):
+            wire.run(BEGIN, Call("SET LOCAL statement_timeout = 10"), Call("SELECT pg_sleep(30)"))
+        assert wire.settle()
 
         assert wire.run(ONE) == [[(1,)]]
 

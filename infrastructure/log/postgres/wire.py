@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from psycopg import Connection, Error, OperationalError
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
-from psycopg.errors import ReadOnlySqlTransaction, error_from_result
+from psycopg.errors import QueryCanceled, ReadOnlySqlTransaction, error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready, Wait
@@ -74,6 +74,7 @@ class Wire:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._patience = patience_seconds
+        self._waiting: _Patience | None = None
         self._transformer = Transformer(connection)
         self._seen: set[str] = set()
         self._names: dict[str, bytes] = {}
@@ -226,6 +227,10 @@ class Wire:
                 if isinstance(error, ReadOnlySqlTransaction) and not self._read_only:
                     # A new connection may find the primary, or a database that is writable again.
                     self.close()
+                if isinstance(error, QueryCanceled) and self._waiting is not None and self._waiting.has_cancelled:
+                    # The server says that a user asked for it.
+                    why = f"no answer for {self._patience:g} s, as while another transaction holds a lock"
+                    raise QueryCanceled(why) from error
                 raise error
         if len(results) != len(owed):
             self.close()
@@ -253,7 +258,7 @@ class Wire:
         anything.
         """
         pgconn = self._pgconn
-        patience = _Patience(self._connection, self._patience)
+        patience = self._waiting = _Patience(self._connection, self._patience)
         while pgconn.flush():
             ready = yield Wait.RW
             patience.check(ready)
@@ -318,7 +323,7 @@ class _Patience:
         self._connection = connection
         self._seconds = seconds
         self._deadline = monotonic() + seconds
-        self._has_cancelled = False
+        self.has_cancelled = False
 
     def check(self, ready: int) -> None:
         """Note whether the server sent something (`ready`)."""
@@ -327,9 +332,9 @@ class _Patience:
             return
         if monotonic() < self._deadline:
             return
-        if self._has_cancelled:
+        if self.has_cancelled:
             raise OperationalError("the server does not answer any more")
-        self._has_cancelled = True
+        self.has_cancelled = True
         self._connection.cancel_safe(timeout=CANCEL_SECONDS)
         self._deadline = monotonic() + CANCEL_SECONDS
 

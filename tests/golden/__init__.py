@@ -1,1 +1,1 @@
-"""Stored bytes that must never change: one file for each type of event, one for the envelope."""
+"""Stored bytes that must never change: a file for each type of event, one for the envelope, one for what has keys."""

@@ -457,7 +457,7 @@ def test_a_retired_key_is_kept_while_events_need_it(place: Place, monkeypatch: p
         chat.add_message("user", "yes")
 
         assert log.destroy_retired_keys() == 0
-        assert slept[0] > 10
+        assert slept[0] == (31.0 if log.has_slices else 11.0)
         first, second = log.read("chat:a")
         assert first.meta.key_id != second.meta.key_id
         assert log.subject_of("chat:a") == log.user_subject("mia")

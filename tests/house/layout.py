@@ -9,6 +9,7 @@ import ast
 import contextlib
 import io
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,8 +23,10 @@ import networkx
 import refold
 from refold.infrastructure.cli import main as command_line
 
-from ..support.project import PACKAGES, modules, parsed
+from ..support.project import PACKAGES, ROOT, files, modules, parsed
 
+# Behind this heading of ARCHITECTURE.md stands what `every_file` returns.
+EVERY_FILE = "\n## Every file\n"
 # A module with fewer lines than this and one importer is a part of that importer.
 SMALL_LINES = 80
 
@@ -143,8 +146,44 @@ def passed_by_common_calls() -> dict[str, int]:
     return counts
 
 
+def every_file() -> str:
+    """Return the list of all files of the code, by folder, each with its first sentence, for ARCHITECTURE.md."""
+    text = ""
+    for package in PACKAGES.values():
+        by_folder: dict[Path, list[Path]] = {}
+        for path in files(package):
+            by_folder.setdefault(path.parent, []).append(path)
+        for folder, paths in sorted(by_folder.items()):
+            about = first_sentence(folder / "__init__.py") if folder / "__init__.py" in paths else ""
+            text += f"\n### `{folder.relative_to(ROOT)}/`\n\n" + (f"{about}\n\n" if about else "")
+            named = {path.name: first_sentence(path) for path in paths if path.name != "__init__.py"}
+            text += "".join(f"- `{name}`: {about}\n" for name, about in named.items() if about)
+    return text
+
+
+def first_sentence(path: Path) -> str:
+    """Return the first sentence about a file, from its docstring or its first comment; none of another file."""
+    text = path.read_text(encoding="utf-8") if path.suffix in (".py", ".js", ".sql") else ""
+    if path.suffix == ".py":
+        about = ast.get_docstring(parsed(path)) or ""
+    else:
+        found = re.match(r"/\*\*(.*?)\*/|-- ([^\n]*)", text, re.DOTALL)
+        about = re.sub(r"\n \*", "\n", found[1] or found[2]) if found else ""
+    return re.split(r"(?<=\.) ", " ".join(about.split("\n\n")[0].split()))[0]
+
+
+def write_every_file() -> None:
+    """Write the list of all files into ARCHITECTURE.md."""
+    path = ROOT / "ARCHITECTURE.md"
+    before, heading, _ = path.read_text(encoding="utf-8").partition(EVERY_FILE)
+    path.write_text(before + heading + every_file(), encoding="utf-8")
+
+
 def main() -> None:
-    """Print the figures."""
+    """Print the figures; with `--write`, write the list of all files instead."""
+    if sys.argv[1:] == ["--write"]:
+        write_every_file()
+        return
     texts = [path.read_text(encoding="utf-8").splitlines() for path in sources().values()]
     code = [line for text in texts for line in text if line.strip() and not line.lstrip().startswith("#")]
     imported = sum(

@@ -11,7 +11,7 @@ import pytest
 import refold
 from tests.support.project import ROOT, parsed
 
-from .layout import SMALL_LINES, circles, imports, only_for_one, passed_by_common_calls, sources
+from .layout import EVERY_FILE, SMALL_LINES, circles, every_file, imports, only_for_one, passed_by_common_calls, sources
 
 # A module for one importer, below SMALL_LINES, each for a reason of its own.
 SMALL_ALLOWED = {
@@ -25,6 +25,13 @@ def test_no_circles_of_imports() -> None:
     """No modules import each other, be it inside functions or for type checkers."""
     assert circles(imports().first) == []
     assert circles(imports().ever) == []
+
+
+def test_the_architecture_lists_every_file() -> None:
+    """With its first sentence, as it is now: `scripts/layout --write` writes the list."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+    assert text.partition(EVERY_FILE)[2] == every_file()
 
 
 def test_small_modules_serve_several() -> None:

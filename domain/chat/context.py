@@ -782,14 +782,17 @@ class ChatContext(ChatView["ChatContext"]):
         Add a message in which a model summarises another context, and return self.
 
         Without an answer nothing changes, and `summary_failure` has the reason. A version of the other context is
-        summarised only once. If `other` is no chat, or `llm` no model, it raises an InvalidInputError.
+        summarised only once. If `other` is no chat, or `llm` no model, it raises an InvalidInputError; if texts were
+        erased while the model wrote, a DecisionRefusedError.
         """
+        from ..erasure.answers import erasures_in, require_unerased
         from .summarising import OTHERS_SUMMARY, render_items, require_model, summary_message
 
         self._require_writer()
         require_chat(other)
         require_model(llm)
         # The model and the event get the same version: the other context may go on while the model writes.
+        erasures = await in_thread(erasures_in, other._attachment.log)
         source = await in_thread(_at_its_version, other)
         text = await in_thread(lambda: render_items(source.items))
         self._no_summary = None
@@ -802,6 +805,7 @@ class ChatContext(ChatView["ChatContext"]):
         answer = await ask_for_summary(llm, text)
         self._no_summary = answer.failure
         if answer.failure is None:
+            await in_thread(require_unerased, other._attachment.log, erasures)
             summary = summary_message(self._system, OTHERS_SUMMARY + answer.text, self._system.now(), agent_id)
             await in_thread(self._tell, source, summary, call, idempotency_key)
         return self
@@ -823,8 +827,9 @@ class ChatContext(ChatView["ChatContext"]):
 
         Raises:
             InvalidInputError: a negative number of turns, no item is to stay, or `llm` is no model.
-            DecisionRefusedError: items to be summarised were evicted while the model wrote.
+            DecisionRefusedError: items to be summarised were evicted, or texts were erased, while the model wrote.
         """
+        from ..erasure.answers import erasures_in, require_unerased
         from .summarising import model_name, prior_text, render_items, require_model
 
         self._require_writer()
@@ -833,6 +838,7 @@ class ChatContext(ChatView["ChatContext"]):
         call = ("summarize", keep_recent_turns, *(() if keep_items is None else (keep_items,)))
         if await self._is_repeated(call, idempotency_key):
             return self
+        erasures = await in_thread(erasures_in, self._attachment.log)
         plan = await in_thread(lambda: plan_summary(self._writer.state.items, keep_recent_turns, keep_items))
         text = render_items(plan.items) if plan else ""
         if plan is None or not text.strip():
@@ -840,6 +846,7 @@ class ChatContext(ChatView["ChatContext"]):
         answer = await ask_for_summary(llm, text, prior=prior_text(plan))
         self._no_summary = answer.failure
         if answer.failure is None:
+            await in_thread(require_unerased, self._attachment.log, erasures)
             await in_thread(self._fold_away, plan, answer, model_name(llm), call, idempotency_key)
         return self
 

@@ -34,7 +34,7 @@ _WATCHED: WeakKeyDictionary[object, WeakValueDictionary[int, Forgetful]] = WeakK
 
 def watch(log: object, remembering: Forgetful) -> None:
     """Have an object told of erasures in a log, as long as both live."""
-    below = _below(log)
+    below = log_below(log)
     watched = _WATCHED.get(below)
     if watched is None:
         # Two threads may both do this: they get the same mapping.
@@ -52,14 +52,14 @@ def forget(log: object) -> None:
     """Have all objects that remember events of a log drop them, and all functions what they remember."""
     for function in _FUNCTIONS:
         function.cache_clear()
-    watched = _WATCHED.get(_below(log))
+    watched = _WATCHED.get(log_below(log))
     # `valuerefs` is one step for other threads, which open contexts meanwhile.
     for held in () if watched is None else watched.valuerefs():
         if (remembering := held()) is not None:
             remembering._forget_erased()
 
 
-def _below(log: object) -> object:
+def log_below(log: object) -> object:
     """Return the log that has the events: others stand before it, as a gate or an encrypted one does."""
     while (behind := getattr(log, "below", None)) is not None:
         log = behind

@@ -590,12 +590,18 @@ class Run(Context[RunState]):
 
     async def _describe(self, ref: Ref, asking: Asking) -> None:
         """Ask until there is an answer, or the node needs none any more."""
+        from ..erasure.answers import erasures_in, is_erased_since
+
         for attempt in range(asking.attempts_max):
             await _pause(attempt)
+            erasures = await in_daemon_thread(erasures_in, self._journal.log)
             question = await in_daemon_thread(self._question, ref)
             if question is None:
                 return
             answer = await asking.answer(question)
+            if await in_daemon_thread(is_erased_since, self._journal.log, erasures):
+                # The answer may have a text that was erased: what is left of the node is asked for.
+                continue
             if answer.failure is None:
                 await self._recorded(commands.WritePortrait(ref, answer.text, asking.model))
                 return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,20 @@ import pytest
 import refold
 from refold.domain.erasure import forgetting
 from refold.domain.erasure.skeleton import ERASED
-from refold.domain.errors import InvalidInputError, RefoldError, StorageClosedError, StorageUnavailableError
+from refold.domain.errors import (
+    DecisionRefusedError,
+    InvalidInputError,
+    RefoldError,
+    StorageClosedError,
+    StorageUnavailableError,
+)
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
+from refold.domain.trajectory import run as running
 from refold.infrastructure.log import erasure_watch
 from refold.infrastructure.log.erasure_watch import ErasureWatch
 from refold.infrastructure.log.postgres.log import PostgresLog
+from tests.contract.chat_checking import Teller
 from tests.projecting.counts import Count, Counts
 from tests.support.effort import meanwhile
 from tests.trust.stores import KINDS, WORD, Place, places
@@ -228,3 +238,34 @@ def test_of_two_large_texts_in_one_block_the_other_stays(tmp_path: Path) -> None
         store.erase(context="a", item=second.id, why="asked for", dry_run=False)
         assert store.verify(processes=1).is_whole
     assert WORD.encode() not in path.read_bytes()
+
+
+def test_what_a_model_makes_of_texts_that_are_erased_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A summary is refused, and a description is asked for once more, also where another handle erased."""
+    monkeypatch.setattr(running, "FIRST_PAUSE_SECONDS", 0)
+    with refold.open(tmp_path / "agents.db") as store, refold.open(tmp_path / "agents.db") as eraser:
+        chat, other = store.chat("a"), store.chat("b")
+        for text in (WORD, "and then?", "and now?"):
+            chat.add_message("user", text)
+        erases = partial(eraser.erase, context="a", why="x", dry_run=False)
+
+        def model() -> Teller:
+            return Teller(f"They spoke of {WORD}.", meanwhile=erases)
+
+        with pytest.raises(DecisionRefusedError, match="texts were erased while the model wrote"):
+            asyncio.run(chat.summarize(model(), keep_recent_turns=1))
+        chat.add_message("user", f"once more {WORD}")
+        with pytest.raises(DecisionRefusedError, match="texts were erased while the model wrote"):
+            asyncio.run(other.merge_with_summary(chat, llm=model()))
+        chat.add_message("user", f"at last {WORD}")
+        run = store.run("mia", "s", 0)
+        asked = run.register_query("which?")
+        read = run.register_node("Action", "", [asked], action="read", params={}, output="", success=True)
+        run.register_node("Table", "", [read], label="t", path="/t")
+        answers = iter([WORD, "nothing of it"])
+        run.portray_with(lambda _: (erases(), next(answers))[1])
+        run.profiling()
+        asyncio.run(run.wait_portraits(5))
+
+        assert run.node("Table(t)").description == "nothing of it"
+        assert WORD not in repr(store.log.read_all(after=BEGINNING, limit=100).events)

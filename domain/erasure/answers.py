@@ -1,0 +1,32 @@
+"""What a model answers about texts while somebody erases them: it may have the texts, so it is not recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import DecisionRefusedError
+from .events import STREAM, StoreErased, decoded
+from .forgetting import log_below
+
+
+def erasures_in(log: object) -> int:
+    """Return the version of the erasures of a log, to be asked before the texts are read."""
+    below: Any = log_below(log)
+    return int(below.head(STREAM))
+
+
+def is_erased_since(log: object, erasures: int) -> bool:
+    """Return whether something was erased in a log since, also by another process."""
+    below: Any = log_below(log)
+    return any(isinstance(decoded(one), StoreErased) for one in below.read_events(STREAM, after=erasures))
+
+
+def require_unerased(log: object, erasures: int) -> None:
+    """
+    Require that nothing was erased since.
+
+    Raises:
+        DecisionRefusedError: something was.
+    """
+    if is_erased_since(log, erasures):
+        raise DecisionRefusedError("texts were erased while the model wrote, and its answer may have them: ask again")

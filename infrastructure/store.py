@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import finalize
 
-from ..domain.arguments import require_instance
+from ..domain.arguments import require_callable, require_instance
 from ..domain.canonical import canonical_json, require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.concurrency.threads import in_thread
@@ -891,7 +891,7 @@ class Store:
 
         It is called after each page of about 2,000 events, in the thread that asked. None ends this.
         """
-        self._runner.on_page = tell
+        self._runner.on_page = tell if tell is None else require_callable(tell, "tell")
 
     def rebuild(
         self,

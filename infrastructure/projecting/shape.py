@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from inspect import iscoroutinefunction
 from types import CodeType
 from typing import Any
 
@@ -65,6 +66,10 @@ def require_projection(projection: Projection) -> None:
 
 
 def _require_choices(projection: Projection) -> None:
+    for member in ("keys", "evolve", "evolve_all"):
+        fold = getattr(projection, member, require_row)
+        if not callable(fold) or iscoroutinefunction(fold):
+            raise InvalidInputError(f"{member} of {projection.name} is {fold!r}: take a function that is not async")
     on_fault = getattr(projection, "on_fault", "set_aside")
     if on_fault not in ("set_aside", "stop"):
         raise InvalidInputError(f"on_fault of {projection.name} is {on_fault!r}: take 'set_aside' or 'stop'")

@@ -13,6 +13,7 @@ import pytest
 
 import refold
 from refold.domain.chat.events import MessageAdded
+from refold.domain.concurrency.threads import in_thread
 from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError, ProjectionError
 from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting.folding import KEY_BYTES_MAX, require_keys, require_storable
@@ -248,6 +249,8 @@ class Unknown(msgspec.Struct):
         ("row", Unknown, "a field of the rows of counts has a type that is not known: name 'Whatever'"),
         ("row", Count("a", 1), "let them be of a class derived from msgspec.Struct"),
         ("on_fault", "ignore", "on_fault of counts is 'ignore': take 'set_aside' or 'stop'"),
+        ("keys", 5, "keys of counts is 5: take a function"),
+        ("evolve", in_thread, "evolve of counts is .*: take a function that is not async"),
         ("events", (MessageAdded,), "events of counts is .*: take a frozenset of classes of events"),
         ("events", frozenset(("chat.message_added",)), "events of counts is 'chat.message_added'"),
     ],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -66,7 +66,7 @@ from ..projecting.runner import ProjectionRunner
 from ..projecting.shadow import shadow_of
 from ..projecting.store import ProjectionStore
 from .receipts import Receipt, Signer, receipt_of
-from .selection import Sealed, Selection, item_versions, require_something
+from .selection import Sealed, Selection, is_folded, item_versions, require_something
 
 ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
 ATTEMPTS_MAX = 20
@@ -137,12 +137,17 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(NamedTuple):
-    """The reason, and what is to be erased: a user, contexts, or an item (of a context, or a `stream@version`)."""
+    """
+    The reason, and what is to be erased: a user, contexts, or an item (of a context, or a `stream@version`).
+
+    With `check`, which raises an error if the contexts have changed, what others record meanwhile is not erased.
+    """
 
     why: str
     user: str | None = None
     contexts: Sequence[str] | None = None
     item: str | None = None
+    check: Callable[[], None] | None = None
 
 
 class Eraser:
@@ -333,11 +338,15 @@ class Eraser:
             # Nothing was held at this version.
             events = [replace(one, whole=_whole(one, selection)) for one in erased_events(event, seals)]
             new = events_of_store(events, self.journal.version)
+            if wanted.check is not None:
+                wanted.check()
             try:
                 self._log.erase([one.remnant for one in left], [new])
             except ConcurrencyError:
                 continue
             done += left
+            if wanted.check is not None:
+                return
             # They are named now, which leaves nothing else to be done.
             selection.archived = ()
             if wanted.user is not None:
@@ -349,7 +358,7 @@ class Eraser:
 
     def made_of(self, done: Iterable[Sealed]) -> list[Projection]:
         """Return the projections whose rows were made of erased events."""
-        return [one for one in self._runner.projections.values() if any(_is_folded(one, each) for each in done)]
+        return [one for one in self._runner.projections.values() if any(is_folded(one, each) for each in done)]
 
     def finish(self, erasures: Iterable[str], made: Iterable[Projection] | None = None) -> tuple[str, ...]:
         """
@@ -483,14 +492,3 @@ def _is_run_of(stream: str, user: str) -> bool:
     with suppress(InvalidInputError):
         return run_id_of(split_stream_id(stream)[1]).user_id == user
     return False
-
-
-def _is_folded(projection: Projection, one: Sealed) -> bool:
-    events = getattr(projection, "events", None)
-    if events is not None and type(one.recorded.event) not in events:
-        return False
-    try:
-        return bool(projection.keys(one.recorded))
-    except Exception:
-        # It cannot be known, so the rows are made anew.
-        return True

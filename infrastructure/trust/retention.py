@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,18 +27,22 @@ from ...domain.erasure.events import (
     StoreErased,
     subject_hash,
 )
-from ...domain.errors import InvalidInputError, NotFoundError
-from ...domain.ids import VERSION_MAX, require_name
+from ...domain.errors import ConcurrencyError, InvalidInputError, NotFoundError, StorageError
+from ...domain.ids import VERSION_MAX, decoded_id, require_name
 from ...domain.kinds import KINDS
 from ...domain.log.ports import LiveLog
 from ...domain.pool.events import BranchedEvent, OpenedEvent, SettingsEvent
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..projecting.runner import ProjectionRunner
-from .erasing import SALT_BYTES, Eraser, Erasure, Wanted, require_reason
+from .erasing import ATTEMPTS_MAX, SALT_BYTES, Eraser, Erasure, Wanted, require_reason
 
 DAYS = {"day": 1, "week": 7, "year": 365}
 KEEP = re.compile(r"(\d{1,6}) (day|week|year)s?")
 DAYS_MAX = 365_000
+# The reason of an erasure by policies begins so.
+WHY = "retention: "
+# Longer than an event is on its way; policies are about days.
+APPLYING = 60_000_000
 
 
 # A number of days, or a text as "400 days".
@@ -152,17 +158,31 @@ class Retention:
 
     def apply(self, now: float, *, dry_run: bool = True) -> Retained:
         """Erase the contexts whose time is over at `now`, in seconds since 1970; or return what would be erased."""
+        for _ in range(ATTEMPTS_MAX):
+            with suppress(ConcurrencyError):
+                return self._apply(now, dry_run)
+        raise StorageError("others recorded all the time in contexts whose time was over: try again when they pause")
+
+    def _apply(self, now: float, dry_run: bool) -> Retained:
+        versions = {row.key: row.version for row in self._runner.rows(CATALOGUE)}
         due = self._due(int(now * 1_000_000))
         names = sorted({context for some in due.values() for context in some})
         if not names:
             return Retained(is_dry_run=dry_run, contexts={})
-        wanted = Wanted("retention: " + ", ".join(due), contexts=names)
+        check = partial(self._require_unchanged, {name: versions.get(name, 0) for name in names})
+        wanted = Wanted(WHY + ", ".join(due), contexts=names, check=check)
         # A context without texts, such as an empty queue, would be erased again and again.
         taken = {one.context for one in self._eraser.erase(wanted).contexts}
         due = {name: left for name, some in due.items() if (left := tuple(one for one in some if one in taken))}
         if dry_run or not due:
             return Retained(is_dry_run=dry_run, contexts=due)
         return Retained(is_dry_run=False, contexts=due, erasure=self._eraser.erase(wanted, dry_run=False))
+
+    def _require_unchanged(self, versions: Mapping[str, int]) -> None:
+        """Require that nobody went on in these contexts: then their time is not over any more."""
+        for row in self._runner.rows(CATALOGUE):
+            if row.version != versions.get(row.key, row.version):
+                raise ConcurrencyError(row.key, expected=versions[row.key], actual=row.version)
 
     def _due(self, now: int) -> dict[str, tuple[str, ...]]:
         state = self._eraser.state
@@ -185,7 +205,7 @@ class Retention:
 
     def _is_of(self, policy: RetentionSet, row: CatalogueRow) -> bool:
         given = ((policy.kind, row.kind), (policy.agent, row.agent), (policy.source, row.source))
-        is_users = not policy.user or (bool(row.user) and subject_hash(row.user, policy.salt) == policy.user)
+        is_users = not policy.user or any(subject_hash(one, policy.salt) == policy.user for one in _owners(row) if one)
         if not is_users or any(wanted not in (None, found) for wanted, found in given):
             return False
         # The rows have no tags: the log is asked for those of contexts whose time is over.
@@ -197,7 +217,9 @@ class Retention:
         for recorded in self._log.read(STREAM):
             event = recorded.event
             if isinstance(event, StoreErased) and event.scope in ("user", "context"):
-                erased.update(dict.fromkeys(event.whole, recorded.recorded_at))
+                # An event that came while a policy was applied is not erased, and is older than this one.
+                at = recorded.recorded_at - (APPLYING if event.why.startswith(WHY) else 0)
+                erased.update(dict.fromkeys(event.whole, at))
         return erased
 
 
@@ -216,6 +238,14 @@ def _tags_of(log: LiveLog, stream: str) -> set[str]:
             case Forked(lineage=lineage):
                 return _tags_of(log, lineage[0].stream)
     return tags
+
+
+def _owners(row: CatalogueRow) -> Sequence[str]:
+    """Return the names of whom a context may be; the scope of a memory says whose it is."""
+    if row.kind != "memory":
+        return (row.user,)
+    scope = decoded_id(row.id)
+    return (scope, scope.removeprefix("user:"), scope.removeprefix("user/"))
 
 
 def _tags_in(attributes: Mapping[str, Any]) -> Iterator[str]:

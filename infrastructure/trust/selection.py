@@ -33,6 +33,7 @@ from ...domain.spans import Ref, Segment, Span
 from ...domain.trajectory import events as run
 from ...domain.trajectory.nodes import node_name
 from ...domain.window.events import WindowItemEvent
+from ...projections.contract import Projection
 from ...projections.json_texts import leaves_of
 
 PAGE_EVENTS = 2_048
@@ -392,6 +393,18 @@ def _names(event: Any) -> Sequence[str | None]:
         case run.NodeEvent(label=label):
             return (label, node_name(run.type_of(event), label))
     return ()
+
+
+def is_folded(projection: Projection, one: Sealed) -> bool:
+    """Return whether rows of a projection may have been made of an event."""
+    events = getattr(projection, "events", None)
+    if events is not None and type(one.recorded.event) not in events:
+        return False
+    try:
+        return bool(projection.keys(one.recorded))
+    except Exception:
+        # It cannot be known, so the rows are made anew.
+        return True
 
 
 def require_something(mapping: Mapping[str, object]) -> str:

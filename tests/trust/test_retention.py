@@ -17,9 +17,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import refold
 from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from refold.infrastructure.trust.receipts import Receipt
 from refold.infrastructure.trust.retention import DAYS_MAX, days_of
+from refold.infrastructure.trust.selection import Selection
 from tests.cli.running import refold as run
 
 DAY = 86_400.0
@@ -48,6 +51,8 @@ def test_contexts_are_erased_when_their_time_is_over(location: str) -> None:
         for name, user in (("old", "mia"), ("kept", "mia"), ("other", "ben")):
             store.chat(name, user=user).add_message("user", "hello")
         store.queue("q", user="mia")
+        for scope in ("mia", "user:mia", "user/mia", "ben", "amia"):
+            store.memory().scope(scope).put(MemoryRecord(scope=scope, key="k", value="v"))
         store.hold("kept", why="case 12")
         assert store.apply_retention(dry_run=False).contexts == {}
         policy = store.retain("mia's", "400 days", kind="chat", user="mia", why="notice")
@@ -64,8 +69,56 @@ def test_contexts_are_erased_when_their_time_is_over(location: str) -> None:
         assert texts == {"old": ["[erased]"], "kept": ["hello"], "other": ["hello"]}
         assert store.apply_retention().contexts == {}
         assert (policy.days, policy.is_of_user, store.policies()) == (400, True, [policy])
+        store.retain("everything", "400 days", user="mia", why="notice")
+        remembered = ("memory:mia", "memory:user/mia", "memory:user:mia")
+        assert store.apply_retention().contexts == {"everything": remembered}
+        store.stop_retaining("everything", why="over")
         store.stop_retaining("mia's", why="over")
         assert store.policies() == []
+
+
+@pytest.mark.parametrize("step", ["complete", "sealed"])
+def test_a_context_that_goes_on_while_its_time_is_over(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its texts, also where it goes on at the last moment; the others are erased."""
+    clock = Clock()
+    with refold.open(":memory:", system=clock) as store:
+        for name in ("old", "live"):
+            store.chat(name).add_message("user", "hello")
+        store.retain("all", "400 days", kind="chat", why="notice")
+        clock.time += 401 * DAY
+        before, news = getattr(Selection, step), iter(["I am back"])
+
+        def meanwhile(selection: Selection) -> Any:
+            for text in news:
+                store.chat("live").add_message("user", text)
+            return before(selection)
+
+        monkeypatch.setattr(Selection, step, meanwhile)
+        assert store.apply_retention(dry_run=False).contexts == {"all": ("chat:old",)}
+        assert [item.text for item in store.chat("live").items] == ["hello", "I am back"]  # type: ignore[union-attr]
+
+
+def test_an_event_at_the_moment_of_an_erasure_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is older than the erasure that did not reach it, and the next one does; then there is nothing to do."""
+    clock = Clock()
+    with refold.open(":memory:", system=clock) as store:
+        store.chat("a").add_message("user", "hello")
+        store.retain("all", "400 days", kind="chat", why="notice")
+        clock.time += 401 * DAY
+        erase, news = MemoryLog.erase, iter(["I am back"])
+
+        def late(log: MemoryLog, *given: Any) -> Any:
+            for text in news:
+                store.chat("a").add_message("user", text)
+            return erase(log, *given)
+
+        monkeypatch.setattr(MemoryLog, "erase", late)
+        assert store.apply_retention(dry_run=False).contexts == {"all": ("chat:a",)}
+        assert [item.text for item in store.chat("a").items] == ["[erased]", "I am back"]  # type: ignore[union-attr]
+        clock.time += 401 * DAY
+        assert store.apply_retention(dry_run=False).contexts == {"all": ("chat:a",)}
+        assert "back" not in repr(store.chat("a").items)
+        assert store.apply_retention(dry_run=False).contexts == {}
 
 
 def test_a_context_of_which_a_part_was_erased_is_erased_when_its_time_is_over(location: str) -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -29,6 +30,9 @@ from .ui import LOOPBACK, in_url
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 Rows = Sequence[tuple[str, float]]
 Failing = Callable[[], Mapping[str, str]]
+# Whether each job that a worker does beside projections failed the last time.
+Jobs = Mapping[str, bool]
+NO_JOBS: Jobs = MappingProxyType({})
 
 
 def address_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
@@ -41,11 +45,11 @@ def address_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return host.strip("[]") or LOOPBACK, int(port)
 
 
-def page_of(store: Store, names: Sequence[str], failing: Mapping[str, str]) -> str:
+def page_of(store: Store, names: Sequence[str], failing: Mapping[str, str], jobs: Jobs = NO_JOBS) -> str:
     """
-    Return the metrics of a store and of some of its projections, in the text format of Prometheus.
+    Return the metrics of a store, of some of its projections and of a worker, in the text format of Prometheus.
 
-    `failing` are those that the worker could not bring up to date, and why.
+    `failing` are the projections that the worker could not bring up to date, and why.
     """
     try:
         events, found = store.now().events, _statuses(store, names)
@@ -75,6 +79,10 @@ def page_of(store: Store, names: Sequence[str], failing: Mapping[str, str]) -> s
         _metric(
             "refold_projection_set_aside_events", "gauge", "Events that a projection was made without.",
             [(label, len(one.set_aside)) for label, one in each],
+        ),
+        _metric(
+            "refold_job_failing", "gauge", "Whether a job of this worker failed the last time.",
+            [(f'{{job="{name}"}}', failed) for name, failed in jobs.items()],
         ),
     ))  # fmt: skip
 
@@ -130,14 +138,14 @@ class _Handler(BaseHTTPRequestHandler):
     # A client that sends nothing keeps a thread for at most so many seconds.
     timeout = 10
 
-    def __init__(self, *args: Any, store: Store, names: Sequence[str], failing: Failing) -> None:
-        self._store, self._names, self._failing = store, names, failing
+    def __init__(self, *args: Any, store: Store, names: Sequence[str], failing: Failing, jobs: Jobs) -> None:
+        self._store, self._names, self._failing, self._jobs = store, names, failing, jobs
         super().__init__(*args)
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(HTTPStatus.OK, page_of(self._store, self._names, self._failing()))
+            self._answer(HTTPStatus.OK, page_of(self._store, self._names, self._failing(), self._jobs))
         elif path == "/health":
             is_fine, said = health_of(self._store, self._names, self._failing())
             self._answer(HTTPStatus.OK if is_fine else HTTPStatus.SERVICE_UNAVAILABLE, said + "\n")
@@ -162,12 +170,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def metrics_served(
-    store: Store, names: Sequence[str], address: tuple[str, int] | None, failing: Failing = dict
+    store: Store,
+    names: Sequence[str],
+    address: tuple[str, int] | None,
+    failing: Failing = dict,
+    jobs: Jobs = NO_JOBS,
 ) -> Iterator[str | None]:
     """
     Answer requests at an address until the end of the block, and yield the URL; None if there is no address.
 
-    `failing` returns the projections that the worker cannot bring up to date, and why.
+    `failing` returns the projections that the worker cannot bring up to date, and why; `jobs` says which of its other
+    jobs failed the last time.
 
     Raises:
         InvalidInputError: the address cannot be used, as another program listens there.
@@ -176,7 +189,7 @@ def metrics_served(
         yield None
         return
     try:
-        server = _Server(address, partial(_Handler, store=store, names=names, failing=failing))
+        server = _Server(address, partial(_Handler, store=store, names=names, failing=failing, jobs=jobs))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInputError(f"--metrics: {address[0]}:{address[1]} cannot be used: {reason}") from error

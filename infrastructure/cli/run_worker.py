@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import click
 
@@ -26,6 +27,8 @@ Standing = Mapping[str, ProjectionStatus]
 NEWS_EVERY_SECONDS = 10.0
 SEALED_EVERY_SECONDS = 60.0
 RETAINED_EVERY_SECONDS = 3_600.0
+# The jobs beside projections, as the metrics name them.
+SEAL, RETENTION = "seal", "retention"
 
 
 class WorkerLog:
@@ -108,11 +111,11 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
         for line in worker_log.beginning():
             _say(line)
-        worker = store._worker(chosen)
-        with metrics_served(store, chosen, address, lambda: worker.failing) as url:
+        worker, jobs = store._worker(chosen), dict.fromkeys(_jobs(store, seal=seal), False)
+        with metrics_served(store, chosen, address, lambda: worker.failing, jobs) as url:
             if url is not None:
                 _say(f"metrics at {url}")
-            _keep(store, worker, worker_log, stop, seal=seal)
+            _keep(store, worker, worker_log, stop, jobs)
         try:
             sums = worker_log.sums()
         except RefoldError as error:
@@ -121,11 +124,20 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
         _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {sums}")
 
 
-def _keep(store: Store, worker: ProjectionWorker, worker_log: WorkerLog, stop: threading.Event, *, seal: bool) -> None:
+def _jobs(store: Store, *, seal: bool) -> list[str]:
+    """Return the names of the jobs that are done beside projections."""
+    return [RETENTION, SEAL] if seal and hasattr(store.log, "sealing") else [RETENTION]
+
+
+def _keep(
+    store: Store, worker: ProjectionWorker, worker_log: WorkerLog, stop: threading.Event, jobs: dict[str, bool]
+) -> None:
     beside = [threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)]
-    if seal and hasattr(store.log, "sealing"):
-        beside.append(threading.Thread(target=_seal, args=(store.log.sealing, stop), name="refold-seal", daemon=True))
-    beside.append(threading.Thread(target=_retain, args=(store, stop), name="refold-retain", daemon=True))
+    if SEAL in jobs:
+        sealing: Any = store.log
+        arguments = (sealing.sealing, stop, jobs)
+        beside.append(threading.Thread(target=_seal, args=arguments, name="refold-seal", daemon=True))
+    beside.append(threading.Thread(target=_retain, args=(store, stop, jobs), name="refold-retain", daemon=True))
     for thread in beside:
         thread.start()
     try:
@@ -136,29 +148,34 @@ def _keep(store: Store, worker: ProjectionWorker, worker_log: WorkerLog, stop: t
             thread.join()
 
 
-def _seal(sealing: Callable[[], Iterator[int]], stop: threading.Event) -> None:
-    """Pack old events until `stop` is set, resting as long as it worked."""
+def _seal(sealing: Callable[[], Iterator[int]], stop: threading.Event, jobs: dict[str, bool]) -> None:
+    """Pack old events until `stop` is set, resting as long as it worked; note in `jobs` whether it failed."""
     while not stop.is_set():
         began = REAL_SYSTEM.monotonic()
         try:
             for _ in sealing():
+                jobs[SEAL] = False
                 if stop.wait(REAL_SYSTEM.monotonic() - began):
                     return
                 began = REAL_SYSTEM.monotonic()
+            jobs[SEAL] = False
         except (StorageError, DamagedError) as error:
+            jobs[SEAL] = True
             _say(f"old events could not be packed, which is tried again: {error}")
         stop.wait(SEALED_EVERY_SECONDS)
 
 
-def _retain(store: Store, stop: threading.Event) -> None:
-    """Erase the contexts whose time is over by a policy, now and then until `stop` is set."""
+def _retain(store: Store, stop: threading.Event, jobs: dict[str, bool]) -> None:
+    """Erase the contexts whose time is over by a policy, now and then until `stop` is set, and note as `_seal` does."""
     while not stop.is_set():
         try:
             if store.policies():
                 found = store.apply_retention(dry_run=False)
                 if found.erasure is not None:
                     _say(f"{counted(len(found.erasure.contexts), 'context')} erased, whose time was over")
+            jobs[RETENTION] = False
         except RefoldError as error:
+            jobs[RETENTION] = True
             _say(f"contexts whose time is over could not be erased, which is tried again: {error}")
         stop.wait(RETAINED_EVERY_SECONDS)
 

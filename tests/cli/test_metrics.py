@@ -65,10 +65,12 @@ def test_whether_all_is_well(store: package.Store, monkeypatch: pytest.MonkeyPat
     """A projection that stands still, or fails each time, or a store that does not answer, is not."""
     failing: dict[str, str] = {}
 
-    with metrics_served(store, ["rollup"], ANYWHERE, lambda: failing) as url:
+    with metrics_served(store, ["rollup"], ANYWHERE, lambda: failing, {"seal": True}) as url:
         assert url is not None
         assert asked(url, "/health") == (200, "fine\n")
-        assert 'refold_projection_failing{projection="rollup"} 0\n' in asked(url, "/metrics")[1]
+        page = asked(url, "/metrics")[1]
+        assert 'refold_projection_failing{projection="rollup"} 0\n' in page
+        assert page.endswith('refold_job_failing{job="seal"} 1\n')
         failing.update(dict.fromkeys(("catalogue", "rollup"), "no\nroom"), usage="no right")
         wrong = "the projections catalogue, rollup: no room\nthe projection usage: no right\n"
         assert asked(url, "/health") == (503, wrong)

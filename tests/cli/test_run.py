@@ -169,12 +169,13 @@ def test_names_are_checked_first(database: Path) -> None:
 
 
 def test_what_is_done_beside_it_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contexts whose time is over are erased while it works; where that fails it is tried again, as packing is."""
+    """Contexts whose time is over are erased while it works; a failure is noted, and it is tried again."""
     monkeypatch.setattr(run_module, "RETAINED_EVERY_SECONDS", 0)
     monkeypatch.setattr(run_module, "SEALED_EVERY_SECONDS", 0)
-    stop, tries = threading.Event(), iter(range(3))
+    stop, tries, jobs, noted = threading.Event(), iter(range(3)), dict[str, bool](), list[dict[str, bool]]()
 
     def retained(*, dry_run: bool) -> Any:
+        noted.append({**jobs})
         if next(tries) == 0:
             raise StorageBusyError("it is busy")
         stop.set()
@@ -182,7 +183,8 @@ def test_what_is_done_beside_it_is_said(capsys: pytest.CaptureFixture[str], monk
         return SimpleNamespace(erasure=erasure)
 
     store: Any = SimpleNamespace(policies=lambda: ["mail"], apply_retention=retained)
-    run_module._retain(store, stop)
+    run_module._retain(store, stop, jobs)
+    assert (noted, jobs) == ([{}, {"retention": True}], {"retention": False})
     assert [line.partition("  ")[2] for line in capsys.readouterr().err.splitlines()] == [
         "contexts whose time is over could not be erased, which is tried again: it is busy",
         "2 contexts erased, whose time was over",
@@ -194,12 +196,14 @@ def test_what_is_done_beside_it_is_said(capsys: pytest.CaptureFixture[str], monk
     def sealing() -> Iterator[int]:
         if next(tries) == 0:
             raise StorageBusyError("it is busy")
+        assert jobs["seal"]
         yield 1
         stop.set()
         yield 2
         pytest.fail("it was told to stop")
 
-    run_module._seal(sealing, stop)
+    run_module._seal(sealing, stop, jobs)
+    assert not jobs["seal"]
     assert capsys.readouterr().err.endswith("  old events could not be packed, which is tried again: it is busy\n")
 
 
@@ -226,12 +230,14 @@ def test_old_events_are_packed_beside_it(monkeypatch: pytest.MonkeyPatch, seal: 
     packed: list[object] = []
     for name in ("_print_news", "_retain"):
         monkeypatch.setattr(run_module, name, lambda *_: None)
-    monkeypatch.setattr(run_module, "_seal", lambda sealing, stop: packed.append(sealing))
+    monkeypatch.setattr(run_module, "_seal", lambda sealing, stop, jobs: packed.append(sealing))
     log = SimpleNamespace(sealing="packs") if can_seal else SimpleNamespace()
     store: Any = SimpleNamespace(log=log)
     worker: Any = SimpleNamespace(run=lambda stop: None)
     worker_log: Any = None
 
-    run_module._keep(store, worker, worker_log, threading.Event(), seal=seal)
+    run_module._keep(
+        store, worker, worker_log, threading.Event(), dict.fromkeys(run_module._jobs(store, seal=seal), False)
+    )
 
     assert packed == ["packs"] * (seal and can_seal)

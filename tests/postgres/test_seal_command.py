@@ -57,7 +57,7 @@ def test_a_worker_packs_beside_its_work(pg_url: str) -> None:
         yield from log.sealing()
         stop.set()
 
-    run_worker._seal(seal_once, stop)
+    run_worker._seal(seal_once, stop, {})
     log.close()
 
     assert rows(pg_url) == 72

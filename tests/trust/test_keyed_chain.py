@@ -16,6 +16,7 @@ from refold.infrastructure.exchange import copy_store
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.restore import restore
 from refold.infrastructure.log.block_body import block_checksum
+from refold.infrastructure.log.compression import ERASED
 from refold.infrastructure.trust.keys import KEY_BYTES, KeyFile, MasterKeys
 from refold.infrastructure.verifying import shares
 
@@ -280,6 +281,8 @@ def test_backups_and_copies_have_the_same_digests(tmp_path: Path, place: Place, 
             assert store.verify().problems == ()
             if location == target:
                 assert [one.digest for one in store.log.read("chat:b")] == digests
+                # Nothing is taken for erased, which is not compressed.
+                assert not any(row.payload[0] & ERASED for row in Place(target, tmp_path / "none").rows("chat:b"))
 
 
 def test_in_memory_its_keys_go_with_it(tmp_path: Path) -> None:

@@ -250,6 +250,8 @@ async def test_a_delete_is_whole_or_nothing(store: refold.Store, monkeypatch: py
     sessions, clear, left = RefoldSessions(store), refold.ChatContext.clear, [2]
     for key in (KEY, SUB, {**KEY, "subpath": "subagents/agent-2"}):
         await sessions.append(key, [QUESTION])
+    # By these names later versions find them.
+    assert {row.name for row in store.saved_states("claude")} == {"main/-home-mia", "sub/-home-mia/s1"}
     before = await state_of(sessions)
 
     def interrupted(chat: refold.ChatContext, **settings: Any) -> None:

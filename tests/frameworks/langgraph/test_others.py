@@ -105,6 +105,7 @@ def test_what_a_run_saved_is_deleted_in_copies_too(store: Store) -> None:
     RefoldSaver(store).copy_thread("copy", "again")
     saver.delete_for_runs(["r2"])
 
+    assert {row.name for row in store.saved_states("langgraph", prefix="run/")} == {"run/r1", "run/r2"}
     for name in ("t", "copy", "again"):
         assert {one.metadata["run_id"] for one in RefoldSaver(store).list(thread(name))} == {"r1"}
 

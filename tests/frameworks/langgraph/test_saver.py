@@ -351,6 +351,11 @@ def test_writes_on_a_checkpoint_of_another_branch(memory: Store) -> None:
     for one in (saver, RefoldSaver(memory)):
         written = [one.get_tuple(config).pending_writes for config in (first, second, newest)]  # type: ignore[union-attr]  # they are there
         assert written == [[], [("late", "n", 9)], []]
+    saver.prune(["t"])
+    # By these names later versions find what is saved.
+    chats = [memory.chat(row.id) for row in memory.contexts()]
+    names = {saved.key.partition("/")[0] for chat in chats for saved in chat.saved_states.all("langgraph")}
+    assert names == {"thread", "branch", "checkpoint", "value", "writes", "kept"}
 
 
 def test_ids_of_threads_and_namespaces(memory: Store) -> None:

@@ -41,7 +41,8 @@ def test_the_shape_of_the_json(database: Path) -> None:
         for moment in ([], ["--at", "2999-01-01"]):
             found = refold("contexts", f"--{name}", value, *moment, "--json", db=database).json
             assert [one["id"] for one in found] == ["z"]
-    assert refold("contexts", "--kind", "pool", db=database) == (0, "", "no context is like that\n")
+    for wanted in (("--kind", "pool"), ("--user", "mi")):
+        assert refold("contexts", *wanted, db=database) == (0, "", "no context is like that\n")
     assert refold("contexts", "--kind", "chats", db=database).code == 2
     assert (imported["source"], imported["changed_by"], imported["user"]) == ("air.json", "import", None)
 

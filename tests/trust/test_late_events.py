@@ -13,7 +13,7 @@ import pytest
 import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.concurrency.promises import Settled
-from refold.domain.errors import ConcurrencyError, StorageBusyError
+from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageBusyError
 from refold.domain.log.envelope import NO_META
 from refold.domain.log.ports import ANY_VERSION, NewEvents
 from refold.infrastructure.databases import ring_of
@@ -203,3 +203,16 @@ def test_an_append_to_any_end_is_tried_so_often(monkeypatch: pytest.MonkeyPatch)
         new = NewEvents(stream="chat:a", expected_version=ANY_VERSION, events=(event,), metas=(NO_META,), root="a")
 
         assert log.append([new]).exception() is errors[2]
+
+
+def test_a_context_that_another_user_opens_first() -> None:
+    """What comes later is that user's, too, and leaves with the first."""
+    with refold.open(":memory:", keys=MasterKeys({"m1": bytes(32)})) as store:
+        before_it_is_recorded(store, lambda: store.chat("a", user="mia"))
+        with pytest.raises(InvalidInputError, match="was opened with user 'mia'"):
+            store.chat("a", user="tom")
+        store.chat("a").add_message("user", "hello")
+
+        log: Any = store.log
+        assert log.subject_of("chat:a") == log.user_subject("mia")
+        assert len({one.meta.key_id for one in log.read("chat:a")}) == 1

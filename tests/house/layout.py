@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -147,28 +147,40 @@ def passed_by_common_calls() -> dict[str, int]:
 
 
 def every_file() -> str:
-    """Return the list of all files of the code, by folder, each with its first sentence, for ARCHITECTURE.md."""
+    """Return the list of all files of the code, folders of tests, and scripts, each with its first sentence."""
     text = ""
     for package in PACKAGES.values():
         by_folder: dict[Path, list[Path]] = {}
         for path in files(package):
             by_folder.setdefault(path.parent, []).append(path)
         for folder, paths in sorted(by_folder.items()):
-            about = first_sentence(folder / "__init__.py") if folder / "__init__.py" in paths else ""
-            text += f"\n### `{folder.relative_to(ROOT)}/`\n\n" + (f"{about}\n\n" if about else "")
-            named = {path.name: first_sentence(path) for path in paths if path.name != "__init__.py"}
-            text += "".join(f"- `{name}`: {about}\n" for name, about in named.items() if about)
-    return text
+            text += _listed(folder, [path for path in paths if path.name != "__init__.py"])
+    text += _listed(ROOT / "tests", [path for path in (ROOT / "tests").iterdir() if (path / "__init__.py").exists()])
+    return text + _listed(ROOT / "scripts", [path for path in (ROOT / "scripts").iterdir() if not path.suffix])
+
+
+def _listed(folder: Path, paths: Iterable[Path]) -> str:
+    """Return a folder as a part of the list, with those of its files and folders that say what they are."""
+    about = first_sentence(folder)
+    lines = [
+        f"- `{path.name}{'/' * path.is_dir()}`: {sentence}\n"
+        for path in sorted(paths)
+        if (sentence := first_sentence(path))
+    ]
+    return f"\n### `{folder.relative_to(ROOT)}/`\n\n" + (f"{about}\n\n" if about else "") + "".join(lines)
 
 
 def first_sentence(path: Path) -> str:
-    """Return the first sentence about a file, from its docstring or its first comment; none of another file."""
-    text = path.read_text(encoding="utf-8") if path.suffix in (".py", ".js", ".sql") else ""
+    """Return the first sentence about a file or a folder, from its docstring or its first comment; "" without one."""
+    path = path / "__init__.py" if path.is_dir() else path
+    if path.suffix not in ("", ".py", ".js", ".sql") or not path.exists():
+        return ""
+    text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         about = ast.get_docstring(parsed(path)) or ""
     else:
-        found = re.match(r"/\*\*(.*?)\*/|-- ([^\n]*)", text, re.DOTALL)
-        about = re.sub(r"\n \*", "\n", found[1] or found[2]) if found else ""
+        found = re.match(r"/\*\*(.*?)\*/|-- (.*?)\n|#!.*?\n((?:# .*?\n)+)", text, re.DOTALL)
+        about = re.sub(r"\n (?=\*)|\n(?=#)|[*#] ", " ", found[1] or found[2] or found[3]) if found else ""
     return re.split(r"(?<=\.) ", " ".join(about.split("\n\n")[0].split()))[0]
 
 

@@ -18,7 +18,7 @@ from ..open import open_store
 from ..projecting.leases import Lease
 from ..store import Store
 from ..trust.keys import Keys
-from . import analysis, coding, long_chats, research, support
+from . import analysis, coding, long_chats, research, support_desk
 from .simulation import DAY, Job, Simulation
 
 __all__ = ["SIZES", "fill_store"]
@@ -113,7 +113,7 @@ def _require_empty(store: Store) -> None:
 def _jobs(store: Store, simulation: Simulation, extent: Extent) -> list[tuple[float, Job]]:
     days = extent.days
     return [
-        *support.jobs(store, simulation, days=days, tickets=extent.tickets),
+        *support_desk.jobs(store, simulation, days=days, tickets=extent.tickets),
         *long_chats.jobs(store, simulation, days=days, leases=extent.leases, checks=extent.checks),
         *research.jobs(store, simulation, days=days),
         *coding.jobs(store, simulation, days=days),

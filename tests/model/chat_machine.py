@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, IdempotencyError, NotFoundError
-from refold.domain.log.ports import LiveLog
 
 from ..contract.writing import check_chain
 from ..domain.chat_events import OPENED
 from ..domain.fakes import handle_on, record
 from .chat_model import ChatModel, Said, Step, said_by
+from .lives import LogLife
 
 TEXT = st.sampled_from(["", "hi", "longer text", "ü\x00\U0001f600", "L" * 5_000])
 ITEM = st.one_of(
@@ -49,21 +49,13 @@ def add(chat: ChatContext, said: Said, **options: Any) -> Any:
             return chat.add_config_update(text or None, tools, **options)
 
 
-class ChatMachine(RuleBasedStateMachine):
-    """Subclass it with `open_log`; the contexts are new for each life, so lives may share a database."""
-
-    lives = 0
-    can_reopen = True
-
-    def open_log(self) -> LiveLog:
-        """Open the log, again perhaps."""
-        raise NotImplementedError
+class ChatMachine(LogLife):
+    """Two contexts, each with handles of every kind; subclass it with `open_log`."""
 
     @initialize()
     def begin(self) -> None:
         """Open two contexts, and a handle of each kind."""
-        type(self).lives += 1
-        self.log = self.open_log()
+        self.begin_life()
         self.models = {"a": ChatModel(), "b": ChatModel()}
         # The context, key, item and answer of each call that was made under a key.
         self.keyed: list[tuple[str, str, Said, Any]] = []
@@ -72,13 +64,7 @@ class ChatMachine(RuleBasedStateMachine):
         self.open_handles()
 
     def open_handles(self) -> None:
-        """Give every handle a new object, which has not looked at anything yet."""
         self.chats = {name: handle_on(self.log, self.stream(OF_CONTEXT[name])) for name in HANDLES}
-
-    def teardown(self) -> None:
-        """Close the log."""
-        if hasattr(self, "log"):
-            self.log.close()
 
     @rule(context=st.sampled_from(["a", "b"]))
     def look_at_everything(self, context: str) -> None:
@@ -89,7 +75,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     def stream(self, context: str) -> str:
         """Return the name of a context's stream in this life."""
-        return f"chat:{type(self).__name__}{self.lives}-{context}"
+        return f"chat:{self.life}-{context}"
 
     def shown(self, chat: Any) -> list[Said]:
         """Return what a context shows, in the model's words."""
@@ -269,14 +255,6 @@ class ChatMachine(RuleBasedStateMachine):
     def open_another_handle(self, name: str) -> None:
         """Go on with a new object, not loaded."""
         self.chats[name] = handle_on(self.log, self.stream(OF_CONTEXT[name]))
-
-    @precondition(lambda self: self.can_reopen)
-    @rule()
-    def reopen(self) -> None:
-        """Close the log, open it again, and go on with new handles."""
-        self.log.close()
-        self.log = self.open_log()
-        self.open_handles()
 
     @invariant()
     def views_are_prefixes(self) -> None:

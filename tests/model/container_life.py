@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+from hypothesis.stateful import initialize, invariant
 
 from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook
-from refold.domain.log.ports import LiveLog
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.pool import ContextPool
 from refold.domain.pool.queue import ContextQueue
@@ -17,6 +16,7 @@ from refold.domain.pool.state import EMPTY, complete, fold
 
 from ..domain.pool.containers import VetoError, pool_on, queue_on
 from .container_model import ContainerModel, Refused, Row, Told, Veto
+from .lives import LogLife
 
 CONTAINERS_MAX = 6
 LIMITS = st.integers(1, 5)
@@ -49,35 +49,27 @@ class Gate:
         return see
 
 
-class ContainerLife(RuleBasedStateMachine):
-    """Queues and pools of one log, each with a model; they are new for each life, so lives may share a database."""
-
-    lives = 0
-    can_reopen = True
-
-    def open_log(self) -> LiveLog:
-        """Open the log, again perhaps."""
-        raise NotImplementedError
+class ContainerLife(LogLife):
+    """Queues and pools of one log, each with a model."""
 
     @initialize(limit=LIMITS, pool_limit=st.none() | LIMITS)
     def begin(self, limit: int, pool_limit: int | None) -> None:
         """Open a queue and a pool; the others branch off them."""
-        type(self).lives += 1
-        self.log, self.loop = self.open_log(), asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
+        self.begin_life()
         self.items_made = 0
         self.containers: list[Container] = []
         self.models: list[ContainerModel] = []
         self.gates: list[Gate] = []
         # What each was, by version.
         self.past: list[dict[int, ContainerModel]] = []
-        name = f"{type(self).__name__}{self.lives}"
-        self.take_in(queue_on(self.log, name, limit=limit), ContainerModel(False, limit))
-        self.take_in(pool_on(self.log, name, limit=pool_limit), ContainerModel(True, pool_limit))
+        self.take_in(queue_on(self.log, self.life, limit=limit), ContainerModel(False, limit))
+        self.take_in(pool_on(self.log, self.life, limit=pool_limit), ContainerModel(True, pool_limit))
 
     def teardown(self) -> None:
         """Close the log, and the loop with its threads."""
         if hasattr(self, "log"):
-            self.log.close()
+            super().teardown()
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+from hypothesis.stateful import initialize, invariant
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import (
@@ -18,11 +18,11 @@ from refold.domain.chat.items import (
 from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.view import ChatView
 from refold.domain.llm.base import LLM, LLMResponse
-from refold.domain.log.ports import LiveLog
 
 from ..domain.chat_events import OPENED
 from ..domain.fakes import handle_on, record
 from .editing_model import EditingModel, row_of
+from .lives import LogLife
 
 CONTEXTS_MAX = 6
 KINDS = ["user", "assistant", "call", "output"]
@@ -54,34 +54,21 @@ def with_versions(items: Sequence[ChatItem]) -> list[tuple[ChatItem, int | None]
     return [(item, item.version) for item in items]
 
 
-class EditingLife(RuleBasedStateMachine):
-    """Contexts of one log, each with a model; they are new for each life, so lives may share a database."""
-
-    lives = 0
-    can_reopen = True
-
-    def open_log(self) -> LiveLog:
-        """Open the log, again perhaps."""
-        raise NotImplementedError
+class EditingLife(LogLife):
+    """Contexts of one log, each with a model."""
 
     @initialize()
     def begin(self) -> None:
         """Open one context; the others are forked from it."""
-        type(self).lives += 1
-        self.log = self.open_log()
+        self.begin_life()
         self.items_made = 0
         self.chats: dict[str, ChatContext] = {}
         self.models: dict[str, EditingModel] = {}
         # What each context was, by version.
         self.past: dict[str, dict[int, EditingModel]] = {}
-        root = f"chat:{type(self).__name__}{self.lives}"
+        root = f"chat:{self.life}"
         record(self.log, OPENED, stream=root)
         self.put(handle_on(self.log, root), EditingModel())
-
-    def teardown(self) -> None:
-        """Close the log."""
-        if hasattr(self, "log"):
-            self.log.close()
 
     # Contexts and items by number
 

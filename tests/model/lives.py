@@ -4,13 +4,47 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from refold.domain.chat.state import stored
 from refold.domain.context import folded_stream
+from refold.domain.log.ports import LiveLog
 from tests.support.effort import IS_DEEP
 
 EXAMPLES = os.environ.get("REFOLD_MODEL_EXAMPLES")
+
+
+class LogLife(RuleBasedStateMachine):
+    """A life on a log; its streams have `life` in their names, so lives may share a database."""
+
+    lives = 0
+    can_reopen = True
+
+    def open_log(self) -> LiveLog:
+        """Open the log, again perhaps."""
+        raise NotImplementedError
+
+    def begin_life(self) -> None:
+        """Open the log for a new life."""
+        type(self).lives += 1
+        self.life = f"{type(self).__name__}{self.lives}"
+        self.log = self.open_log()
+
+    def open_handles(self) -> None:
+        """Give every handle a new object, which has not looked at anything yet."""
+
+    @precondition(lambda self: self.can_reopen)
+    @rule()
+    def reopen(self) -> None:
+        """Close the log, open it again, and go on with new handles."""
+        self.log.close()
+        self.log = self.open_log()
+        self.open_handles()
+
+    def teardown(self) -> None:
+        """Close the log."""
+        if hasattr(self, "log"):
+            self.log.close()
 
 
 def live(machine: type[RuleBasedStateMachine], *, examples: int, steps: int = 30) -> None:

@@ -6,10 +6,9 @@ from typing import Any, TypeVar
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, rule
 
 from refold.domain.errors import NotFoundError
-from refold.domain.log.ports import LiveLog
 from refold.domain.memory.memory import Memory
 from refold.domain.memory.records import MemoryKind
 from refold.infrastructure.projecting.store import MemoryProjectionStore
@@ -17,6 +16,7 @@ from refold.infrastructure.store import Store
 
 from ..contract.writing import check_chain
 from ..domain.memory.remembering import about
+from .lives import LogLife
 from .memory_model import ScopeModel
 
 T = TypeVar("T")
@@ -28,34 +28,25 @@ HANDLE = st.sampled_from(["one", "two"])
 SCOPE = st.sampled_from(["user:mia@x", "session"])
 
 
-class MemoryMachine(RuleBasedStateMachine):
-    """Subclass it with `open_log`; the scopes are new for each life, so lives may share a database."""
-
-    lives = 0
-    can_reopen = True
-
-    def open_log(self) -> LiveLog:
-        """Open the log, again perhaps."""
-        raise NotImplementedError
+class MemoryMachine(LogLife):
+    """Two scopes, each with two handles; subclass it with `open_log`."""
 
     @initialize()
     def begin(self) -> None:
         """Open a log, and two handles."""
-        type(self).lives += 1
         self.loop = asyncio.new_event_loop()
-        self.log = self.open_log()
+        self.begin_life()
         self.models = {"user:mia@x": ScopeModel(), "session": ScopeModel()}
         self.open_handles()
 
     def open_handles(self) -> None:
-        """Give every handle a new object."""
         store = Store(self.log, MemoryProjectionStore())
         self.memories: dict[str, Memory] = {name: store.memory() for name in ("one", "two")}
 
     def teardown(self) -> None:
         """Close the log, and the loop."""
         if hasattr(self, "log"):
-            self.log.close()
+            super().teardown()
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
 
@@ -65,7 +56,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     def named(self, scope: str) -> str:
         """Return the name of a scope in this life."""
-        return f"{scope}{type(self).__name__}{self.lives}"
+        return f"{scope}{self.life}"
 
     @rule(name=HANDLE, scope=SCOPE, key=KEY, value=VALUE, kind=KIND, tags=TAGS)
     def remember(self, name: str, scope: str, key: str, value: Any, kind: MemoryKind, tags: list[str]) -> None:
@@ -131,11 +122,3 @@ class MemoryMachine(RuleBasedStateMachine):
         assert sorted(told, key=str) == sorted(self.models[scope].changes, key=str)
         assert [one.version for one in changes] == sorted(one.version for one in changes)
         check_chain(self.memories[name].scope(self.named(scope)).recorded_events())
-
-    @precondition(lambda self: self.can_reopen)
-    @rule()
-    def reopen(self) -> None:
-        """Close the log, open it again, and go on with new handles."""
-        self.log.close()
-        self.log = self.open_log()
-        self.open_handles()

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis.stateful import invariant
 
 from refold.domain.errors import ConcurrencyError
-from refold.domain.log.ports import LiveLog
 from refold.domain.trajectory.run import Run
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 
+from .lives import LogLife
 from .run_checking import check_shown, check_thoroughly
 from .run_model import STEPS_MAX, Refused, Rules
 from .run_view import Key, Op, Other, Restore, View
@@ -24,15 +24,8 @@ NUMBER = st.integers(0, 1_000)
 Place = tuple[int, Key]
 
 
-class RunLife(RuleBasedStateMachine):
-    """The rounds of one session, seen from two stores on one log; new for each life, so lives may share a database."""
-
-    lives = 0
-    can_reopen = True
-
-    def open_log(self) -> LiveLog:
-        """Open the log, again perhaps."""
-        raise NotImplementedError
+class RunLife(LogLife):
+    """The rounds of one session, seen from two stores on one log."""
 
     def begin(self) -> None:
         """Open the log, with nothing in it."""

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from refold.domain.errors import ConcurrencyError, LimitExceededError, NotFoundError
-from refold.domain.log.ports import LiveLog
 from refold.domain.window.items import ContextItem
 from refold.domain.window.window import ContextWindow
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 
 from ..contract.writing import check_chain
+from .lives import LogLife
 from .window_model import Item, Said, Shot, WindowModel
 
 SAID = st.tuples(
@@ -30,36 +30,21 @@ BUDGET = st.sampled_from([0, 11, 18, 30, 2_000])
 PICK = st.lists(st.integers(0, 9), min_size=1, max_size=3)
 
 
-class WindowMachine(RuleBasedStateMachine):
-    """Subclass it with `open_log`; the window is new for each life, so lives may share a database."""
-
-    lives = 0
-    can_reopen = True
-
-    def open_log(self) -> LiveLog:
-        """Open the log, again perhaps."""
-        raise NotImplementedError
+class WindowMachine(LogLife):
+    """A window with handles; subclass it with `open_log`."""
 
     @initialize(max_tokens=BUDGET, makes_room=st.booleans())
     def begin(self, max_tokens: int, makes_room: bool) -> None:
         """Open a window, and two handles."""
-        type(self).lives += 1
-        self.name = f"{type(self).__name__}{self.lives}"
-        self.log = self.open_log()
+        self.begin_life()
         policy: Any = "evict_lower_priority" if makes_room else "first_come"
         self.model = WindowModel(max_tokens, makes_room=makes_room)
-        Store(self.log, MemoryProjectionStore()).window(self.name, max_tokens=max_tokens, policy=policy)
+        Store(self.log, MemoryProjectionStore()).window(self.life, max_tokens=max_tokens, policy=policy)
         self.open_handles()
 
     def open_handles(self) -> None:
-        """Give every handle a new object, which has not looked at anything yet."""
         store = Store(self.log, MemoryProjectionStore())
-        self.windows = {name: store.window(self.name) for name in HANDLES}
-
-    def teardown(self) -> None:
-        """Close the log."""
-        if hasattr(self, "log"):
-            self.log.close()
+        self.windows = {name: store.window(self.life) for name in HANDLES}
 
     @rule(name=HANDLE, said=SAID, instead=st.booleans())
     def arrive(self, name: str, said: Said, instead: bool) -> None:
@@ -155,7 +140,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     def births(self, items: list[Item]) -> list[str]:
         """Return the names of items."""
-        return [f"window:{self.name}@{item.born}" for item in items]
+        return [f"window:{self.life}@{item.born}" for item in items]
 
     @rule(name=HANDLE, number=st.integers(0, 60))
     def look_at_the_past(self, name: str, number: int) -> None:
@@ -178,14 +163,6 @@ class WindowMachine(RuleBasedStateMachine):
         """Let go of what is in memory: it is read from the log again, at its end."""
         self.windows[name].cleanup()
         check_chain(self.windows[name].recorded_events())
-
-    @precondition(lambda self: self.can_reopen)
-    @rule()
-    def reopen(self) -> None:
-        """Close the log, open it again, and go on with new handles."""
-        self.log.close()
-        self.log = self.open_log()
-        self.open_handles()
 
     def check(self, window: ContextWindow, shot: Shot) -> None:
         """Compare a view with the model."""

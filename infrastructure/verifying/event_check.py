@@ -26,6 +26,7 @@ HOLES_MAX = 100
 PAGE_EVENTS = 2_048
 EMPTY_PAGES_MAX = 100
 KEYS_REPORTED = 100
+UNLIKE_BLOCK = "its rows of parts are unlike its blocks: as of a time or a position, another version may be shown"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -273,6 +274,7 @@ class EventCheck:
         for stream in asked(self.problems, "the streams", self._log.streams) or ():
             if doubtful is not None and stream in self._ends and stream not in doubtful:
                 continue
+            known = len(self.problems), self._unreadable.count
             head = asked(self.problems, stream, functools.partial(self._log.head, stream)) or 0
             end = max(head, self._ends.get(stream, 0))
             if not end:
@@ -286,6 +288,8 @@ class EventCheck:
                     reason = f"its last version is {end}, and there is none for long: what follows was not looked at"
                     self.problems.append(Problem("version", f"{stream}@{after + PAGE_EVENTS}", reason))
                     break
+            if doubtful is not None and stream in doubtful and known == (len(self.problems), self._unreadable.count):
+                self.problems.append(Problem("row", stream, UNLIKE_BLOCK))
 
     def _doubtful(self) -> frozenset[str]:
         return frozenset(self._log.doubtful_streams())

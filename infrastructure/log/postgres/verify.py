@@ -16,7 +16,7 @@ from ..row_faults import ROWS_REPORTED, empty_key, nameless_type
 from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks, Sealer
 from .connection import PostgresDatabase
 from .read import NAME
-from .wire import Call, Rows, int4, int8
+from .wire import BEGIN_STILL, ROLLBACK, Call, Rows, Wire, int4, int8
 
 PAGE_ROWS = 256
 STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
@@ -105,14 +105,20 @@ class CheckedLog(DatabaseLog):
         """Return the streams whose parts are not where the blocks have their events."""
         found: set[tuple[int, int]] = set()
         for number in self._sealer.sealed():
-            parts = {tuple(row) for row in self._rows(PARTS_OF_SLICE, int4(number))}
-            place = (0, 0)
-            while rows := self._rows(BLOCKS_OF_SLICE, int4(number), int8(place[0]), int4(place[1])):
-                parts ^= {part for block in rows for part in self._blocks.parts(block)}
-                place = (rows[-1][3], rows[-1][2])
+            parts = self.database.reading(lambda wire, number=number: self._unlike_blocks(wire, int4(number)))  # type: ignore[misc]  # bound at once
             found |= {(number, part[2]) for part in parts}
         names = [self._rows(NAME, int4(number), int4(key)) for number, key in found]
         return {rows[0][0] for rows in names if rows}
+
+    def _unlike_blocks(self, wire: Wire, number: bytes) -> set[tuple[Any, ...]]:
+        """Return the parts of a slice that are in its table or in its blocks alone, as of one moment."""
+        parts = {tuple(row) for row in wire.run(BEGIN_STILL, Call(PARTS_OF_SLICE, (number,)))[1]}
+        place = (0, 0)
+        while rows := wire.run(Call(BLOCKS_OF_SLICE, (number, int8(place[0]), int4(place[1]))))[0]:
+            parts ^= {part for block in rows for part in self._blocks.parts(block)}
+            place = (rows[-1][3], rows[-1][2])
+        wire.run(ROLLBACK)
+        return parts
 
     def _rows(self, statement: str, *values: bytes) -> Rows:
         return self.database.ask(Call(statement, values))[0]

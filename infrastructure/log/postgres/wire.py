@@ -53,6 +53,8 @@ class Call(NamedTuple):
 
 
 BEGIN = Call("BEGIN ISOLATION LEVEL READ COMMITTED")
+# All its statements see one moment.
+BEGIN_STILL = Call("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 COMMIT = Call("COMMIT")
 ROLLBACK = Call("ROLLBACK")
 # The setting ends with its transaction: a pooler would hand on one of the session to other clients.

@@ -29,7 +29,7 @@ from ...log.postgres.blocks import digest_of
 from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import SEQUENTIAL, distribution
-from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, trips
+from ...log.postgres.wire import BEGIN, BEGIN_STILL, COMMIT, ROLLBACK, Call, Wire, int4, trips
 from ...log.row_faults import REBUILD
 from ..store import Checkpoint, Plan, Save, Values
 from .checkpoints import (
@@ -67,7 +67,6 @@ MAKE_NOTES = Call(
     'CREATE TABLE IF NOT EXISTS note (slice int NOT NULL, name text COLLATE "C" NOT NULL, value text NOT NULL,'
     " PRIMARY KEY (slice, name))"
 )
-BEGIN_STILL = Call("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 COLUMNS = (
     "SELECT attname::text, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute"
     " WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped"

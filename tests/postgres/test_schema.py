@@ -171,7 +171,7 @@ def test_users_who_may_make_no_tables(pg_url: str) -> None:
             assert [row.id for row in store.contexts()] == ["a"]
             assert store.search("hello")
             store.chat("b").fork("c")
-            with pytest.raises(StorageReadOnlyError, match="grant its user the right"):
+            with pytest.raises(StorageReadOnlyError, match="let the owner of the tables do it"):
                 store.rebuild("catalogue")
         with refold.open(url.replace(name, f"{name}_r"), create=False) as store:
             assert len(store.chat("a", create=False).items) == 1

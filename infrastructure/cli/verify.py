@@ -63,7 +63,8 @@ def _report(location: str, repair: bool, processes: int | None, form: str, own: 
             raise
     except DamagedError as error:
         # The damage is so bad that not even the parts of the file can be found.
-        problem = Problem("database", shown(location), error.reason)
+        reason = error.reason if error.what == location else f"{error.what}: {error.reason}; {error.remedy}"
+        problem = Problem("database", shown(location), reason)
         return Report(streams=0, events=0, projections=0, problems=(problem,))
     with reading(location, own) as store, projection_progress("checking", form) as progress:
         return store.verify(progress=progress, processes=processes)

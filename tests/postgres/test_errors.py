@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NoReturn
 
 import psycopg
@@ -273,11 +273,15 @@ def test_a_table_that_is_gone(log: PostgresLog, pg_url: str) -> None:
 
 
 def test_a_lock_row_that_is_gone(log: PostgresLog, pg_url: str) -> None:
-    """Nothing can be appended safely without it."""
+    """Nothing can be appended safely without it, and its events would be left out; the error says how it comes back."""
     spoil(pg_url, "delete from slice_lock")
 
     with pytest.raises(DamagedError, match=rf"slice_lock {slice_of('r')} is damaged: its row is missing"):
         append(log, "chat:a", said(1), root="r")
+    with closing(PostgresLog(pg_url)) as other, pytest.raises(DamagedError, match="1,024 of its 1,024 rows") as met:
+        other.now()
+    spoil(pg_url, met.value.remedy.partition(": ")[2])
+    append(log, "chat:a", said(1), root="r")
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ from struct import Struct
 from typing import NamedTuple
 
 from ....domain.concurrency.locks import News, fork_safe_lock, synchronized
-from ....domain.errors import StorageError
+from ....domain.errors import DamagedError, StorageError
 from ....domain.ids import SLICES
 from ....domain.positions import Moment
 from .connection import PostgresDatabase
-from .wire import Call, int8
+from .wire import Call, Rows, int8
 
 # A change that no rule above foresees, such as a row deleted by hand, stays unseen for at most this long.
 FULL_LOOK_SECONDS = 60.0
@@ -55,6 +55,7 @@ CHANGED = """
 """
 # On the workers of Citus, ids of transactions and the snapshot of the statement are not those of the coordinator.
 ALL = "SELECT slice, (SELECT max(position) FROM event e WHERE e.slice = s.slice) FROM slice_lock s"
+PUT_BACK = f"INSERT INTO slice_lock SELECT generate_series(0, {SLICES - 1}) ON CONFLICT DO NOTHING"
 MARK = "SELECT 1 FROM slice_lock WHERE xmax = '0'::xid FOR UPDATE SKIP LOCKED"
 # An array of transaction ids (type 28) with one dimension, counted from 1; each value has its length before it.
 _array_head = Struct("!iiIii").pack(1, 0, 28, SLICES, 1)
@@ -111,10 +112,16 @@ class Ends:
             self._known = known
 
     def read(self) -> Mapping[int, int]:
-        """Return the last position of every slice that has one, all as of one moment after this call began."""
+        """
+        Return the last position of every slice that has one, all as of one moment after this call began.
+
+        Raises:
+            DamagedError: a slice has no row; its events would be left out.
+        """
         began = time.monotonic()
         if self.is_distributed:
             rows = self._database.ask(Call(ALL))[0]
+            _require_all(rows)
             known = NOTHING._replace(ends={number: last for number, last in rows if last is not None})
         else:
             known = self._read_changed(self._known, began)
@@ -156,6 +163,8 @@ class Ends:
         if now >= known.full_look_at:
             known = NOTHING._replace(full_look_at=now + FULL_LOOK_SECONDS)
         rows = self._database.ask(Call(CHANGED, (known.marks, int8(known.server))))[0]
+        if known.marks is NO_MARKS:
+            _require_all(rows)
         if not rows:
             return known
         ends, marks = dict(known.ends), bytearray(known.marks)
@@ -176,3 +185,10 @@ class Ends:
         with suppress(StorageError):
             self._database.ask(Call(MARK))
             self._mark_at = now + FULL_LOOK_SECONDS
+
+
+def _require_all(rows: Rows) -> None:
+    missing = SLICES - sum(row[0] < SLICES for row in rows)
+    if missing:
+        remedy = f"no event is concerned, put them back: {PUT_BACK}"
+        raise DamagedError("the table slice_lock", f"{missing:,} of its {SLICES:,} rows are missing", remedy=remedy)

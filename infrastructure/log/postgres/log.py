@@ -8,6 +8,7 @@ own connections; writer and readers do not wait for each other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from ....domain.clock import REAL_SYSTEM, System
 from ....domain.errors import (
@@ -106,7 +107,9 @@ class PostgresLog(CheckedLog):
                 self._expect_cluster()
             self._dictionaries.use_newest()
             if not read_only:
-                self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
+                # Whoever reads the whole log gets the error; contexts can be opened without it.
+                with suppress(DamagedError):
+                    self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
         except BaseException:
             self.close()
             raise

@@ -1,15 +1,17 @@
 """Least privilege: `refold init --roles` gives each kind of work the rights that it needs, and no others."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
 import refold
-from refold.domain.errors import StorageReadOnlyError
+from refold.domain.errors import StorageBusyError, StorageReadOnlyError
 from refold.infrastructure.cli import main
-from refold.infrastructure.log.postgres.roles import LOG, PLACES, ROLES
+from refold.infrastructure.log.postgres.connection import PostgresDatabase
+from refold.infrastructure.log.postgres.roles import LOG, PLACES, ROLES, make_roles
 from tests.support import citus
 
 from ..projecting.histories import talk_at_length
@@ -214,6 +216,18 @@ def test_a_rebuild_by_the_owner_is_read_by_the_others(urls: dict[str, str], read
         assert [row.id for row in store.contexts()] == ["a"]
     with psycopg.connect(urls["reader"]) as reader, pytest.raises(psycopg.errors.InsufficientPrivilege):
         reader.execute("delete from event")
+
+
+def test_those_who_make_them_take_turns(ready_pg_url: str) -> None:
+    """As several that start at once: the server would refuse one who changes the same rights at the same moment."""
+    database = PostgresDatabase(f"{ready_pg_url}&options=-clock_timeout%3D20")
+    with psycopg.connect(ready_pg_url) as other, closing(database):
+        other.execute("select value from refold_meta where name = 'schema_version' for update")
+
+        with pytest.raises(StorageBusyError, match="lock timeout"):
+            make_roles(database, "never")
+
+        assert other.execute("select count(*) from pg_roles where starts_with(rolname, 'never')").fetchone() == (0,)
 
 
 def test_wrong_wishes_are_refused(tmp_path: object, ready_pg_url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ....domain.errors import InvalidInputError
 from .connection import PostgresDatabase
+from .schema import LOCKED_VERSION
 from .wire import BEGIN, COMMIT, Call, Wire
 
 LOG = ("refold_meta", "slice_lock", "stream", "tag", "event", "blob", "dictionary", "idempotency", "block", "part",
@@ -21,6 +22,8 @@ APPENDED = ("stream", "tag", "event", "blob", "dictionary", "idempotency", "snap
 PLACES = ("checkpoint", "note", "sealed_page")
 # Rows of projections; a rebuild makes new tables.
 VIEWS = re.compile(r"view_\w+")
+# A role that is there, or that another database of the server makes at this moment.
+TAKEN = "duplicate_object OR unique_violation"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 TABLES = Call(
     "SELECT relname::text, current_schema()::text FROM pg_class"
@@ -71,12 +74,13 @@ def _make_roles(wire: Wire, prefix: str) -> list[str]:
     found = [(str(name), str(schema)) for name, schema in wire.run(TABLES)[0]]
     tables = [name for name, _ in found]
     schema = '"' + found[0][1].replace('"', '""') + '"'
-    calls = [BEGIN]
+    # Two at once would change the same rights.
+    calls = [BEGIN, LOCKED_VERSION]
     for kind, grants in ROLES.items():
         role = f"{prefix}_{kind}"
         # The server keeps roles for all its databases, so it may be there.
         calls += [
-            Call(f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"),
+            Call(f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; EXCEPTION WHEN {TAKEN} THEN NULL; END $$"),
             Call(f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {role}"),
             Call(f"GRANT USAGE ON SCHEMA {schema} TO {role}"),
         ]

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import finalize
 
-from ..domain.arguments import require_callable, require_instance
+from ..domain.arguments import require_callable, require_instance, require_texts
 from ..domain.canonical import canonical_json, require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.concurrency.threads import in_thread
@@ -1268,7 +1268,7 @@ class Store:
     def _worker(self, names: Iterable[str] | None) -> ProjectionWorker:
         from .projecting.worker import ProjectionWorker
 
-        chosen = list(self._runner.projections) if names is None else list(names)
+        chosen = list(self._runner.projections) if names is None else require_texts(names, "names")
         return ProjectionWorker(self._whole_log, self._projections, [self._runner.named(name) for name in chosen])
 
     # The end

@@ -51,6 +51,7 @@ IDS = [
     *wrong("cannot name a version", "chat.name_version(5)", "chat.name_version('')"),
     *wrong("cannot name a moment", "store.name_moment(None)", "store.name_moment('2031-05-01')"),
     *wrong("the user is empty: give the name of one", "store.erase(user='', why='x')"),
+    *wrong("there is no projection 'nope'", "store.start_projections('nope')", error=NotFoundError),
     *wrong("tell is 'x': give a function", "store.on_folding('x')"),
     *wrong("the user is 3: it is a text", "store.erase(user=3, why='x')"),
     *wrong("cannot name a policy", "store.retain('a b', 3, kind='chat', why='x')"),

@@ -1,4 +1,4 @@
-"""What a model answers about texts while somebody erases them: it may have the texts, so it is not recorded."""
+"""What is made of texts that somebody erases meanwhile, as a summary: it may have them, so it is not recorded."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ def erasures_in(log: object) -> int:
     return int(below.head(STREAM))
 
 
-def is_erased_since(log: object, erasures: int) -> bool:
-    """Return whether something was erased in a log since, also by another process."""
+def erased_since(log: object, erasures: int) -> set[str]:
+    """Return the streams of which something was erased in a log since, also by another process."""
     below: Any = log_below(log)
-    return any(isinstance(decoded(one), StoreErased) for one in below.read_events(STREAM, after=erasures))
+    events = map(decoded, below.read_events(STREAM, after=erasures))
+    return {one.stream for event in events if isinstance(event, StoreErased) for one in event.erased}
 
 
 def require_unerased(log: object, erasures: int) -> None:
@@ -28,5 +29,5 @@ def require_unerased(log: object, erasures: int) -> None:
     Raises:
         DecisionRefusedError: something was.
     """
-    if is_erased_since(log, erasures):
+    if erased_since(log, erasures):
         raise DecisionRefusedError("texts were erased while the model wrote, and its answer may have them: ask again")

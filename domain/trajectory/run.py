@@ -590,7 +590,7 @@ class Run(Context[RunState]):
 
     async def _describe(self, ref: Ref, asking: Asking) -> None:
         """Ask until there is an answer, or the node needs none any more."""
-        from ..erasure.answers import erasures_in, is_erased_since
+        from ..erasure.answers import erased_since, erasures_in
 
         for attempt in range(asking.attempts_max):
             await _pause(attempt)
@@ -599,7 +599,7 @@ class Run(Context[RunState]):
             if question is None:
                 return
             answer = await asking.answer(question)
-            if await in_daemon_thread(is_erased_since, self._journal.log, erasures):
+            if await in_daemon_thread(erased_since, self._journal.log, erasures):
                 # The answer may have a text that was erased: what is left of the node is asked for.
                 continue
             if answer.failure is None:

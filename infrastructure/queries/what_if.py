@@ -16,6 +16,7 @@ from ...domain.context.decider import Decider
 from ...domain.context.folded_stream import Place
 from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
+from ...domain.erasure.answers import erased_since, erasures_in
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError
 from ...domain.ids import stream_id
 from ...domain.log.gate import behind_gate
@@ -23,7 +24,7 @@ from ...domain.log.overlay_log import OverlayLog
 from ...domain.log.ports import LiveLog, NewEvents
 from ...domain.pool.pool import ContextPool
 from ...domain.pool.queue import ContextQueue
-from ..context_streams import first_event, root_of
+from ..context_streams import first_event, named_versions, root_of
 from .cuts import Cut
 
 
@@ -37,6 +38,7 @@ class WhatIf:
     def __init__(self, log: LiveLog, cut: Cut, system: System) -> None:
         self._log, self._system = log, system
         self._overlay = OverlayLog(log, cut, system)
+        self._erasures = erasures_in(log)
         self._is_kept = self._is_interrupted = False
         self._after_fork()
         renew_in_child(self)
@@ -88,12 +90,13 @@ class WhatIf:
         Raises:
             InvalidInputError: one of the ids was taken in the meantime, or a transaction is open; nothing was written.
             StorageError: the database refused; nothing was written, so try again.
-            DecisionRefusedError: everything was kept already.
+            DecisionRefusedError: everything was kept already, or texts that the branches may have were erased.
         """
         self._require_open()
         require_no_transaction(self._log, "no branches are kept")
         appended = self._overlay.finish()
         try:
+            self._require_unerased(appended)
             if appended:
                 self._log.append(appended).result()
         except BaseException as error:
@@ -108,6 +111,14 @@ class WhatIf:
                 raise InvalidInputError(f"{error.stream} exists already: branch again, under another id") from error
         self._is_kept = True
         return [new.stream for new in appended]
+
+    def _require_unerased(self, appended: Sequence[NewEvents]) -> None:
+        """Require that nothing was erased of what the branches come from: a fork has a copy of a configuration."""
+        named = {name for new in appended for event in new.events for name, _ in named_versions(event, new.stream)}
+        for stream in sorted(named & erased_since(self._log, self._erasures)):
+            raise DecisionRefusedError(
+                f"texts of {stream} were erased since, and the branches may have them: branch again"
+            )
 
     def _are_recorded(self, appended: Sequence[NewEvents]) -> bool:
         """Return whether the log has these events."""

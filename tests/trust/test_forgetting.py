@@ -240,6 +240,26 @@ def test_of_two_large_texts_in_one_block_the_other_stays(tmp_path: Path) -> None
     assert WORD.encode() not in path.read_bytes()
 
 
+def test_branches_of_what_is_erased_meanwhile() -> None:
+    """A fork without the item that set the instructions has a copy of them, so they are not kept; others are."""
+    with refold.open(":memory:") as store:
+        for name in ("a", "b"):
+            chat = store.chat(name)
+            chat.add_config_update(instructions=f"Speak of {WORD}.")
+            for text in ("and now?", "and then?"):
+                chat.add_message("user", text)
+        moment = store.now()
+        gone, kept = store.what_if(moment), store.what_if(moment)
+        for what_if, name in ((gone, "a"), (kept, "b")):
+            what_if.chat(name, f"{name}-2").fork_filtered(1, context_id=f"{name}-3")
+        store.erase(context="a", why="x", dry_run=False)
+
+        with pytest.raises(DecisionRefusedError, match="texts of chat:a were erased since"):
+            gone.keep()
+        assert kept.keep() == ["chat:b-2", "chat:b-3"]
+        assert store.log.streams("chat:a") == ["chat:a"]
+
+
 def test_what_a_model_makes_of_texts_that_are_erased_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A summary is refused, and a description is asked for once more, also where another handle erased."""
     monkeypatch.setattr(running, "FIRST_PAUSE_SECONDS", 0)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold
+from refold.domain.chat.roles import ChatRole
 from refold.domain.erasure import forgetting
 from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import (
@@ -20,6 +22,7 @@ from refold.domain.errors import (
     StorageClosedError,
     StorageUnavailableError,
 )
+from refold.domain.llm.base import LLM, LLMResponse
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
 from refold.domain.trajectory import run as running
@@ -238,6 +241,40 @@ def test_of_two_large_texts_in_one_block_the_other_stays(tmp_path: Path) -> None
         store.erase(context="a", item=second.id, why="asked for", dry_run=False)
         assert store.verify(processes=1).is_whole
     assert WORD.encode() not in path.read_bytes()
+
+
+class Echo(LLM):
+    """A model that says what it is asked."""
+
+    async def chat(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
+        """Say it."""
+        yield LLMResponse(content=str(messages.messages()[-1].content), role=ChatRole.ASSISTANT)
+
+    async def cancel_current_generation(self) -> None:
+        """Do nothing."""
+
+
+MAKINGS: dict[str, Callable[[refold.Store, refold.ChatContext], object]] = {
+    "summary": lambda _, chat: asyncio.run(chat.summarize(Echo(), keep_recent_turns=1)),
+    "summary of another": lambda store, chat: asyncio.run(store.chat("b").merge_with_summary(chat, llm=Echo())),
+    "configuration": lambda _, chat: chat.fork_filtered(1, tools=[]),
+}
+
+
+@pytest.mark.parametrize("make", MAKINGS.values(), ids=MAKINGS.keys())
+def test_what_another_process_has_just_erased(make: Callable[..., object], tmp_path: Path) -> None:
+    """Nothing is made of it any more, though this process still remembers it."""
+    with refold.open(tmp_path / "agents.db") as store, refold.open(tmp_path / "agents.db") as eraser:
+        chat = store.chat("a", user="mia")
+        chat.add_config_update(instructions=f"Speak of {WORD}.")
+        for text in (WORD, "and now?", "and then?"):
+            chat.add_message("user", text)
+        assert WORD in repr(chat.items)
+        eraser.erase(user="mia", why="x", dry_run=False)
+
+        make(store, chat)
+
+        assert WORD not in repr(eraser.log.read_all(after=BEGINNING, limit=100).events)
 
 
 def test_branches_of_what_is_erased_meanwhile() -> None:

@@ -48,12 +48,14 @@ def test_contexts_are_erased_when_their_time_is_over(location: str) -> None:
     """Those that match, once, unless something that must be kept shows them."""
     clock = Clock()
     with refold.open(location, system=clock) as store:
-        for name, user in (("old", "mia"), ("kept", "mia"), ("other", "ben")):
+        for name, user in (("old", "mia"), ("kept", "mia"), ("shown", "mia"), ("other", "ben")):
             store.chat(name, user=user).add_message("user", "hello")
         store.queue("q", user="mia")
         for scope in ("mia", "user:mia", "user/mia", "ben", "amia"):
             store.memory().scope(scope).put(MemoryRecord(scope=scope, key="k", value="v"))
         store.hold("kept", why="case 12")
+        store.chat("shown").fork("fork")
+        store.hold("fork", why="case 12")
         assert store.apply_retention(dry_run=False).contexts == {}
         policy = store.retain("mia's", "400 days", kind="chat", user="mia", why="notice")
         clock.time += 399 * DAY
@@ -146,7 +148,7 @@ TAGGED = {
     "ticket=4711": {"chat:a", "chat:a2", "chat:a3"},
     "ticket=4712": {"chat:b"},
     "team=süd": {"chat:a", "chat:a2", "chat:a3"},
-    "team=north": {"chat:a", "chat:a2", "chat:a3", "queue:q"},
+    "team=north": {"chat:a", "chat:a2", "chat:a3", "queue:q", "queue:q2"},
     "paid=true": {"chat:b"},
     "team=": set(),
     "before": set(),
@@ -161,23 +163,27 @@ def test_a_tag_is_an_attribute_of_a_chat_or_one_of_a_container(location: str) ->
         for name in ("a2", "a3"):
             chat = chat.fork(name)
             chat.add_message("user", "more")
-        store.chat("b", attributes={"ticket": "4712", "paid": True})
-        store.chat("none").add_message("user", "ticket")
+        store.chat("b", attributes={"ticket": "4712", "paid": True}, agent="triage")
+        store.chat("none", source="air.json").add_message("user", "ticket")
         queue = store.queue("q", tags=["before"])
         asyncio.run(queue.change_settings(tags=["team=north"]))
         asyncio.run(queue.append(refold.PoolItem("text")))
+        asyncio.run(queue.branch("q2").append(refold.PoolItem("text")))
         asyncio.run(store.pool("p", tags=["ticket", "other"]).add(refold.PoolItem("text", "about", "id")))
         # Nothing in it can be erased.
         store.pool("empty", tags=["ticket"])
         for tag in TAGGED:
             store.retain(tag, 3, tag=tag, why="x")
+        store.retain("an-agent", 3, agent="triage", why="x")
+        store.retain("a-source", 3, source="air.json", why="x")
         assert store.apply_retention().contexts == {}
         clock.time += 4 * DAY
 
         due = store.apply_retention().contexts
 
         assert {tag: {*due.get(tag, ())} for tag in TAGGED} == TAGGED
-        assert [one.tag for one in store.policies()] == [*TAGGED]
+        assert (due["an-agent"], due["a-source"]) == (("chat:b",), ("chat:none",))
+        assert [one.tag for one in store.policies()] == [*TAGGED, None, None]
         store.apply_retention(dry_run=False)
         assert store.apply_retention().contexts == {}
 

@@ -195,7 +195,7 @@ class Eraser:
             # Texts that an earlier call took out of the log may still be in rows, which nothing else leads to now.
             self.finish(left)
         salt = secrets.token_bytes(SALT_BYTES)
-        mask = Mask(wanted.user, b"" if scope == "item" else salt)
+        mask = Mask(wanted.user, salt)
         selection = self._selected(wanted, mask)
         selection.complete()
         held = self.held(selection)

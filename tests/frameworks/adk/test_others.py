@@ -1,6 +1,7 @@
 """Others beside the kit in one chat: what they add, what comes too late, and what is no event."""
 
 import asyncio
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -170,6 +171,26 @@ async def test_tasks_that_share_a_session_take_turns(store: refold.Store) -> Non
     assert again is not None
     assert (session.events, session.state) == (again.events, again.state)
     assert len(service._turns) == 0
+
+
+async def test_tasks_of_two_event_loops_do_not_wait_for_each_other(
+    store: refold.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock is of one loop; the events of both are stored."""
+    service = RefoldSessionService(store)
+    session = await filled(service)
+    add = EVENTS.add_named
+
+    def overtaken(*given: Any) -> Any:
+        monkeypatch.setattr(EVENTS, "add_named", add)
+        # Outside of the transaction, as the other loop would.
+        Context().run(asyncio.run, asyncio.wait_for(service.append_event(session, said("first")), 3))
+        return add(*given)
+
+    monkeypatch.setattr(EVENTS, "add_named", overtaken)
+    await service.append_event(session, said("second"))
+
+    assert await texts(service) == [event.content.parts[0].text for event in session.events] == ["first", "second"]
 
 
 async def test_a_task_that_is_cancelled_leaves_its_session_in_use(

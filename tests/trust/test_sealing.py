@@ -415,16 +415,20 @@ def test_waiting_for_a_receipt_ends_in_time(store: refold.Store) -> None:
 
 
 def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:
-    """Its events cannot be read by anybody, those of others can."""
+    """Its events, and what was folded of them, cannot be read by anybody; those of others can."""
     path = str(tmp_path / "log.db")
     with refold.open(path, keys=KEYS) as store:
         store.chat("a", user="mia").add_message("user", "yes")
         store.chat("b", user="tom").add_message("user", "no")
-        log = cast(SealedLog, store.log)
+        log: Any = store.log
+        log.keep_snapshot("chat:a", lambda: b"folded")
+        log.below._snapshots.close()
+        assert log.snapshot("chat:a") == b"folded"
 
         log.retire_keys("mia")
 
         assert log.ring.destroy(log.ring.retired()) == 1
+        assert log.snapshot("chat:a") is None
         with pytest.raises(refold.KeyDestroyedError):
             log.read("chat:a")
         assert len(log.below.read("chat:a")) == 2

@@ -211,6 +211,17 @@ def test_a_node_of_a_run(name: str) -> None:
         assert "this stays" in texts
 
 
+def test_the_scopes_of_a_users_memory() -> None:
+    """In each way in which they are named, and those of nobody else."""
+    with refold.open(":memory:") as store:
+        for scope in ("mia", "user:mia", "user/mia", "user:mia2", "of/mia"):
+            store.memory().scope(scope).put(MemoryRecord(scope=scope, key="k", value=WORD))
+
+        told = store.erase(user="mia", why="x", dry_run=False)
+
+        assert [one.context for one in told.contexts] == ["memory:mia", "memory:user/mia", "memory:user:mia"]
+
+
 def test_a_run_whose_name_is_none(location: str) -> None:
     """Nobody can say whose it is, so it stays when a user is erased."""
     with refold.open(location) as store:

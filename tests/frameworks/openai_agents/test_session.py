@@ -112,6 +112,12 @@ async def test_what_others_add_is_part_of_it(store: refold.Store) -> None:
     assert (found[1]["role"], found[1]["content"][0]["text"]) == ("assistant", "One moment.")
     await session.add_items([ANSWER])
     assert (await session.get_items())[2] == ANSWER
+    # A message that is written piece by piece is one of them as far as it was written.
+    with store.chat("s").stream("assistant") as out:
+        for piece in ("It is ", "on its way."):
+            out.write(piece)
+            out.flush()
+            assert piece in str((await session.get_items())[3])
 
 
 async def test_two_writers_lose_nothing(store: refold.Store) -> None:

@@ -172,6 +172,7 @@ async def test_none_shows_what_was_erased_meanwhile(store: refold.Store) -> None
 
     store.erase(context="t", why="asked for", dry_run=False)
 
+    assert "Say it" not in repr(vars(session))
     assert ["Say it" in one for one in await shown()] == [False] * 3
     assert ["[erased]" in one for one in await shown()] == [True] * 3
 

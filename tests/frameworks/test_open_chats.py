@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
@@ -155,6 +156,10 @@ def test_a_taken_chat_is_not_shared(tmp_path: Path) -> None:
             raise RuntimeError
         with chats.taken("c") as opened:
             assert opened is not failed
+            # It may have erased texts.
+            store.erase(context="c", why="asked for", dry_run=False)
+        with chats.taken("c") as anew:
+            assert anew is not opened
         with chats.taken("nobody") as missing:
             assert missing is None
 
@@ -183,6 +188,16 @@ def test_a_chat_is_made_with_its_first_change_or_not_at_all() -> None:
             chats.change("c", lambda found: notes.add(found.chat, [noted(text="one")]))
         assert chats.change("c", lambda found: 1, create=False) is None
         assert store.contexts() == []
+
+
+def test_a_chat_that_others_made_keeps_its_user() -> None:
+    """One that is made has the user that is given."""
+    with refold.open(":memory:") as store:
+        store.chat("old")
+        for name in ("old", "new"):
+            with OpenChats(store, Conversation(Notes())).taken(name, create=True, user="mia"):
+                pass
+        assert [row.user for row in store.contexts()] == ["mia", ""]
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -216,6 +231,8 @@ def test_a_change_in_a_transaction_that_is_rolled_back(store: refold.Store) -> N
     for name in ("there", "new"):
         with suppress(ZeroDivisionError), store.transaction():
             chats.change(name, lambda found: notes.add(found.chat, [noted(text="one")]))
+            with ThreadPoolExecutor(1) as another:
+                assert another.submit(shown, chats, name).result() == []
             raise ZeroDivisionError
         assert shown(chats, name) == []
         chats.change(name, lambda found: notes.add(found.chat, [noted(text="two")]))

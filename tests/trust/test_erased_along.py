@@ -23,12 +23,14 @@ from refold.domain.log.ports import NewEvents
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
-from refold.infrastructure.trust.erasing import Eraser
+from refold.infrastructure.trust.erasing import OUTSIDE, Eraser
 from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.verifying import store_check
 from tests.contract.chat_checking import Teller
 from tests.projecting.counts import Count, Counts
 from tests.trust.stores import KINDS, WORD, places
+
+from .test_erased_rows import failed
 
 
 def summary_of_a_fork(chat: refold.ChatContext) -> None:
@@ -209,6 +211,38 @@ def test_a_node_of_a_run(name: str) -> None:
         texts = repr(store.log.read_events(run.stream_id))
         assert WORD not in texts
         assert "this stays" in texts
+
+
+def test_a_context_that_a_held_one_shows() -> None:
+    """It stays as long as that is held; then the receipt says which places no erasure reaches."""
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", WORD)
+        store.chat("a").fork("b")
+        store.hold("b", why="case 12")
+        with pytest.raises(HeldError, match="chat:b"):
+            store.erase(context="a", why="x", dry_run=False)
+        store.release("b", why="closed")
+
+        done = store.erase(context="a", why="x", dry_run=False)
+
+        assert done.receipt is not None
+        assert done.receipt.unreached == done.unreached == OUTSIDE
+
+
+def test_an_erasure_that_did_not_finish_is_not_the_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever opens the store finds it behind others."""
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", WORD)
+        with monkeypatch.context() as patched:
+            patched.setattr(Eraser, "finish", failed)
+            with pytest.raises(StorageError):
+                store.erase(context="a", why="x", dry_run=False)
+        store.hold("a", why="case 12")
+        assert store._eraser.state.unfinished
+
+        store._eraser.finish_what_is_left()
+
+        assert not store._eraser.state.unfinished
 
 
 def test_the_scopes_of_a_users_memory() -> None:

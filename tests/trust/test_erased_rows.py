@@ -12,8 +12,10 @@ import refold
 from refold.domain.errors import StorageError
 from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.log.erasure_watch import ERASURE_WATCH
+from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
 from refold.infrastructure.projecting.store import Save
 from refold.infrastructure.trust.erasing import Eraser
+from refold.projections.search import SEARCH
 from tests.trust.stores import KINDS, WORD, Place, places
 
 
@@ -82,10 +84,13 @@ def test_rows_of_a_handle_that_only_reads(place: Place) -> None:
 def test_rows_that_a_thread_makes_meanwhile() -> None:
     """The same holds within a store in memory."""
     with filled(Place(":memory:", None)) as store:  # type: ignore[arg-type]
+        # The error of a projection may have the text on which it stopped.
+        note_fault(store._projections, SEARCH, Fault("chat:a0@2", WORD, 1))
         before_rows_are_stored(store, lambda: store.erase(user="mia", why="ticket 7", dry_run=False))
 
         assert store.search(WORD) == []
         assert len(store.search("hello")) == 1
+        assert store._projections.notes(FAULT) == {}
 
 
 @pytest.mark.parametrize("kind", [{"user": "mia"}, {"context": "a0"}], ids=["user", "context"])
@@ -108,6 +113,6 @@ def test_an_erasure_that_failed_is_called_again(place: Place, kind: dict[str, An
     assert place.holding() == place.holding(WORD.lower()) == []
 
 
-def failed(*_: object) -> None:
+def failed(*_: object, **__: object) -> None:
     """Do as a database that refuses."""
     raise StorageError("the disk is full")

@@ -8,7 +8,7 @@ import refold as package
 from refold.infrastructure.cli import args
 from refold.infrastructure.projecting import runner
 from tests.cli.running import refold
-from tests.cli.test_verify import harm
+from tests.verifying.damaging import sql
 
 
 def test_a_line_for_each(database: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_narrow_terminal(database: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_log_that_was_cut(database: Path) -> None:
     """The answer is made of the events that are there, and a note says that there were more."""
     assert refold("contexts", db=database).err == ""
-    harm(database, "DELETE FROM event WHERE position = 14")
+    sql(database, "DELETE FROM event WHERE position = 14")
     ended = refold("contexts", db=database)
 
     assert ended.code == 0

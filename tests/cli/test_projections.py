@@ -5,9 +5,7 @@ import io
 import json
 import re
 import signal
-import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +25,7 @@ from refold.infrastructure.projecting.status import ProjectionStatus
 from refold.infrastructure.projecting.store import SetAside
 from tests.cli.running import refold, started
 from tests.projecting.watches import HandMoved
-
-
-def changed(database: Path, statement: str) -> None:
-    """Do something to a database behind its back."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        connection.execute(statement)
+from tests.verifying.damaging import sql
 
 
 def standing(database: Path) -> dict[str, dict[str, Any]]:
@@ -70,7 +63,7 @@ def test_what_stands_still_is_said(database: Path) -> None:
 def test_rows_are_made_anew(database: Path) -> None:
     """Those that are named, or all; what was wrong with them is mended."""
     assert refold("contexts", db=database).code == 0
-    changed(database, "UPDATE view_catalogue SET items = 99 WHERE key = 'chat:air-1'")
+    sql(database, "UPDATE view_catalogue SET items = 99 WHERE key = 'chat:air-1'")
 
     ended = refold("rebuild", "catalogue", "lineage", db=database)
     everything = refold("rebuild", "--all", "--json", db=database)
@@ -89,7 +82,7 @@ def test_rows_are_made_anew(database: Path) -> None:
 def test_rows_that_cannot_be_read_are_made_anew(database: Path, statement: str) -> None:
     """The list says what is wrong, and a rebuild, as its remedy says, mends it."""
     assert refold("contexts", db=database).code == 0
-    changed(database, statement)
+    sql(database, statement)
     found, shown = standing(database), refold("projections", db=database).out.splitlines()
     with package.open(database, read_only=True) as store:
         health, page = (answer(store, ["catalogue", "search"], {}) for answer in (health_of, page_of))
@@ -109,8 +102,8 @@ def test_a_check_shows_what_differs(database: Path) -> None:
     assert refold("rebuild", "catalogue", "--check", db=database) == (
         0, "catalogue: 3 rows, all as the events give them\n", ""
     )  # fmt: skip
-    changed(database, "UPDATE view_catalogue SET items = 99, user = 'x' WHERE key = 'chat:air-0.0'")
-    changed(database, "UPDATE view_catalogue SET key = 'chat:air-2' WHERE key = 'chat:air-1'")
+    sql(database, "UPDATE view_catalogue SET items = 99, user = 'x' WHERE key = 'chat:air-0.0'")
+    sql(database, "UPDATE view_catalogue SET key = 'chat:air-2' WHERE key = 'chat:air-1'")
 
     ended, shapes = (refold("rebuild", "catalogue", "--check", *more, db=database) for more in ([], ["--json"]))
 
@@ -133,7 +126,7 @@ def test_a_check_shows_what_differs(database: Path) -> None:
 def test_new_rows_are_kept_beside_those_in_use(database: Path) -> None:
     """They are compared before they are swapped by the next rebuild, or dropped; the exit code says if any differ."""
     refold("rebuild", "catalogue", db=database)
-    changed(database, "UPDATE view_catalogue SET items = 99 WHERE key = 'chat:air-0.0'")
+    sql(database, "UPDATE view_catalogue SET items = 99 WHERE key = 'chat:air-0.0'")
 
     kept = refold("rebuild", "catalogue", "--no-swap", db=database)
 

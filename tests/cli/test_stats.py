@@ -1,11 +1,10 @@
 """`refold stats`: how much there is."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import refold as package
 from tests.cli.running import refold
+from tests.verifying.damaging import sql
 
 
 def test_the_shape_of_the_json(database: Path) -> None:
@@ -75,10 +74,8 @@ def test_an_empty_database(tmp_path: Path) -> None:
 
 def test_free_room_is_told(database: Path) -> None:
     """With the command that gives it back."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("CREATE TABLE large AS SELECT zeroblob(100000) AS bytes")
-        connection.execute("DROP TABLE large")
-        connection.commit()
+    sql(database, "CREATE TABLE large AS SELECT zeroblob(100000) AS bytes")
+    sql(database, "DROP TABLE large")
 
     (line,) = [line for line in refold("stats", db=database).out.splitlines() if line.startswith("free")]
     assert line.endswith("KiB, which `refold vacuum` gives back")

@@ -1,8 +1,7 @@
 """`refold verify`, and what reading commands do about a damaged log."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from refold.infrastructure.cli import readable
 from refold.infrastructure.verifying.event_check import Report
 from tests.cli.running import refold
 from tests.cli.test_bad_databases import as_nobody
+from tests.verifying.damaging import sql
 
 LEFT_OUT = "refold: what cannot be read is left out: "
 WAY_OUT = "`refold verify` tells all that is wrong\n"
@@ -23,14 +23,8 @@ WAY_OUT = "`refold verify` tells all that is wrong\n"
 @pytest.fixture
 def damaged(database: Path) -> Path:
     """The database, with two events of `air-0.0` that cannot be read."""
-    harm(database, "UPDATE event SET payload = x'00c1' WHERE position IN (3, 5)")
+    sql(database, "UPDATE event SET payload = x'00c1' WHERE position IN (3, 5)")
     return database
-
-
-def harm(database: Path, statement: str) -> None:
-    """Do something to a database behind its back."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        connection.execute(statement)
 
 
 def test_nothing_is_wrong(database: Path) -> None:
@@ -61,7 +55,7 @@ def test_each_problem_has_a_line(damaged: Path) -> None:
 def test_projections_are_repaired(database: Path) -> None:
     """What was wrong and is mended is said; then nothing is wrong any more."""
     assert refold("contexts", db=database).code == 0
-    harm(database, "UPDATE view_catalogue SET items = 99")
+    sql(database, "UPDATE view_catalogue SET items = 99")
 
     wrong, shape = refold("verify", db=database), refold("verify", "--json", db=database).json
     repaired, after = refold("verify", "--repair", db=database), refold("verify", db=database)
@@ -140,7 +134,7 @@ def test_the_log_goes_on(damaged: Path, arguments: list[str], positions: list[in
 
 def test_the_log_of_a_context_whose_first_event_is_lost(damaged: Path) -> None:
     """It needs no more of the context than what it lists."""
-    harm(damaged, "UPDATE event SET payload = x'00c1' WHERE position = 1")
+    sql(damaged, "UPDATE event SET payload = x'00c1' WHERE position = 1")
 
     assert [int(event["position"]) for event in refold("log", "air-0.0", "--json", db=damaged).json] == [2, 4, 6]
 

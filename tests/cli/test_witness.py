@@ -1,14 +1,13 @@
 """`refold witness` and `refold prove`. What a witness notices is tested in tests/trust."""
 
-import sqlite3
 import warnings
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import refold as package
 from tests.cli.running import Ended, refold
+from tests.verifying.damaging import sql
 
 
 @pytest.fixture
@@ -56,8 +55,7 @@ def test_a_store_is_compared(watched: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_witness_begins_anew(watched: Path) -> None:
     """Where its store is an older one, and somebody says why."""
-    with closing(sqlite3.connect(watched)) as file, file:
-        file.execute("DELETE FROM event WHERE version = 2")
+    sql(watched, "DELETE FROM event WHERE version = 2")
     assert asked("witness", "check", db=watched).code == 1
 
     accepted = asked("witness", "accept", "--reason", "restored", db=watched)

@@ -12,6 +12,7 @@ from refold.domain.log.envelope import Meta, encode_payload
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.infrastructure.log.compression import Compression
 from refold.infrastructure.log.postgres import dictionaries
+from tests.verifying.damaging import sql as run_sql
 
 from .damage import (
     BOMBS,
@@ -39,10 +40,7 @@ def store(ready_pg_url: str) -> Iterator[Store]:
 
 def sql(store: Store, statement: str, *values: object) -> list[Any]:
     """Do something to the database behind the log's back."""
-    with psycopg.connect(store.place, autocommit=True) as connection:
-        # Without values `%` means itself.
-        cursor = connection.execute(statement.encode(), values or None)
-        return cursor.fetchall() if cursor.description else []
+    return run_sql(store.place, statement, *values)
 
 
 def flipped(store: Store, table: str, column: str, where: str, *, step: int = 1) -> Iterator[None]:

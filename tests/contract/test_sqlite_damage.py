@@ -1,9 +1,7 @@
 """Damage on SQLite: bytes that are not what was written are told, by name, and never given out silently."""
 
 import hashlib
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from refold.domain.log.envelope import Chain, Meta
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.block_body import block_checksum
+from tests.verifying.damaging import sql as run_sql
 
 from .damage import (
     BOMBS,
@@ -44,8 +43,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def sql(store: Store, statement: str, *values: object) -> list[Any]:
     """Do something to the file behind the log's back."""
-    with closing(sqlite3.connect(store.place, isolation_level=None)) as connection:
-        return connection.execute(statement, values).fetchall()
+    return run_sql(store.place, statement, *values)
 
 
 def flipped(store: Store, table: str, column: str, where: str, *, step: int = 1) -> Iterator[None]:

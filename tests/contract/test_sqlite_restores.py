@@ -22,6 +22,7 @@ from refold.domain.positions import BEGINNING, ONE_SEQUENCE
 from refold.infrastructure.log.database_log import RECENT_MAX, Acknowledged, Nothing
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
+from tests.verifying.damaging import sql
 
 from ..support.effort import CountedLock
 from .restores import RestoreContract, texts
@@ -45,8 +46,7 @@ class File:
 
     def cut_tail(self) -> None:
         """Delete the last event, and nothing else."""
-        with closing(sqlite3.connect(self.url)) as connection, connection:
-            connection.execute("DELETE FROM event WHERE position = (SELECT max(position) FROM event)")
+        sql(self.url, "DELETE FROM event WHERE position = (SELECT max(position) FROM event)")
 
 
 def _copied(source: str, target: str) -> None:

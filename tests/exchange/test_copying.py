@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sqlite3
 import sys
 from array import array
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from refold.infrastructure.log.records import Part
 from tests.cli.running import refold as run
 from tests.contract.stores import log_at, start_python
 from tests.support.every_kind import fill
+from tests.verifying.damaging import sql
 
 from .backed_up import events_of
 
@@ -269,9 +269,7 @@ def test_others_in_the_target_are_noticed(places: tuple[str, str], monkeypatch: 
 
     def write(incoming: Any) -> None:
         if next(pages) == 2:
-            with closing(sqlite3.connect(target)) as other:
-                other.execute("UPDATE event SET version = version + 100 WHERE version = 1")
-                other.commit()
+            sql(target, "UPDATE event SET version = version + 100 WHERE version = 1")
         take(incoming)
 
     monkeypatch.setattr(copying.Incoming, "write", write)
@@ -301,9 +299,7 @@ def test_a_move_compares_the_keys(places: tuple[str, str], monkeypatch: pytest.M
 
     def verify_and_lose(copy: Any) -> None:
         verify(copy)
-        with closing(sqlite3.connect(target)) as other:
-            other.execute("DELETE FROM idempotency WHERE key = 'key 3'")
-            other.commit()
+        sql(target, "DELETE FROM idempotency WHERE key = 'key 3'")
 
     monkeypatch.setattr(copying._Copy, "verify", verify_and_lose)
     with pytest.raises(DamagedError, match="they are not equal to the source's"):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from refold.projections.rollup import ROLLUP
 from tests.contract.stores import start_python
 from tests.contract.writing import at_once
 from tests.projecting.histories import folded_rows, something_of_everything, stored_rows
+from tests.verifying.damaging import sql
 
 from .asking import Asked
 from .gates import Gate, spoil
@@ -150,9 +149,8 @@ def test_a_damaged_store_has_a_bounded_list_of_problems(tmp_path: Path) -> None:
     with refold.open(str(place)) as store:
         for number in range(PROBLEMS_MAX + 5):
             store.chat(f"c{number:03}")
-    with closing(sqlite3.connect(place)) as database, database:
-        # The event of each chat loses its first byte.
-        database.execute("UPDATE event SET payload = substr(payload, 2)")
+    # The event of each chat loses its first byte.
+    sql(place, "UPDATE event SET payload = substr(payload, 2)")
     with refold.open(str(place)) as store:
         report = Asked(store).done("verify")["report"]
 

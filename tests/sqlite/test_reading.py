@@ -28,6 +28,7 @@ from refold.infrastructure.log.sqlite import log as log_module
 from refold.infrastructure.log.sqlite.blocks import Block
 from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from tests.verifying.damaging import sql
 
 from ..contract.damage import LARGE
 from ..contract.writing import append, everything, ids, numbers, said
@@ -45,8 +46,7 @@ def path(tmp_path: Path) -> Path:
     for start in range(0, 700, 50):
         append(log, "chat:a", *(said(n, LARGE if n == 3 else f"text {n}") for n in range(start + 1, start + 51)))
     log.close()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT min(version), count(*) FROM event").fetchone() == (513, 188)
+    assert sql(path, "SELECT min(version), count(*) FROM event") == [(513, 188)]
     return path
 
 
@@ -90,9 +90,8 @@ def test_what_is_not_wanted_is_not_opened(log: SqliteLog, path: Path) -> None:
 
 def test_a_version_that_is_missing_between(path: Path) -> None:
     """Among rows and among blocks: that one of those asked for is missing is told, also where later ones are there."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM event WHERE version = 600")
-        connection.execute("DELETE FROM part WHERE first_version <= 100 AND last_version >= 100")
+    sql(path, "DELETE FROM event WHERE version = 600")
+    sql(path, "DELETE FROM part WHERE first_version <= 100 AND last_version >= 100")
     log = SqliteLog(path)
 
     for missing in (600, 100):
@@ -117,8 +116,7 @@ def test_versions_of_the_past(tmp_path: Path) -> None:
             assert log.version_at(stream, Moment(((-1, place),))) == version
         last = {event.recorded_at: event.version for event in events if event.stream == stream}
         assert [log.version_at(stream, time) for time in last] == list(last.values())
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM event WHERE version BETWEEN 350 AND 400")
+    sql(path, "DELETE FROM event WHERE version BETWEEN 350 AND 400")
     with pytest.raises(DamagedError, match=r"chat:a@3.*missing"):
         log.version_at("chat:a", Moment(((-1, 683),)))
     log.close()

@@ -19,6 +19,7 @@ from refold.infrastructure.log.block_body import BLOCK_EVENTS, OvertakenError
 from refold.infrastructure.log.sqlite import connection as connection_module
 from refold.infrastructure.log.sqlite import log as sqlite_log
 from refold.infrastructure.log.sqlite.log import WINDOW_MAX, SqliteLog, _next_window
+from tests.verifying.damaging import sql
 
 from ..contract.test_sqlite_restores import File
 from ..contract.writing import append, check_chain, everything, new, said
@@ -334,8 +335,7 @@ def test_a_damaged_block_hides_its_own_events_alone(log: SqliteLog, tmp_path: Pa
     """The others of its segment can be read in the order of the log, up to the damage and behind it."""
     write(log, 0, SEGMENT + 1)
     log.close()
-    with closing(sqlite3.connect(tmp_path / "log.db", isolation_level=None)) as other:
-        other.execute("UPDATE block SET body = zeroblob(30) WHERE key = 3")
+    sql(tmp_path / "log.db", "UPDATE block SET body = zeroblob(30) WHERE key = 3")
 
     first, last = 2 * BLOCK_EVENTS, 3 * BLOCK_EVENTS
     with closing(SqliteLog(tmp_path / "log.db")) as again:

@@ -1,18 +1,15 @@
 """What somebody does who may write to the database: change events, and compute digests and checksums anew."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import psycopg
 
 import refold
 from refold.domain.log.envelope import NO_DIGEST, UNKEYED
 from refold.domain.positions import Position
 from refold.infrastructure.log.codec import decode_meta
 from refold.infrastructure.log.compression import Compression, no_dictionary
+from tests.verifying.damaging import sql
 
 EXPAND = Compression(no_dictionary()).expand
 
@@ -44,13 +41,7 @@ class Place:
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Run a statement behind the store's back."""
-        statement = statement.replace("{stream}", self._stream)
-        if not self.is_file:
-            with psycopg.connect(self.url, autocommit=True) as server:
-                cursor = server.execute(statement.replace("?", "%s"), values)
-                return cursor.fetchall() if cursor.description else []
-        with closing(sqlite3.connect(self.url, isolation_level=None)) as file:
-            return file.execute(statement, values).fetchall()
+        return sql(self.url, statement.replace("{stream}", self._stream), *values)
 
     def rows(self, stream: str) -> list[EventRow]:
         """Return the rows of a stream that are in no block."""

@@ -1,6 +1,5 @@
 """The own key of a store, from which that of its digests is derived, and what happens where it is missing."""
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from refold.infrastructure.databases import open_database, ring_of, tables_of
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.infrastructure.trust.tables import ADD_KEY, SqliteTables, Statement, Tables
 from tests.trust.stores import places, wait_for_nobody
+from tests.verifying.damaging import sql
 
 KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
 
@@ -98,8 +98,7 @@ def test_a_value_of_another_type_in_the_row_of_a_key(
     path = str(tmp_path / "agents.db")
 
     def change(key: str) -> None:
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute(f"UPDATE data_key SET {column} = ? WHERE {key}", (value,))
+        sql(path, f"UPDATE data_key SET {column} = ? WHERE {key}", value)
 
     with refold.open(path, keys=KEYS) as store:
         store.chat("c", user="mia").add_message("user", "Hello.")

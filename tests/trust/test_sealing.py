@@ -1,8 +1,6 @@
 """Encrypted stores: what lies in the database, what opens with which keys, and what does not."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +20,7 @@ from refold.infrastructure.log.records import Part
 from refold.infrastructure.trust import key_ring, sealed_log
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.infrastructure.trust.sealed_log import SEALED_CODEC, Sealed, SealedLog
+from tests.verifying.damaging import sql
 
 from .stores import wait_for_nobody
 
@@ -247,12 +246,6 @@ def test_a_service_is_asked_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert service.calls.count("decrypt") <= 3
 
 
-def changed(path: str, sql: str, *values: object) -> None:
-    """Change the file of a store behind its back."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(sql, values)
-
-
 def test_a_ciphertext_opens_only_in_its_place(tmp_path: Path) -> None:
     """Stream and version are bound to it: with all digests made anew, an event of another stream is still refused."""
     path = str(tmp_path / "log.db")
@@ -274,12 +267,12 @@ def test_an_event_in_the_open_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "log.db")
     with refold.open(path, keys=KEYS) as store:
         store.chat("a").add_message("user", "yes")
-    changed(path, "ALTER TABLE data_key RENAME TO away")
-    changed(path, "ALTER TABLE sealed_page RENAME TO gone")
+    sql(path, "ALTER TABLE data_key RENAME TO away")
+    sql(path, "ALTER TABLE sealed_page RENAME TO gone")
     with refold.open(path) as store:
         store.chat("b").add_message("user", "forged")
-    changed(path, "ALTER TABLE away RENAME TO data_key")
-    changed(path, "ALTER TABLE gone RENAME TO sealed_page")
+    sql(path, "ALTER TABLE away RENAME TO data_key")
+    sql(path, "ALTER TABLE gone RENAME TO sealed_page")
 
     with refold.open(path, keys=KEYS) as store:
         with pytest.raises(refold.DamagedError, match="does not match its digest"):
@@ -309,7 +302,7 @@ def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
         store.chat("b", user="tom").add_message("user", "no")
         log = cast(SealedLog, store.log)
         key = log.newest_key("mia")
-    changed(path, "DELETE FROM data_key WHERE id = ?", key)
+    sql(path, "DELETE FROM data_key WHERE id = ?", key)
 
     with refold.open(path, keys=KEYS) as store:
         for ask in (lambda: store.log.read("chat:a"), lambda: cast(SealedLog, store.log).subject_of("chat:a")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -35,10 +36,10 @@ def written(place: str) -> None:
             assert store.rows(projection.name)
 
 
-def sql(place: str, statement: str, *values: object) -> list[Any]:
+def sql(place: str | Path, statement: str, *values: object) -> list[Any]:
     """Do something to a database; `?` stands for a value."""
-    if place.startswith("postgresql"):
-        with psycopg.connect(place, autocommit=True) as connection:
+    if str(place).startswith("postgresql"):
+        with psycopg.connect(str(place), autocommit=True) as connection:
             cursor = connection.execute(statement.replace("?", "%s").encode(), values or None)
             return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(place, isolation_level=None)) as opened:

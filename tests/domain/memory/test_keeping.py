@@ -23,6 +23,7 @@ from refold.domain.memory import memory as memories
 from refold.domain.memory.memory import InMemoryMemoryStore, Memory, MemoryScope
 from refold.domain.memory.records import MemoryKind, MemoryRecord, MemoryStore
 from refold.window import SqliteMemoryStore, import_agent_memory
+from tests.verifying.damaging import sql
 
 from .remembering import about, found, told
 
@@ -287,8 +288,7 @@ async def test_old_files_are_imported(tmp_path: Path) -> None:
 def test_an_old_file_is_no_memory_yet(tmp_path: Path) -> None:
     """It stays as it is, and the error names the call that takes it over; another program's file is only refused."""
     old, other = old_file(tmp_path / "old.db", ("a", "k", "1", "semantic", "[]", EARLY, EARLY)), tmp_path / "other.db"
-    with closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE TABLE other (id)")
+    sql(other, "CREATE TABLE other (id)")
     before = old.read_bytes()
 
     with pytest.raises(StorageUnavailableError, match=re.escape(f"import_agent_memory(memory, {str(old)!r})")):

@@ -251,7 +251,11 @@ class Run(Context[RunState]):
         """
         if not isinstance(changes, Mapping):
             raise InvalidInputError(f"the changes are {changes!r}: give a dict of attributes and their values")
+        from ..erasure.answers import erasures_in
+
         command = commands.ModifyNode(graph_node_label, dict(changes))
+        # The event has the old values: those of an erased node must not be remembered.
+        erasures_in(self._journal.log)
         self._warn_of_types(command)
         self._record(command, expected_version, idempotency_key, catch_up=False)
 

@@ -277,6 +277,23 @@ def test_what_another_process_has_just_erased(make: Callable[..., object], tmp_p
         assert WORD not in repr(eraser.log.read_all(after=BEGINNING, limit=100).events)
 
 
+def test_a_change_of_what_another_process_has_just_erased(tmp_path: Path) -> None:
+    """The old value is what is left of it."""
+    with refold.open(tmp_path / "agents.db") as store, refold.open(tmp_path / "agents.db") as eraser:
+        run = store.run("mia", "s", 0)
+        read = run.register_node(
+            "Action", "", [run.register_query("which?")], action="read", params={}, output="", success=True
+        )
+        table = run.register_node("Table", WORD, [read], label="t", path="/t")
+        assert run.node(table).description == WORD
+        eraser.erase(context=run.stream_id, item=table, why="x", dry_run=False)
+
+        run.modify_node(table, {"description": "another"})
+
+        assert [one.old for one in run.history(table, "description")] == [None, ERASED]
+        assert WORD not in repr(eraser.log.read_all(after=BEGINNING, limit=100).events)
+
+
 def test_branches_of_what_is_erased_meanwhile() -> None:
     """A fork without the item that set the instructions has a copy of them, so they are not kept; others are."""
     with refold.open(":memory:") as store:

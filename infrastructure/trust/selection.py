@@ -193,6 +193,11 @@ class Selection:
         # The events of erasures have the seals by which all others are read, so nothing in them changes.
         if stream == STREAM or isinstance(event, Undecodable) or self.has(stream, version):
             return
+        user = self.mask.user
+        if user is not None and getattr(event, "user", None) == user:
+            # A context that the user has opened since the contexts of the user were listed.
+            self.whole.add(stream)
+            return
         item = (stream, event.id or "" if isinstance(event, AddedEvent) else version)
         if item in made or self._is_made_from_erased(stream, event):
             made.discard(item)
@@ -207,7 +212,6 @@ class Selection:
             sides = (side.within(stream) for side in (event.ours, event.theirs) if side is not None)
             if any(self.has(side.stream, side.version) for side in sides):
                 made.add((stream, event.id))
-        user = self.mask.user
         if user is not None and (recorded.meta.actor == user or persons_skeleton(event, self.mask) is not event):
             self.naming.setdefault(stream, set()).add(version)
         if texts and any(_hash(text) in texts for text in _texts_of(event)):

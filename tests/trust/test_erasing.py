@@ -401,10 +401,15 @@ def test_what_a_user_says_meanwhile_is_erased(store: refold.Store, monkeypatch: 
             store.memory().scope("user:mia").put(MemoryRecord(scope="user:mia", key="k", value=WORD))
         return erase(self, remnants, new)
 
+    def complete_while_others_open(self: Selection, complete: Any = Selection.complete) -> None:
+        store.chat("c", user="mia").add_message("user", WORD)
+        complete(self)
+
     monkeypatch.setattr(log, "erase", erase_while_others_write)
+    monkeypatch.setattr(Selection, "complete", complete_while_others_open)
     done = store.erase(user="mia", why="x", dry_run=False)
 
-    assert {"chat:a", "chat:b", "memory:user:mia"} <= {one.context for one in done.contexts}
+    assert {"chat:a", "chat:b", "chat:c", "memory:user:mia"} <= {one.context for one in done.contexts}
     assert WORD not in repr(events_of(store))
 
 

@@ -23,7 +23,8 @@ from refold.domain.log.ports import NewEvents
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
-from refold.infrastructure.trust.erasing import OUTSIDE, Eraser
+from refold.infrastructure.projecting.runner import ProjectionRunner
+from refold.infrastructure.trust.erasing import MAKINGS_MAX, OUTSIDE, Eraser
 from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.verifying import store_check
 from tests.contract.chat_checking import Teller
@@ -351,6 +352,29 @@ def test_rows_of_which_nobody_can_say_whether_they_are_there(location: str, monk
 
         assert {one.name for one in store.projections() if one.rows} >= {"catalogue", "search"}
         assert store.search(WORD) == []
+
+
+def test_rows_that_another_erasure_drops_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made once more; after some attempts the error is that of the database."""
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", WORD)
+        assert store.search(WORD) and store.contexts()
+        catch_up, failures = ProjectionRunner.catch_up, [MAKINGS_MAX - 1]
+
+        def failing_first(runner: ProjectionRunner, *projections: Any) -> None:
+            # Those before are questions of the erasure itself.
+            if len(projections) > 1 and failures[0]:
+                failures[0] -= 1
+                raise StorageError("there is no table of rows")
+            catch_up(runner, *projections)
+
+        monkeypatch.setattr(ProjectionRunner, "catch_up", failing_first)
+        assert store.erase(context="a", why="x", dry_run=False).receipt
+        assert (failures, store.search(WORD)) == ([0], [])
+        store.chat("a").add_message("user", WORD)
+        failures[0] = MAKINGS_MAX
+        with pytest.raises(StorageError, match="no table of rows"):
+            store.erase(context="a", why="x", dry_run=False)
 
 
 class Moody(Counts):

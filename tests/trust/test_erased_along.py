@@ -24,6 +24,7 @@ from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
 from refold.infrastructure.projecting.runner import ProjectionRunner
+from refold.infrastructure.trust import selection
 from refold.infrastructure.trust.erasing import MAKINGS_MAX, OUTSIDE, Eraser
 from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.verifying import store_check
@@ -244,6 +245,34 @@ def test_an_erasure_that_did_not_finish_is_not_the_last_event(monkeypatch: pytes
         store._eraser.finish_what_is_left()
 
         assert not store._eraser.state.unfinished
+
+
+def test_copies_of_an_erased_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those within JSON of each form; the first few are named, and all are counted."""
+    monkeypatch.setattr(selection, "COPIES_MAX", 2)
+    text = f"a longer text with {WORD} in it"
+    with refold.open(":memory:") as store:
+        store.chat("a").add_message("user", text)
+        memory = store.memory().scope("s")
+        for key, value in enumerate((text, [text], {"x": text})):
+            memory.put(MemoryRecord(scope="s", key=str(key), value=value))
+
+        told = store.erase(context="a", why="x")
+
+        assert (told.copied, told.copies) == (3, ("memory:s@1", "memory:s@2"))
+
+
+def test_what_a_fork_says_of_an_item_of_its_parent() -> None:
+    """It is not about the item of the fork that has the same version."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_function_call("pay", "{}", call_id="c1")
+        fork = chat.fork("b")
+        fork.add_message("user", WORD)
+        fork.approvals.request("c1", by="eve", because="this stays")
+
+        assert store.erase(context="b", item="@2", why="x", dry_run=False).events == 1
+        assert "this stays" in repr(store.log.read_events("chat:b"))
 
 
 def test_the_scopes_of_a_users_memory() -> None:

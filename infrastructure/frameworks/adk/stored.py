@@ -154,9 +154,9 @@ def delta_of(message: Message) -> dict[str, Any]:
 
 
 def of_scope(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the part of a state with a prefix, its keys without it; with no prefix, the part of the session."""
+    """Return the part of a plain state with a prefix, its keys without it; with no prefix, that of the session."""
     if not prefix:
-        prefixes = (State.APP_PREFIX, State.USER_PREFIX, State.TEMP_PREFIX)
+        prefixes = (State.APP_PREFIX, State.USER_PREFIX)
         return {name: value for name, value in state.items() if not name.startswith(prefixes)}
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 

@@ -16,6 +16,7 @@ from refold.chat import ImageContent
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.saved_states import SavedStates
 from refold.domain.errors import ConcurrencyError, InvalidInputError
+from refold.infrastructure.frameworks.adk import stored
 from refold.infrastructure.frameworks.adk.form import EVENTS
 
 from .test_sessions import KEY, MIA, filled, said, texts
@@ -152,6 +153,36 @@ async def test_an_event_that_says_nothing_is_sent_to_no_model(store: refold.Stor
     session = await RefoldSessionService(store).get_session(**KEY)
     assert session is not None
     assert session.events[1:-1] == events
+
+
+async def test_a_state_that_was_saved_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each save of its place names the version that saved it, and not the place before."""
+    monkeypatch.setattr(stored, "SAVED_EVERY", 2)
+    with refold.open(":memory:") as store:
+        first = said("first", actions=EventActions(state_delta={"n": 1}))
+        await filled(RefoldSessionService(store), first, *(said(str(number)) for number in range(6)))
+
+        session = await RefoldSessionService(store).get_session(**KEY)
+        assert session is not None
+        assert session.state == {"n": 1}
+
+
+async def test_a_rewind_leaves_what_is_pinned() -> None:
+    """A person wants the model to see it."""
+    with refold.open(":memory:") as store:
+        service = RefoldSessionService(store)
+        await filled(service, *(said(name, invocation_id=name) for name in ("one", "two")))
+        chat = store.chat(service.chat_id(**KEY))
+        chat.pin(chat.items[0].id)
+        session = await service.get_session(**KEY)
+        assert session is not None
+
+        await service.append_event(
+            session, Event(author="user", actions=EventActions(rewind_before_invocation_id="one"))
+        )
+
+        chat.refresh()
+        assert [item.text for item in chat.messages() if item.text] == ["one"]
 
 
 async def test_tasks_that_share_a_session_take_turns(store: refold.Store) -> None:

@@ -486,3 +486,4 @@ async def test_what_was_erased_is_not_read_from_memory(tmp_path: Any) -> None:
         store.erase(user="mia", why="asked for", dry_run=False)
 
         assert "secret" not in repr(await service.get_session(**KEY))
+        assert "secret" not in repr(await service.get_user_state(**MIA))

@@ -351,6 +351,10 @@ def test_writes_on_a_checkpoint_of_another_branch(memory: Store) -> None:
     for one in (saver, RefoldSaver(memory)):
         written = [one.get_tuple(config).pending_writes for config in (first, second, newest)]  # type: ignore[union-attr]  # they are there
         assert written == [[], [("late", "n", 9)], []]
+    # A copy goes on from the newest one, whichever branch has it.
+    put(saver, second, n=4)
+    saver.copy_thread("t", "copy")
+    assert values(saver, thread("copy")) == {"n": 4}
     saver.prune(["t"])
     # By these names later versions find what is saved.
     chats = [memory.chat(row.id) for row in memory.contexts()]
@@ -404,10 +408,13 @@ def test_an_answer_has_the_tokens_of_its_model(memory: Store) -> None:
         AIMessage("fine", id="1", usage_metadata=usage, response_metadata=about),
         AIMessage("", id="2", usage_metadata=usage, response_metadata=about, tool_calls=[call]),
     ]
-    put(RefoldSaver(memory), thread(), messages=answers)
+    saver = RefoldSaver(memory)
+    for name in ("t", "another"):
+        put(saver, thread(name), messages=answers)
 
     (row,) = [row for row in memory.usage(by=["model"]) if row.model]
-    assert (row.model, row.counted_in, row.counted_out) == ("small", 14, 4)
+    # They count in each thread.
+    assert (row.model, row.counted_in, row.counted_out) == ("small", 28, 8)
 
 
 def test_all_threads_are_listed(memory: Store) -> None:

@@ -53,6 +53,8 @@ def test_json(spent: Path) -> None:
         }
     ]  # fmt: skip
     assert [row["user"] for row in refold("usage", "--by", "user", "--json", db=spent).json] == ["mia"]
+    # A name that comes twice is one column.
+    assert refold("usage", "--by", "user, user", db=spent) == refold("usage", "--by", "user", db=spent)
     assert refold("usage", "--until", "2020-01-01", "--json", db=spent).json == []
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from refold.domain.canonical import canonical_json
 from refold.domain.chat import usage as named
 from refold.domain.chat.events import Origin
-from refold.domain.chat.usage import COUNT_MAX, NO_USAGE, Usage, is_usage, metrics_of, usage_in, usage_of
+from refold.domain.chat.usage import COUNT_MAX, NO_USAGE, Usage, is_usage, metrics_of, put_usage, usage_in, usage_of
 from refold.domain.errors import InvalidInputError
 
 from .chat_events import called, handed, said
@@ -165,3 +165,13 @@ OF_ITEMS: list[tuple[Any, Usage]] = [
 def test_what_an_item_used(item: Any, usage: Usage) -> None:
     """As its caller said, else as the message from which it was imported; a piece that goes on has the model alone."""
     assert usage_of(item) == usage
+
+
+def test_the_usage_of_an_answer_of_several_items() -> None:
+    """It is stored once, with the first one that the model wrote; the others have the model, and what they had."""
+    items: list[Any] = [said(), said(role="assistant"), replace(called(), metadata=b'{"a":1}')]
+
+    put_usage(items, {"model": "m", "usage": {"input_tokens": 7}}, what="an answer")
+
+    assert [usage_of(item) for item in items] == [NO_USAGE, Usage(input_tokens=7, model="m"), Usage(model="m")]
+    assert items[2].metadata == b'{"a":1,"model":"m"}'

@@ -387,7 +387,8 @@ def test_rows_that_another_erasure_drops_meanwhile(monkeypatch: pytest.MonkeyPat
     """They are made once more; after some attempts the error is that of the database."""
     with refold.open(":memory:") as store:
         store.chat("a").add_message("user", WORD)
-        assert store.search(WORD) and store.contexts()
+        assert store.search(WORD)
+        assert store.contexts()
         catch_up, failures = ProjectionRunner.catch_up, [MAKINGS_MAX - 1]
 
         def failing_first(runner: ProjectionRunner, *projections: Any) -> None:

@@ -170,6 +170,9 @@ def _rewritten(connection: psycopg.Connection[Any]) -> Iterator[str]:
     for (table,) in connection.execute(TABLES).fetchall():
         try:
             connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
+        except psycopg.errors.UndefinedTable:
+            # Another erasure has dropped it, and makes its rows anew.
+            continue
         except psycopg.errors.LockNotAvailable:
             in_use.append(table)
     connection.execute("RESET lock_timeout")

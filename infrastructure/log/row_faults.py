@@ -22,6 +22,7 @@ from ...domain.errors import (
     StorageBusyError,
     StorageError,
     StorageReadOnlyError,
+    StorageUnavailableError,
     reason_of,
 )
 from ...domain.log.envelope import NO_DIGEST
@@ -52,6 +53,10 @@ def retired(where: str) -> StorageReadOnlyError:
 def opened_for_reading(where: str) -> StorageReadOnlyError:
     """Return the error for a change of a store that was opened for reading only."""
     return StorageReadOnlyError(f"{where} was opened for reading only")
+
+
+class MissingTableError(StorageUnavailableError):
+    """A table of Refold's is not there: a table of rows may have been dropped, by an erasure that makes it anew."""
 
 
 class KeyClosedError(StorageBusyError):

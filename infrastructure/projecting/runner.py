@@ -25,12 +25,12 @@ from ...domain.errors import (
     StorageBusyError,
     StorageClosedError,
     StorageError,
-    StorageUnavailableError,
 )
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import PagedLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
+from ..log.row_faults import MissingTableError
 from .folding import fold_around, fold_page
 from .pages import Groups, Pages, Read
 from .shape import require_projection, require_same_columns
@@ -50,6 +50,7 @@ BARE_PAGES_MAX = 64
 MARK, TRACE = "mark/", "trace/"
 # How often a question is asked if the rows of its projection went away each time.
 READS_MAX = 100
+CATCH_UPS_MAX = 5
 
 
 # The errors of projections, by name.
@@ -142,12 +143,16 @@ class ProjectionRunner:
         others are up to date.
         """
         self.asked.update((projection.name, projection) for projection in projections)
-        failed: Failures = {}
         total = 0
-        for moment in self.pages(*projections, failed=failed, helped=True):
-            if self.on_page is not None:
-                total = max(total or self._log.now().events, moment.events)
-                self.on_page(moment.events, total)
+        for _ in range(CATCH_UPS_MAX):
+            failed: Failures = {}
+            for moment in self.pages(*projections, failed=failed, helped=True):
+                if self.on_page is not None:
+                    total = max(total or self._log.now().events, moment.events)
+                    self.on_page(moment.events, total)
+            # An erasure drops a table of rows, and makes it anew at once.
+            if not any(isinstance(error, MissingTableError) for error in failed.values()):
+                break
         for error in failed.values():
             raise error
 
@@ -165,7 +170,7 @@ class ProjectionRunner:
                     return answer
             except RefoldError as error:
                 # A table that went away may be there again by now.
-                is_new = isinstance(error, StorageUnavailableError) and left == READS_MAX - 1
+                is_new = isinstance(error, MissingTableError) and left == READS_MAX - 1
                 if not left or (self._has_rows_of(projections) and not is_new):
                     raise
         names = ", ".join(one.name for one in projections)
@@ -419,11 +424,7 @@ class ProjectionRunner:
         return self.read(*projections, ask=lambda _: self.stored_under(projections, prefixes))
 
     def stored_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
-        """
-        Return stored rows as `rows_under` does, but without bringing the projections up to date.
-
-        Use it for a second question about the answer of a first one, which brought them up to date.
-        """
+        """Return what `rows_under` does, of the rows as they are: for a question about the answer of another one."""
         return [row for one in projections for row in self._store.rows_under(one, *prefixes)]
 
     def stored(self, projection: Projection, keys: Iterable[str] | None = None) -> dict[str, Any]:
@@ -454,9 +455,7 @@ def noting(failed: Failures, projection: Projection) -> Iterator[None]:
 
 
 def _moment_behind(start: Moment, events: Sequence[RecordedEvent]) -> Moment:
-    heads = dict(start.heads)
-    heads.update((event.position.slice, event.position.number) for event in events)
-    return Moment.of(heads)
+    return Moment.of(dict(start.heads) | {one.position.slice: one.position.number for one in events})
 
 
 def contradictions(log: PagedLog, store: ProjectionStore) -> Iterator[tuple[str, str]]:

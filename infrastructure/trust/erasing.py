@@ -70,7 +70,6 @@ from .selection import Sealed, Selection, is_folded, item_versions, require_some
 
 ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
 ATTEMPTS_MAX = 20
-MAKINGS_MAX = 5
 SALT_BYTES = 16
 # So many events of the stream are looked at when a store is opened: an erasure that did not finish is among the last.
 RECENT_EVENTS = 64
@@ -409,16 +408,10 @@ class Eraser:
         for name, noted in self._rows.notes(FAULT).items():
             self._rows.set_note(name, before=noted, after=None)
         self._rows.drop_others(*self._runner.projections.values())
-        for attempt in range(MAKINGS_MAX if used else 0):
-            try:
-                # One that stops at some event says so to whoever asks for its rows. No row is left of an erased one.
-                with suppress(ProjectionError):
-                    self._runner.catch_up(*used)
-                return
-            except StorageError:
-                # Another erasure at this moment may have dropped the rows.
-                if attempt == MAKINGS_MAX - 1:
-                    raise
+        if used:
+            # One that stops at some event says so to whoever asks for its rows. No row is left of an erased one.
+            with suppress(ProjectionError):
+                self._runner.catch_up(*used)
 
     def _has_rows(self, projection: Projection) -> bool:
         with suppress(RefoldError):

@@ -25,6 +25,7 @@ from refold.domain.errors import (
 from refold.infrastructure.log.postgres import connection as database
 from refold.infrastructure.log.postgres.inquiry import Inquiry, StreamMovedError
 from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.row_faults import MissingTableError
 from tests.contract.writing import append, numbers, said
 from tests.support.every_kind import fill
 from tests.support.postgres import Server, running_server
@@ -205,7 +206,7 @@ def test_connections_that_are_ended(pg_url: str) -> None:
         ("57014", StorageBusyError),
         ("25006", StorageReadOnlyError),
         ("42501", StorageReadOnlyError),
-        ("42883", StorageUnavailableError),
+        ("42883", MissingTableError),
         ("58030", StorageError),
         ("XX001", DamagedError),
         ("22003", DamagedError),

@@ -15,7 +15,7 @@ from refold.domain.errors import (
     StorageUnavailableError,
 )
 from refold.infrastructure.log.postgres.connection import first_line, is_lost_connection, translate, translated
-from refold.infrastructure.log.row_faults import RETIRED
+from refold.infrastructure.log.row_faults import RETIRED, MissingTableError
 
 TABLE: list[tuple[str, type[Exception], str]] = [
     ("08006", StorageUnavailableError, "db does not answer (why): check that it runs"),
@@ -32,9 +32,9 @@ TABLE: list[tuple[str, type[Exception], str]] = [
     ("40001", StorageBusyError, "db kept others waiting too long (why): try again"),
     ("25006", StorageReadOnlyError, "db takes no changes: connect to the primary, or make it writable"),
     ("42501", StorageReadOnlyError, "db forbids it (why): grant its user the right"),
-    ("42P01", StorageUnavailableError, "db lacks a table of Refold's (why): restore it"),
-    ("42703", StorageUnavailableError, "db lacks a table of Refold's (why): restore it"),
-    ("0A000", StorageUnavailableError, "db lacks a table of Refold's (why): restore it"),
+    ("42P01", MissingTableError, "db lacks a table of Refold's (why): restore it"),
+    ("42703", MissingTableError, "db lacks a table of Refold's (why): restore it"),
+    ("0A000", MissingTableError, "db lacks a table of Refold's (why): restore it"),
     ("58030", StorageError, "the disk of db failed: why: look at the server's log and disk"),
     ("XX001", DamagedError, "db is damaged: why"),
     ("22003", DamagedError, "it refuses a row that it should take (why)"),

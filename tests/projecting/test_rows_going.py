@@ -67,6 +67,25 @@ QUESTIONS: dict[str, tuple[Any, Question]] = {
 }
 
 
+@pytest.mark.parametrize("step", ["load", "save"])
+def test_dropped_while_they_are_brought_up_to_date(
+    stores: list[refold.Store], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The question begins again."""
+    store, other = stores
+    store.contexts()
+    store.chat("late").add_message("user", "x")
+    taken = getattr(store._projections, step)
+
+    def dropping(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(store._projections, step, taken)
+        other._projections.drop(CATALOGUE)
+        return taken(*arguments, **options)
+
+    monkeypatch.setattr(store._projections, step, dropping)
+    assert store.contexts() == other.contexts()
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_dropped_by_an_erasure(stores: list[refold.Store], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The question is asked again, and its answer is whole."""

@@ -17,6 +17,7 @@ from refold.domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
+from refold.infrastructure.log.row_faults import MissingTableError
 from refold.infrastructure.log.sqlite.connection import translate, translated
 
 TABLE: list[tuple[int, str, type[RefoldError], str]] = [
@@ -36,10 +37,10 @@ TABLE: list[tuple[int, str, type[RefoldError], str]] = [
     (
         sqlite3.SQLITE_ERROR,
         "no such table: event",
-        StorageUnavailableError,
+        MissingTableError,
         "lacks a table of Refold's (no such table",
     ),
-    (sqlite3.SQLITE_ERROR, "no such column: x", StorageUnavailableError, "lacks a table of Refold's (no such column"),
+    (sqlite3.SQLITE_ERROR, "no such column: x", MissingTableError, "lacks a table of Refold's (no such column"),
     (sqlite3.SQLITE_ERROR, "Could not decode to UTF-8 column 'id'", DamagedError, "a.db is damaged: Could not decode"),
     (sqlite3.SQLITE_ERROR, "syntax", StorageError, "a.db failed (syntax): look at the file with `refold verify`"),
 ]

@@ -1,12 +1,10 @@
-"""Erasing: what leaves along with what is asked for, and what comes in its way."""
+"""Erasing: what leaves along with what is asked for, and what stays."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from pathlib import Path
-from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,20 +15,18 @@ import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.erasure.events import STREAM, ErasureFinished
 from refold.domain.erasure.skeleton import ERASED
-from refold.domain.errors import ConcurrencyError, HeldError, ProjectionError, StorageError
+from refold.domain.errors import HeldError, ProjectionError, StorageError
 from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import NewEvents
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
-from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.trust import selection
-from refold.infrastructure.trust.erasing import MAKINGS_MAX, OUTSIDE, Eraser
+from refold.infrastructure.trust.erasing import OUTSIDE, Eraser
 from refold.infrastructure.trust.receipts import HASH_BYTES
-from refold.infrastructure.verifying import store_check
 from tests.contract.chat_checking import Teller
 from tests.projecting.counts import Count, Counts
-from tests.trust.stores import KINDS, WORD, places
+from tests.trust.stores import WORD
 
 from .test_erased_rows import failed
 
@@ -301,112 +297,6 @@ def test_a_run_whose_name_is_none(location: str) -> None:
         assert WORD not in repr(store.log.read_all(after=BEGINNING, limit=99).events)
 
 
-def overtaken(store: refold.Store, monkeypatch: pytest.MonkeyPatch, first: Callable[[], object]) -> None:
-    """Let something come before the first attempt to erase."""
-    log = type(store._whole_log)
-    erase, calls = log.erase, list[int]()
-
-    def erase_later(self: Any, remnants: Any, new: Any) -> Any:
-        calls.append(len(remnants))
-        if len(calls) == 1:
-            first()
-        return erase(self, remnants, new)
-
-    monkeypatch.setattr(log, "erase", erase_later)
-
-
-def test_a_context_that_is_held_meanwhile(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It keeps its texts, and who erases is told."""
-    with refold.open(location) as store:
-        store.chat("a").add_message("user", WORD)
-        overtaken(store, monkeypatch, lambda: store.hold("a", why="a case"))
-
-        with pytest.raises(HeldError, match="chat:a"):
-            store.erase(context="a", why="x", dry_run=False)
-
-        assert WORD in repr(store.log.read_events("chat:a"))
-        assert [type(event).__name__ for event in store.log.read_events(STREAM)] == ["ContextHeld"]
-
-
-def test_others_that_never_pause(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After some attempts it is given up, and said."""
-    with refold.open(location) as store:
-        store.chat("a").add_message("user", WORD)
-
-        def overtake(self: Any, remnants: Any, new: Any) -> Any:
-            raise ConcurrencyError(STREAM, expected=0, actual=1)
-
-        monkeypatch.setattr(type(store._whole_log), "erase", overtake)
-        with pytest.raises(StorageError, match="others recorded all the time what was to be erased: try again"):
-            store.erase(context="a", why="x", dry_run=False)
-        assert WORD in repr(store.log.read_events("chat:a"))
-
-
-def failing(*_: object, **__: object) -> Any:
-    """Fail as a database does."""
-    raise StorageError("the disk does not answer")
-
-
-def test_an_end_that_the_database_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The store is opened all the same, which is logged; the next one that opens it finishes the erasure."""
-    path = tmp_path / "agents.db"
-    with refold.open(path) as store, monkeypatch.context() as patched:
-        store.chat("a").add_message("user", WORD)
-        log = type(store._whole_log)
-        patched.setattr(log, "scrub", failing)
-        with pytest.raises(StorageError, match=r"the disk does not answer\. The texts are erased from the log already"):
-            store.erase(context="a", why="x", dry_run=False)
-    with monkeypatch.context() as patched:
-        patched.setattr(log, "scrub", failing)
-        with refold.open(path) as store:
-            assert WORD not in repr(store.log.read_events("chat:a"))
-            assert not isinstance(store.log.read_events(STREAM)[-1], ErasureFinished)
-    said = "whether an erasure is finished will be looked at when the store is opened again: the disk does not answer"
-    assert [one.getMessage() for one in caplog.records] == [said]
-
-    with refold.open(path) as store:
-        assert isinstance(store.log.read_events(STREAM)[-1], ErasureFinished)
-
-
-def test_rows_of_which_nobody_can_say_whether_they_are_there(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are made anew at once, as those are that were there."""
-    with refold.open(location) as store:
-        store.chat("a").add_message("user", WORD)
-        rows: Any = store._projections
-        with monkeypatch.context() as patched:
-            patched.setattr(type(rows), "checkpoint", failing)
-            store.erase(context="a", why="x", dry_run=False)
-
-        assert {one.name for one in store.projections() if one.rows} >= {"catalogue", "search"}
-        assert store.search(WORD) == []
-
-
-def test_rows_that_another_erasure_drops_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are made once more; after some attempts the error is that of the database."""
-    with refold.open(":memory:") as store:
-        store.chat("a").add_message("user", WORD)
-        assert store.search(WORD)
-        assert store.contexts()
-        catch_up, failures = ProjectionRunner.catch_up, [MAKINGS_MAX - 1]
-
-        def failing_first(runner: ProjectionRunner, *projections: Any) -> None:
-            # Those before are questions of the erasure itself.
-            if len(projections) > 1 and failures[0]:
-                failures[0] -= 1
-                raise StorageError("there is no table of rows")
-            catch_up(runner, *projections)
-
-        monkeypatch.setattr(ProjectionRunner, "catch_up", failing_first)
-        assert store.erase(context="a", why="x", dry_run=False).receipt
-        assert (failures, store.search(WORD)) == ([0], [])
-        store.chat("a").add_message("user", WORD)
-        failures[0] = MAKINGS_MAX
-        with pytest.raises(StorageError, match="no table of rows"):
-            store.erase(context="a", why="x", dry_run=False)
-
-
 class Moody(Counts):
     """Counts events, until it cannot say any more which rows an event belongs to."""
 
@@ -468,90 +358,6 @@ def test_a_receipt_that_was_changed(location: str) -> None:
             forged = replace(receipt, **change)
             digest = blake2b(forged.covered(), digest_size=HASH_BYTES).hexdigest()
             assert not replace(forged, digest_of_receipt=digest).is_sound(store.log), change
-
-
-@pytest.fixture(params=[*KINDS, "sealed-postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[refold.Store]:
-    """A store of each kind."""
-    for place in places(request, tmp_path):
-        with place.open() as opened:
-            yield opened
-
-
-def test_an_erasure_that_gives_up_says_what_is_gone(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others record all the time; it can be called again, and does the rest."""
-    store.chat("b", user="tom").add_message("user", "hello")
-    chat = store.chat("a", user="mia")
-    chat.add_message("user", WORD)
-    log: Any = store._whole_log
-    erase = type(log).erase
-
-    def erased(*given: Any) -> Any:
-        receipts = erase(*given)
-        chat.add_message("user", WORD)
-        return receipts
-
-    with monkeypatch.context() as busy:
-        busy.setattr(type(log), "erase", erased)
-        with pytest.raises(refold.StorageError, match=r"Texts of 2\d events are erased from the log .* call it again"):
-            store.erase(user="mia", why="ticket 7", dry_run=False)
-
-    assert store.erase(user="mia", why="ticket 7", dry_run=False).events > 0
-    assert store.search(WORD) == []
-    assert len(store.search("hello")) == 1
-    assert store.verify().problems == ()
-
-
-def test_verify_looks_again_while_texts_are_erased(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are those of the texts until they are made anew, which is no problem of the store."""
-    store.chat("a", user="mia").add_message("user", WORD)
-    assert len(store.search(WORD)) == 1
-    verified, reports, looked = store_check._verified, list[Any](), Event()
-
-    def look(*given: Any) -> Any:
-        report = verified(*given)
-        reports.append(report)
-        looked.set()
-        return report
-
-    checking = Thread(target=lambda: reports.append(store.verify(processes=1)))
-
-    def make_anew(eraser: Eraser, *given: Any) -> None:
-        if not looked.is_set():
-            checking.start()
-            assert looked.wait(60)
-        made(eraser, *given)
-
-    made = Eraser._make_anew
-    monkeypatch.setattr(store_check, "_verified", look)
-    monkeypatch.setattr(Eraser, "_make_anew", make_anew)
-    store.erase(user="mia", why="ticket 7", dry_run=False)
-    checking.join()
-
-    assert reports[0].problems != ()
-    assert reports[-1].problems == ()
-
-
-def test_two_erasures_of_a_user_at_once(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In an encrypted store, the key that one has made is retired by the other."""
-    log: Any = store.log
-    if not hasattr(log, "newest_key"):
-        pytest.skip("there are no keys of users")
-    store.chat("a", user="mia").add_message("user", WORD)
-    newest_key = type(log).newest_key
-
-    def overtaken(log: Any, user: str) -> str:
-        key: str = newest_key(log, user)
-        monkeypatch.setattr(type(log), "newest_key", newest_key)
-        log.retire_keys(user)
-        return key
-
-    monkeypatch.setattr(type(log), "newest_key", overtaken)
-    assert store.erase(user="mia", why="ticket 7", dry_run=False).events >= 2
-
-    assert store.search(WORD) == []
-    assert not log.ring.retired()
-    assert store.verify().problems == ()
 
 
 @pytest.mark.parametrize("name", ["@2", "a@2", "chat:a@2"])

@@ -25,7 +25,7 @@ from ....domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opened_for_reading, opening, retired
+from ..row_faults import KEY_DESTROYED, RETIRED, MissingTableError, key_closed, opened_for_reading, opening, retired
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
 # SQLSTATEs unique_violation and read_only_sql_transaction.
@@ -122,7 +122,7 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
         case "42P01" | "42703" | "3F000" | "42804" | "42883" | "42P10" | "0A000":
             # Missing, or of another shape: a column's type, or the key by which rows are found.
             way_out = "rebuild that projection" if "view_" in str(error) else "restore it"
-            return StorageUnavailableError(f"{where} lacks a table of Refold's ({first_line(error)}): {way_out}")
+            return MissingTableError(f"{where} lacks a table of Refold's ({first_line(error)}): {way_out}")
         case "58030":
             return StorageError(f"the disk of {where} failed: {first_line(error)}: look at the server's log and disk")
         case "XX001" | "XX002":

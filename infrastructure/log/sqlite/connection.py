@@ -32,7 +32,7 @@ from ....domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ..row_faults import KEY_DESTROYED, RETIRED, key_closed, opened_for_reading, opening, retired
+from ..row_faults import KEY_DESTROYED, RETIRED, MissingTableError, key_closed, opened_for_reading, opening, retired
 from .open_files import WAL_BYTES, OpenFiles, fill_wal, has_room, is_shut, require_place
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
         case sqlite3.SQLITE_CONSTRAINT:
             return DamagedError(where, f"it refuses a row that it should take ({error})")
         case sqlite3.SQLITE_ERROR if _lacks(error):
-            return StorageUnavailableError(f"{where} lacks a table of Refold's ({error}): restore it from a copy")
+            return MissingTableError(f"{where} lacks a table of Refold's ({error}): restore it from a copy")
         case _ if "decode" in str(error):
             return DamagedError(where, str(error))
         case _:

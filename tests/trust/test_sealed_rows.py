@@ -75,6 +75,7 @@ def test_two_take_turns(path: str, store: refold.Store) -> None:
 def test_many_pages_become_one(path: str, store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pages before it are deleted, and another store that has some of them goes on from it."""
     monkeypatch.setattr(sealed_rows, "PAGES_MIN", 4)
+    rows_in(store).save(Save(Counts(), {}, Checkpoint(), FIRST, notes={"a": "one"}))
     with refold.open(path, keys=KEYS) as behind:
         assert len(behind.search("first")) == 1
         for number in range(20):
@@ -86,6 +87,7 @@ def test_many_pages_become_one(path: str, store: refold.Store, monkeypatch: pyte
         assert len(behind.contexts()) == 1
     with refold.open(path, keys=KEYS) as again:
         assert len(again.search("word7")) == 1
+        assert rows_in(again).note("a") == "one"
         assert again.verify().problems == ()
 
 
@@ -390,6 +392,8 @@ def test_rows_that_changed_under_the_old_version(path: str, store: refold.Store)
             other._projections.drop_others(*other._runner.projections.values(), Counts())
     changed.version = 2
     with refold.open(path, keys=KEYS) as other:
+        other._projections.drop_others(*other._runner.projections.values(), changed)
+        assert "counts" not in rows_in(other)._tables
         other.add_projection(changed)
         assert other.rows("counts") == [changed.row("chat:c", "said")]
 

@@ -295,6 +295,8 @@ def test_partitions_that_are_put_together_by_one_process_and_dropped_by_another(
         for part in parts:
             task = PartitionTask(store.log.location, CATALOGUE, part, part.share(until), plan[1], b"")  # type: ignore[attr-defined]
             assert build_partition(task)
+            # Executors log what fails.
+            assert "secret" not in repr(task._replace(location="postgresql://mia:secret@db", chain_key=b"secret"))
         shadows, gathered = [shadow_of(CATALOGUE, partition=part.number) for part in parts], list[bool]()
 
         def dropped(self: Any, projection: Any) -> None:

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
 import refold
@@ -343,6 +345,9 @@ def test_a_receipt_that_was_changed(location: str) -> None:
         assert receipt is not None
 
         assert receipt.is_sound(store.log)
+        with pytest.raises(InvalidSignature):
+            # It is not signed.
+            receipt.is_sound(store.log, Ed25519PrivateKey.generate().public_key())
         assert not replace(receipt, why="ticket 8").is_sound(store.log)
         assert not replace(receipt, erased_at=receipt.erased_at - 1).is_sound(store.log)
         assert not receipt.is_sound(other.log)

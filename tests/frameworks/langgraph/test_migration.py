@@ -109,6 +109,9 @@ def test_threads_go_on_where_they_were(theirs: str, memory: Store) -> None:
         assert [one.outcome for one in import_threads(memory, theirs)] == ["unchanged", "extended"]
         assert history(RefoldSaver(memory), "two") == history(saver, "two")
         assert {one.outcome for one in import_threads(memory, theirs)} == {"unchanged"}
+        # What was deleted here stays so.
+        RefoldSaver(memory).prune(["one"])
+        assert {one.outcome for one in import_threads(memory, theirs)} == {"unchanged"}
         ends = [everything(one).invoke(said("more", "h3"), thread("one")) for one in (saver, RefoldSaver(memory))]
     # The ids of questions follow from those of checkpoints, which are drawn by chance.
     assert all(end.pop("__interrupt__") for end in ends)

@@ -30,11 +30,14 @@ SENT: list[tuple[str, bytes, str]] = []
 
 
 def test_an_entry_that_the_disk_takes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is whole in the end, or an error says that it is not."""
+    """It is whole in the end, and synced then, or an error says that it is not."""
     write, path = os.write, tmp_path / "witness.log"
+    synced: list[str] = []
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:5]))
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(path.read_text()))
     FileWitness(path).add(LINE)
     assert FileWitness(path).entries() == [LINE]
+    assert synced == [f"{LINE}\n"]
 
     def fill(handle: int, data: bytes) -> int:
         if len(data) <= 10:

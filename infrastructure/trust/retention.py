@@ -42,7 +42,7 @@ DAYS_MAX = 365_000
 # The reason of an erasure by policies begins so.
 WHY = "retention: "
 # Longer than an event is on its way; policies are about days.
-APPLYING = 60_000_000
+APPLYING_MICROSECONDS = 60_000_000
 
 
 # A number of days, or a text as "400 days".
@@ -218,7 +218,7 @@ class Retention:
             event = recorded.event
             if isinstance(event, StoreErased) and event.scope in ("user", "context"):
                 # An event that came while a policy was applied is not erased, and is older than this one.
-                at = recorded.recorded_at - (APPLYING if event.why.startswith(WHY) else 0)
+                at = recorded.recorded_at - (APPLYING_MICROSECONDS if event.why.startswith(WHY) else 0)
                 erased.update(dict.fromkeys(event.whole, at))
         return erased
 

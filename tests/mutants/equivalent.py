@@ -7,7 +7,7 @@ _SET_BEFORE = "it is set with what makes it be read"
 _ONE_MORE = "one event more is looked at, on the same side of the moment"
 
 EQUIVALENT = {
-    ("domain/chat/context.py", "if (plan is None and (not told.strip())):"): (
+    ("domain/chat/context.py", "if (plan is None and (not text.strip())):"): (
         "a plan tells messages, calls and outputs alone, each of which gives a line that is not blank"
     ),
     ("domain/chat/rules/edits.py", "whole = totals_of(written(message, [((state.version - 1), piece)]))"): (
@@ -107,7 +107,7 @@ EQUIVALENT = {
     ),
     (
         "infrastructure/cli/args.py",
-        "with open_store(location, create=True, **opening_options()) as store:",
+        "with open_store(location, create=True, **opening_options()) as store, _in_use(store, own):",
     ): "it was opened for reading just before, so that it is there",
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,

@@ -43,6 +43,14 @@ def bounded(rows: Sequence[T], payload_and_meta: Callable[[T], tuple[bytes, byte
     return rows[:BLOCK_EVENTS]
 
 
+def in_blocks(rows: Sequence[T], payload_and_meta: Callable[[T], tuple[bytes, bytes | None]]) -> Iterator[Sequence[T]]:
+    """Yield as many rows at a time as fit into a block."""
+    while rows:
+        some = bounded(rows, payload_and_meta)
+        yield some
+        rows = rows[len(some) :]
+
+
 def runs(named: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each run of consecutive versions of one stream; rows are given as stream and version."""
     start = 0

@@ -26,7 +26,7 @@ from ..block_body import (
     DIGEST_BYTES,
     OvertakenError,
     block_checksum,
-    bounded,
+    in_blocks,
     packed,
     require_one_size,
     runs,
@@ -294,10 +294,9 @@ class Sealer:
 
     def _blocks(self, rows: Sequence[_Row]) -> Iterator[Call]:
         """Yield the statements that write each block of a segment and its parts."""
-        lane, place = rows[0][1], 0
+        lane = rows[0][1]
         first, last = min(row[4] for row in rows), max(row[4] for row in rows)
-        while rows:
-            some = bounded(rows, lambda row: (row[7], row[6]))
+        for place, some in enumerate(in_blocks(rows, lambda row: (row[7], row[6]))):
             starts = [*runs([row[2:4] for row in some])]
             body = _Body(
                 parts=[(some[start][2], some[start][3], end - start) for start, end in starts],
@@ -312,7 +311,6 @@ class Sealer:
             block = (int4(lane), int4(place), int8(last), int8(first), checksum, digests, stored)
             yield from inserts("block", [block])
             yield from inserts("part", [_packed_part(lane, part) for part in _parts(body, last, place)])
-            rows, place = rows[len(some) :], place + 1
 
     def _plain(self, row: _Row) -> bytes:
         expanded = self._compression.expand(row[7], f"position {row[1]}.{row[4]}")

@@ -10,7 +10,7 @@ A batch that completes segments by itself never becomes rows there: its blocks a
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ....domain.errors import DamagedError
-from ..block_body import BLOCK_EVENTS, OvertakenError, block_checksum, bounded, packed, runs
+from ..block_body import BLOCK_EVENTS, OvertakenError, block_checksum, bounded, in_blocks, packed, runs
 from ..compression import Compression, has_references, mark_references
 from ..evidence import SEGMENT, segment_of
 from .blocks import BlockBody, BlockPart
@@ -76,7 +76,7 @@ class Sealer:
             f"SELECT {COLUMNS} FROM event WHERE position BETWEEN ? AND ? ORDER BY stream, version LIMIT ?",
             (segment * SEGMENT + 1, (segment + 1) * SEGMENT, BLOCK_EVENTS),
         ).fetchall()
-        rows = [*_bounded(rows)]
+        rows = [*bounded(rows, _payload_and_meta)]
         names = _names(connection, rows)
         self._check(connection, rows, names)
         return SealedSlice(self._block(segment, rows, names), [row[0] for row in rows], [row[4:6] for row in rows])
@@ -122,7 +122,7 @@ class Sealer:
             else:
                 ready.append((*row[:4], *row[5:]))
         for segment, some in groupby(sorted(ready), lambda row: segment_of(row[0])):
-            for block in _blocks(sorted(some, key=_by_version)):
+            for block in in_blocks(sorted(some, key=_by_version), _payload_and_meta):
                 _insert(connection, self._block(segment, block, names))
         connection.executemany("DELETE FROM event WHERE stream = ?", [(key,) for key, some in stored.items() if some])
         return left
@@ -159,16 +159,8 @@ class Sealer:
         return self._compression.expand(row[5], f"event {stream}@{row[2]}")
 
 
-def _bounded(rows: Sequence[Row]) -> Sequence[Row]:
-    return bounded(rows, lambda row: (row[5], row[4]))
-
-
-def _blocks(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Yield as many rows at a time as become one block."""
-    while rows:
-        some = _bounded(rows)
-        yield some
-        rows = rows[len(some) :]
+def _payload_and_meta(row: Row) -> tuple[bytes, bytes | None]:
+    return row[5], row[4]
 
 
 def _insert(connection: sqlite3.Connection, block: NewBlock) -> None:

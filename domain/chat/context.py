@@ -785,14 +785,14 @@ class ChatContext(ChatView["ChatContext"]):
         summarised only once. If `other` is no chat, or `llm` no model, it raises an InvalidInputError; if texts were
         erased while the model wrote, a DecisionRefusedError.
         """
-        from ..erasure.answers import erasures_in, require_unerased
+        from ..erasure.looking import look, require_unerased
         from .summarising import OTHERS_SUMMARY, render_items, require_model, summary_message
 
         self._require_writer()
         require_chat(other)
         require_model(llm)
         # The model and the event get the same version: the other context may go on while the model writes.
-        erasures = await in_thread(erasures_in, other._attachment.log)
+        erasures = await in_thread(look, other._attachment.log)
         source = await in_thread(_at_its_version, other)
         text = await in_thread(lambda: render_items(source.items))
         self._no_summary = None
@@ -829,7 +829,7 @@ class ChatContext(ChatView["ChatContext"]):
             InvalidInputError: a negative number of turns, no item is to stay, or `llm` is no model.
             DecisionRefusedError: items to be summarised were evicted, or texts were erased, while the model wrote.
         """
-        from ..erasure.answers import erasures_in, require_unerased
+        from ..erasure.looking import look, require_unerased
         from .summarising import model_name, prior_text, render_items, require_model
 
         self._require_writer()
@@ -838,7 +838,7 @@ class ChatContext(ChatView["ChatContext"]):
         call = ("summarize", keep_recent_turns, *(() if keep_items is None else (keep_items,)))
         if await self._is_repeated(call, idempotency_key):
             return self
-        erasures = await in_thread(erasures_in, self._attachment.log)
+        erasures = await in_thread(look, self._attachment.log)
         plan = await in_thread(lambda: plan_summary(self._writer.state.items, keep_recent_turns, keep_items))
         text = render_items(plan.items) if plan else ""
         if plan is None or not text.strip():

@@ -383,10 +383,10 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         Raises:
             InvalidInputError: `recent_turns` is less than 1, or as for `fork`.
         """
-        from ..erasure.answers import erasures_in
+        from ..erasure.looking import look
 
         # The configuration is copied, so that of an erased item must not be remembered.
-        erasures_in(self._attachment.log)
+        look(self._attachment.log)
         parent = self._parent()
         names = tool_names(tools)
         carried = items_of_turns(parent.state.items, recent_turns, Copying(tools=names).keeps)

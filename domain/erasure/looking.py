@@ -1,4 +1,7 @@
-"""What is made of texts that somebody erases meanwhile, as a summary: it may have them, so it is not recorded."""
+"""
+Looking for erasures of others: what this process remembers of a log is dropped behind one, and nothing that is made of
+texts meanwhile, as a summary, is recorded.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from ..errors import DecisionRefusedError
 from .events import STREAM, StoreErased, decoded
 from .forgetting import forget, log_below
 
+# By log: the version of its stream of erasures at the last look.
+_LOOKED_AT: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+
 
 @runtime_checkable
 class KeepsEvents(Protocol):
@@ -18,25 +24,22 @@ class KeepsEvents(Protocol):
         """Drop them."""
 
 
-# By log: the version of its erasures when what is remembered of it was dropped last.
-_FORGOTTEN: WeakKeyDictionary[object, int] = WeakKeyDictionary()
-
-
-def erasures_in(log: object) -> int:
-    """
-    Return the version of the erasures of a log, to be asked before the texts are read.
-
-    Another process may have erased a moment ago. What this one remembers is dropped, so that no erased text is read.
-    """
+def look(log: object) -> int:
+    """Return the version of the erasures of a log; drop what is remembered if it was another one at the last look."""
     below: Any = log_below(log)
     version = int(below.head(STREAM))
-    if _FORGOTTEN.get(below, 0) != version:
+    if _LOOKED_AT.get(below, 0) != version:
         if isinstance(below, KeepsEvents):
             # That of a what-if keeps nothing.
             below.forget()
         forget(below)
-        _FORGOTTEN[below] = version
+        _LOOKED_AT[below] = version
     return version
+
+
+def note_own(log: object, version: int) -> None:
+    """Take this version of the erasures of a log for looked at: this process has erased itself."""
+    _LOOKED_AT[log_below(log)] = version
 
 
 def erased_since(log: object, erasures: int) -> set[str]:

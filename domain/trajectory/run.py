@@ -251,11 +251,11 @@ class Run(Context[RunState]):
         """
         if not isinstance(changes, Mapping):
             raise InvalidInputError(f"the changes are {changes!r}: give a dict of attributes and their values")
-        from ..erasure.answers import erasures_in
+        from ..erasure.looking import look
 
         command = commands.ModifyNode(graph_node_label, dict(changes))
         # The event has the old values: those of an erased node must not be remembered.
-        erasures_in(self._journal.log)
+        look(self._journal.log)
         self._warn_of_types(command)
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
@@ -594,11 +594,11 @@ class Run(Context[RunState]):
 
     async def _describe(self, ref: Ref, asking: Asking) -> None:
         """Ask until there is an answer, or the node needs none any more."""
-        from ..erasure.answers import erased_since, erasures_in
+        from ..erasure.looking import erased_since, look
 
         for attempt in range(asking.attempts_max):
             await _pause(attempt)
-            erasures = await in_daemon_thread(erasures_in, self._journal.log)
+            erasures = await in_daemon_thread(look, self._journal.log)
             question = await in_daemon_thread(self._question, ref)
             if question is None:
                 return

@@ -13,8 +13,7 @@ from weakref import WeakKeyDictionary
 
 from ...domain.concurrency.locks import pause_for_forks
 from ...domain.concurrency.threads import start_if_possible
-from ...domain.erasure import forgetting
-from ...domain.erasure.events import STREAM
+from ...domain.erasure.looking import look
 from ...domain.errors import RefoldError, StorageClosedError
 
 # Texts that another process erases leave this one after so long at most, and the look itself. None: no look is taken.
@@ -36,39 +35,29 @@ class ErasureWatch:
     """Looks at logs from time to time, as long as they are open."""
 
     def __init__(self) -> None:
-        # The last version of the stream of erasures that was seen of each log; -1: none was.
-        self._seen: WeakKeyDictionary[Watched, int] = WeakKeyDictionary()
+        self._logs: WeakKeyDictionary[Watched, None] = WeakKeyDictionary()
         self._thread: threading.Thread | None = None
         self._ending: threading.Event
         pause_for_forks(self)
 
     def add(self, log: Watched) -> None:
         """Look at a log from now on."""
-        self._seen[log] = -1
+        self._logs[log] = None
         self._start()
 
     def discard(self, log: Watched) -> None:
         """Look at a log no longer."""
-        self._seen.pop(log, None)
-
-    def note(self, log: Watched, version: int) -> None:
-        """Take this version of a log's stream of erasures for seen: this process has erased itself."""
-        self._seen[log] = version
+        self._logs.pop(log, None)
 
     def look(self) -> None:
         """Look at all logs now."""
         # `keyrefs` is one step for other threads, which open logs meanwhile.
-        for held in self._seen.keyrefs():
+        for held in self._logs.keyrefs():
             log = held()
-            seen = None if log is None else self._seen.get(log)
-            if log is None or seen is None:
+            if log is None or log not in self._logs:
                 continue
             try:
-                version = log.head(STREAM)
-                if version not in (seen, max(seen, 0)):
-                    log.forget()
-                    forgetting.forget(log)
-                self._seen[log] = version
+                look(log)
             except StorageClosedError:
                 self.discard(log)
             except RefoldError as error:
@@ -92,7 +81,7 @@ class ErasureWatch:
 
     def _fork_is_over(self) -> None:
         self._thread = None
-        if self._seen:
+        if self._logs:
             self._start()
 
 

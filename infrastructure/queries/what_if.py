@@ -16,7 +16,7 @@ from ...domain.context.decider import Decider
 from ...domain.context.folded_stream import Place
 from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
-from ...domain.erasure.answers import erased_since, erasures_in
+from ...domain.erasure.looking import erased_since, look
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError
 from ...domain.ids import stream_id
 from ...domain.log.gate import behind_gate
@@ -38,7 +38,7 @@ class WhatIf:
     def __init__(self, log: LiveLog, cut: Cut, system: System) -> None:
         self._log, self._system = log, system
         self._overlay = OverlayLog(log, cut, system)
-        self._erasures = erasures_in(log)
+        self._erasures = look(log)
         self._is_kept = self._is_interrupted = False
         self._after_fork()
         renew_in_child(self)

@@ -38,6 +38,7 @@ from ...domain.erasure.events import (
     fold,
     subject_hash,
 )
+from ...domain.erasure.looking import note_own
 from ...domain.erasure.skeleton import ERASED, Mask
 from ...domain.errors import (
     ConcurrencyError,
@@ -57,8 +58,6 @@ from ...projections.catalogue import CATALOGUE
 from ...projections.contract import Projection
 from ...projections.lineage import LINEAGE
 from ..context_streams import context_named
-from ..databases import stored_log
-from ..log.erasure_watch import ERASURE_WATCH
 from ..projecting.folding import FAULT
 from ..projecting.partitions import forget_partitions
 from ..projecting.read_only import kept_by
@@ -374,7 +373,7 @@ class Eraser:
         unreached = tuple(self._log.scrub())
         for erasure in erasures:
             self.record(ErasureFinished(erasure=erasure, unreached=unreached))
-        ERASURE_WATCH.note(stored_log(self._log), self._log.head(STREAM))
+        note_own(self._log, self._log.head(STREAM))
         return unreached
 
     def _take_out(self, made: Sequence[Projection]) -> None:

@@ -14,6 +14,7 @@ import pytest
 import refold
 from refold.domain.chat.roles import ChatRole
 from refold.domain.erasure import forgetting
+from refold.domain.erasure.looking import note_own
 from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import (
     DecisionRefusedError,
@@ -172,7 +173,7 @@ def test_when_a_log_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in (0, 0, 2, 2, 3, 5, 4):
         log.version = version
         if version == 5:
-            watch.note(log, version)
+            note_own(log, version)
         watch.look()
         found.append(log.forgot)
     assert found == [0, 0, 1, 1, 2, 2, 3]
@@ -210,7 +211,7 @@ def test_others_open_contexts_and_logs_meanwhile(monkeypatch: pytest.MonkeyPatch
     def open_another() -> None:
         kept.extend((Remembering(), Looked()))
         forgetting.watch(logs[0], kept[-2])  # type: ignore[arg-type]  # it is one
-        watch._seen[kept[-1]] = -1  # type: ignore[index]
+        watch._logs[kept[-1]] = None  # type: ignore[index]
 
     for log in logs:
         log.version = 1

@@ -233,8 +233,9 @@ def test_an_interrupt_while_sealing(tmp_path: Path) -> None:
     assert isinstance(log, SqliteLog)
 
     def fill() -> None:
-        """Make a segment complete, of which several slices can be sealed."""
-        world.chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=["x"]) for _ in range(1_024)])
+        """Make a segment complete, of which several slices can be sealed: a batch of more events is packed at once."""
+        for _ in range(2):
+            world.chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=["x"]) for _ in range(512)])
 
     fill()
     points = [point for point in points_of(log._seal_block) if IS_DEEP or point.time == 1]

@@ -32,8 +32,7 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .completion import named_contexts, offered_items
-from .item_list import view_in
-from .lines import print_events, summary_of, text_with_role
+from .lines import print_events, summary_of, text_with_role, view_in
 from .readable import Later
 from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list
 

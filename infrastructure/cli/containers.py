@@ -38,7 +38,7 @@ from ..views.shapes import named_shape
 from . import args
 from .changes import items, report
 from .completion import at_moment, context, context_and_moment, offered_items
-from .item_list import item_view_in, print_shown, shown_of
+from .lines import item_view_in, print_shown, shown_of
 from .render import one_line
 from .search import search_command
 

@@ -11,7 +11,7 @@ from ...domain.spans import Ref
 from ...domain.trajectory.trajectory import Trajectory
 from ..views.contexts import RunView
 from .args import address, argument, as_json, database, optional_text, reading, required_text
-from .item_list import print_head
+from .lines import print_head
 from .render import (
     aligned,
     cut,

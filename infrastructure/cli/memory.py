@@ -21,7 +21,7 @@ from ..views.shapes import named_shape
 from . import args
 from .changes import items, report, texts
 from .completion import at_moment, reference_argument
-from .item_list import item_view_in, print_shown, shown_of
+from .lines import item_view_in, print_shown, shown_of
 from .render import note, one_line
 from .search import search_command
 

@@ -24,7 +24,7 @@ from ..views.answer_shapes import difference_shape, own_nodes, run_shape
 from ..views.contexts import RunView, view_of
 from ..views.differences import graph_difference
 from .args import address, moment_twice, reading, summed_up, usage_error
-from .item_list import print_head
+from .lines import print_head
 from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
 
 if TYPE_CHECKING:

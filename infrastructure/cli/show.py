@@ -13,7 +13,7 @@ from ...domain.context.address import Reference
 from ..views.contexts import ChatItemView, RunView
 from .args import as_json, database, reading, require_one_moment, usage_error
 from .completion import at_moment, context_and_moment
-from .item_list import print_shown, shown_of, view_in
+from .lines import print_shown, shown_of, view_in
 from .render import note, paged, print_json, print_json_list
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")

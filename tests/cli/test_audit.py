@@ -10,7 +10,7 @@ import pytest
 import refold as package
 from refold.domain.context.address import Reference
 from refold.domain.pool.items import ContextItem
-from refold.infrastructure.cli.item_list import item_view_in
+from refold.infrastructure.cli.lines import item_view_in
 from tests.cli.running import refold
 
 Place = tuple[str, int]

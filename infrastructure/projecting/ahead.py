@@ -30,8 +30,7 @@ from ..helper_process import BEGIN as BEGIN_HELPER
 from ..helper_process import HelperProcess, can_start, cores, end_with_input, opened, read_task, task_on
 from ..log.sqlite.log import SqliteLog
 from .builtin import PROJECTIONS
-from .folding import fold_page
-from .pages import Groups, Pages
+from .folding import Groups, Pages, fold_page
 from .rows.checkpoints import types_of
 from .rows.sqlite import SqliteProjectionStore
 from .store import ProjectionStore, rows_of

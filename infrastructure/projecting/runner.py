@@ -31,8 +31,7 @@ from ...domain.log.ports import PagedLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 from ..log.row_faults import MissingTableError
-from .folding import fold_around, fold_page
-from .pages import Groups, Pages, Read
+from .folding import Groups, Pages, Read, fold_around, fold_page
 from .shape import require_projection, require_same_columns
 from .store import Checkpoint, ProjectionStore, Save, SetAside
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict
 
 from refold.infrastructure.databases import open_database
-from refold.infrastructure.log import erasure_watch
+from refold.infrastructure.log import background
 from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from refold.infrastructure.projecting.builtin import PROJECTIONS
 from refold.infrastructure.projecting.rows.postgres import PostgresProjectionStore
@@ -44,7 +44,7 @@ settings.register_profile(
 settings.register_profile("deep", settings.get_profile("ci"), max_examples=1_000, derandomize=False)
 settings.load_profile("deep" if IS_DEEP else "ci")
 # Tests count statements and threads; those of the watch itself set it anew.
-erasure_watch.LOOK_SECONDS = None
+background.LOOK_SECONDS = None
 
 
 # The tests that `scripts/test` leaves to `scripts/test --long`, with those that are marked and those in a browser. They

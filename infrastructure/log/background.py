@@ -1,6 +1,6 @@
 """
 Housekeeping in its own thread, which starts when it is first needed, sleeps when there is no work, and ends with
-`close`; and the snapshots of a log, which such a thread stores.
+`close`; the snapshots of a log, which such a thread stores; and a thread that looks for erasures by other processes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Callable
 from functools import cache
 from time import monotonic
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
-from ...domain.concurrency.locks import News, locked, renew_in_child
+from ...domain.concurrency.locks import News, locked, pause_for_forks, renew_in_child
 from ...domain.concurrency.threads import start_if_possible
-from ...domain.errors import StorageClosedError, StorageReadOnlyError
+from ...domain.erasure.looking import look
+from ...domain.errors import RefoldError, StorageClosedError, StorageReadOnlyError
 from ...domain.log.envelope import Chain
 from .evidence import Evidence
 
@@ -26,6 +28,8 @@ QUIET_SECONDS = 0.05
 REST_FACTOR = 6
 # A standby may become a server that is written to, and a user may get the right.
 READ_ONLY_SECONDS = 60.0
+# Texts that another process erases leave this one after so long at most, and the look itself. None: no look is taken.
+LOOK_SECONDS: float | None = 5.0
 LOGGER = logging.getLogger("refold")
 
 
@@ -237,3 +241,75 @@ class LogSnapshots:
     def close(self) -> None:
         """Store those that wait, for some seconds at most."""
         self._waiting.close()
+
+
+class Watched(Protocol):
+    """A log that other processes write, too."""
+
+    def head(self, stream: str) -> int:
+        """Return the version of the last event of a stream."""
+
+    def forget(self) -> None:
+        """Drop the events that are kept in memory."""
+
+
+class ErasureWatch:
+    """
+    Looks for erasures by other processes in logs that are open: soon after one, this process drops what it remembers.
+
+    One thread of the process does it for all of them, with one short query each. It is not there while the process
+    forks.
+    """
+
+    def __init__(self) -> None:
+        self._logs: WeakKeyDictionary[Watched, None] = WeakKeyDictionary()
+        self._thread: threading.Thread | None = None
+        self._ending: threading.Event
+        pause_for_forks(self)
+
+    def add(self, log: Watched) -> None:
+        """Look at a log from now on."""
+        self._logs[log] = None
+        self._start()
+
+    def discard(self, log: Watched) -> None:
+        """Look at a log no longer."""
+        self._logs.pop(log, None)
+
+    def look(self) -> None:
+        """Look at all logs now."""
+        # `keyrefs` is one step for other threads, which open logs meanwhile.
+        for held in self._logs.keyrefs():
+            log = held()
+            if log is None or log not in self._logs:
+                continue
+            try:
+                look(log)
+            except StorageClosedError:
+                self.discard(log)
+            except RefoldError as error:
+                # It is tried again, and whoever uses the log meets the same error.
+                LOGGER.debug("erasures in a log could not be looked for: %s", error)
+
+    def _start(self) -> None:
+        if LOOK_SECONDS is not None and (self._thread is None or not self._thread.is_alive()):
+            self._ending = threading.Event()
+            self._thread = threading.Thread(target=self._run, args=(self._ending,), name="refold-erasures", daemon=True)
+            start_if_possible(self._thread)
+
+    def _run(self, ending: threading.Event) -> None:
+        while not ending.wait(LOOK_SECONDS):
+            self.look()
+
+    def _before_fork(self, seconds: float) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            self._ending.set()
+            self._thread.join(seconds)
+
+    def _fork_is_over(self) -> None:
+        self._thread = None
+        if self._logs:
+            self._start()
+
+
+ERASURE_WATCH = ErasureWatch()

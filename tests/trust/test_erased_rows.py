@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold.domain.errors import StorageError
 from refold.domain.log.envelope import RecordedEvent
-from refold.infrastructure.log.erasure_watch import ERASURE_WATCH
+from refold.infrastructure.log.background import ERASURE_WATCH
 from refold.infrastructure.projecting.folding import FAULT, Fault, note_fault
 from refold.infrastructure.projecting.store import Save
 from refold.infrastructure.trust.erasing import Eraser

@@ -31,7 +31,7 @@ from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.exchange.export import export_events
 from refold.infrastructure.exchange.import_events import take_in_events
-from refold.infrastructure.log import erasure_watch
+from refold.infrastructure.log import background
 from refold.infrastructure.trust.erasing import Eraser, events_of_store
 from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.trust.selection import Selection
@@ -452,7 +452,7 @@ def test_another_process_forgets_soon(place: Place, monkeypatch: pytest.MonkeyPa
     """A context that is open there shows nothing of it after the next look."""
     if place.is_memory or place.has_keys:
         pytest.skip("no other process sees a store in memory, or has the key of this one")
-    monkeypatch.setattr(erasure_watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(background, "LOOK_SECONDS", 0.05)
     with place.open() as store:
         chat = store.chat("a")
         chat.add_message("user", WORD)
@@ -465,7 +465,7 @@ def test_another_process_forgets_soon(place: Place, monkeypatch: pytest.MonkeyPa
         assert WORD not in repr(vars(chat))
         assert [item.content for item in (*chat.items, *past.items)] == [[ERASED], [ERASED]]  # type: ignore[union-attr]
         monkeypatch.undo()
-        erasure_watch.ERASURE_WATCH._ending.set()
+        background.ERASURE_WATCH._ending.set()
 
 
 def test_an_erasure_that_is_refused_changes_nothing(store: refold.Store) -> None:

@@ -27,8 +27,8 @@ from refold.domain.llm.base import LLM, LLMResponse
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
 from refold.domain.trajectory import run as running
-from refold.infrastructure.log import erasure_watch
-from refold.infrastructure.log.erasure_watch import ErasureWatch
+from refold.infrastructure.log import background
+from refold.infrastructure.log.background import ErasureWatch
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.chat_checking import Teller
 from tests.projecting.counts import Count, Counts
@@ -167,7 +167,7 @@ class Looked:
 
 def test_when_a_log_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """At each erasure by another process that was not seen yet; one's own is none of these."""
-    monkeypatch.setattr(erasure_watch, "LOOK_SECONDS", None)
+    monkeypatch.setattr(background, "LOOK_SECONDS", None)
     watch, log, found = ErasureWatch(), Looked(), list[int]()
     watch.add(log)
     for version in (0, 0, 2, 2, 3, 5, 4):
@@ -201,7 +201,7 @@ class Remembering:
 
 def test_others_open_contexts_and_logs_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that were there before are told, and looked at."""
-    monkeypatch.setattr(erasure_watch, "LOOK_SECONDS", None)
+    monkeypatch.setattr(background, "LOOK_SECONDS", None)
     watch, logs, held = ErasureWatch(), [Looked() for _ in range(3)], [Remembering() for _ in range(3)]
     kept = list[object]()
     for log, one in zip(logs, held, strict=True):

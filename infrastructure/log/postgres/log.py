@@ -30,12 +30,11 @@ from ....domain.log.ports import (
     require_names,
 )
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
-from ..background import LogSnapshots
+from ..background import ERASURE_WATCH, LogSnapshots
 from ..block_body import OvertakenError
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS, erased_form
 from ..database_log import AcknowledgedEnd, Answer, Batch, joined
-from ..erasure_watch import ERASURE_WATCH
 from ..evidence import require_ends, require_version
 from ..records import ANY, Part, Request, part_of
 from ..row_faults import RETIRED

@@ -31,12 +31,11 @@ from ....domain.log.ports import (
     require_names,
 )
 from ....domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, require_kind
-from ..background import BackgroundWork, LogSnapshots
+from ..background import ERASURE_WATCH, BackgroundWork, LogSnapshots
 from ..block_body import OvertakenError
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain, no_dictionary
 from ..database_log import NO_LIMIT, Answer, Batch, Nothing, joined
-from ..erasure_watch import ERASURE_WATCH
 from ..evidence import SEGMENT, require_ends, require_version, segment_of
 from ..records import Appended, Part, Request, part_of
 from ..row_faults import RETIRED, whole

@@ -20,8 +20,17 @@ from ..context_streams import stream_named, streams_named
 from ..store import Store
 from . import answers
 from .changes import CHANGES, CONFLICT, INSTRUCTIONS, preview_answer
-from .comparisons import diff_answer, replay_answer
-from .item_answers import audit_answer, items_answer, left_answer, pieces_answer, pins_answer, view_answer, why_answer
+from .item_answers import (
+    audit_answer,
+    diff_answer,
+    items_answer,
+    left_answer,
+    pieces_answer,
+    pins_answer,
+    replay_answer,
+    view_answer,
+    why_answer,
+)
 from .jobs import TASKS, Action
 from .log_answers import event_answer, histogram_answer, log_answer
 from .parameters import Parameters

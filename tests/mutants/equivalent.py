@@ -125,7 +125,7 @@ EQUIVALENT = {
     ("infrastructure/exchange/event_files.py", "data = opened.readline(LINE_BYTES_MAX + 2)"): (
         "a line is too long as soon as one byte more than LINE_BYTES_MAX was read"
     ),
-    ("infrastructure/inspector/comparisons.py", "chat = store.chat(context_id, create=True)"): (
+    ("infrastructure/inspector/item_answers.py", "chat = store.chat(context_id, create=True)"): (
         "a context that is not there was refused before"
     ),
     ("infrastructure/exchange/rehearsal.py", "context = getattr(store, kind)(context_id, create=True)"): (

@@ -87,3 +87,10 @@ class Semaphore:
             ticket = self._waiting.popleft()
             if wake(ticket):
                 self._taken.add(ticket)
+
+
+class CrossLoopLock(Semaphore):
+    """A fair lock for tasks of any event loop in any thread: a semaphore with one place."""
+
+    def __init__(self) -> None:
+        super().__init__(1)

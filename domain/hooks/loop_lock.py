@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from .locks import CrossLoopLock
+from ..concurrency.semaphore import CrossLoopLock
 
 
 class LoopLock(CrossLoopLock, asyncio.Lock):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ..arguments import NotAnItemError, other_item, require_callable
 from ..canonical import require_short, require_unicode
+from ..concurrency.semaphore import CrossLoopLock
 from ..concurrency.threads import in_thread
 from ..content import plain_content, stored_content, typed_content
 from ..context.context import Attachment, Context, Past, detached_attachment, detached_journal
@@ -26,7 +27,6 @@ from ..context.transaction import current_transaction
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefusedError
 from ..frozen import FrozenList
 from ..hooks.hook import Hook
-from ..hooks.locks import CrossLoopLock
 from ..hooks.registry import HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log

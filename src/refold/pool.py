@@ -14,6 +14,7 @@ from refold.domain.agent.errors import (
 )
 from refold.domain.agent.tool import AsyncGenTool, BaseTool, Tool, ToolMetadata, ToolRegistry, tool
 from refold.domain.agent.turn import StopReason, Turn, TurnMetadata, safe_execution
+from refold.domain.concurrency.semaphore import CrossLoopLock
 from refold.domain.content import register_content
 from refold.domain.hooks.hook import (
     AgentHook,
@@ -37,7 +38,6 @@ from refold.domain.hooks.hook import (
 # The seed's own names of these two, which its users set to hand out a queue or a pool without an agent.
 from refold.domain.hooks.hook import current_context_pool as _current_context_pool  # noqa: F401
 from refold.domain.hooks.hook import current_context_queue as _current_context_queue  # noqa: F401
-from refold.domain.hooks.locks import CrossLoopLock
 from refold.domain.hooks.registry import (
     HookDecorator,
     HookRegistry,

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from refold.domain.concurrency import threads
-from refold.domain.concurrency.semaphore import Semaphore
+from refold.domain.concurrency.semaphore import CrossLoopLock, Semaphore
 from refold.domain.hooks.hook import TurnHook
-from refold.domain.hooks.locks import CrossLoopLock
 from refold.domain.hooks.registry import hook
 
 

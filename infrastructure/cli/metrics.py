@@ -25,7 +25,7 @@ from ..projecting.status import ProjectionStatus
 from ..projecting.worker import name_projections
 from ..store import Store
 from .render import one_line
-from .ui import LOOPBACK, in_url
+from .serve import LOOPBACK, in_url
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 Rows = Sequence[tuple[str, float]]

@@ -77,8 +77,8 @@ COMMANDS = {
     "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context, user."),
     "stats": ("contexts:stats", "Count contexts, events and bytes."),
     "demo": ("demo", "Fill an empty store with made-up histories, to look at."),
-    "ui": ("ui", "Serve a page on which people look at the store."),
-    "mcp": ("mcp", "Serve the store to agents, by the Model Context Protocol."),
+    "ui": ("serve:ui", "Serve a page on which people look at the store."),
+    "mcp": ("serve:mcp", "Serve the store to agents, by the Model Context Protocol."),
     "completion": ("completion:completion", "Print the script with which a shell completes words."),
 }
 MISUSED, INTERRUPTED = 2, 130

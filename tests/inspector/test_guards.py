@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure.cli.ui import bound
+from refold.infrastructure.cli.serve import bound
 from refold.infrastructure.inspector.app import BODY_MAX, HEADERS
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS, Question
 from refold.infrastructure.request_guard import LOCAL_HOSTS, RequestGuard

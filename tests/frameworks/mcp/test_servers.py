@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mcp import Client, StdioServerParameters, stdio_client
 
 import refold
-from refold.infrastructure.cli.mcp import command as mcp_command
+from refold.infrastructure.cli.serve import mcp as mcp_command
 from tests.cli.running import refold as run
 
 from .servers import SUPPORT, command, environment, filled, served

@@ -1,8 +1,11 @@
-"""`refold ui`: the page on which people look at a store."""
+"""`refold ui` serves a store as a page for people; `refold mcp` serves it to agents, by the Model Context Protocol."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import importlib
+import signal
 import socket
 import threading
 import webbrowser
@@ -13,13 +16,13 @@ import click
 
 from ...domain.errors import InvalidInputError
 from ..store import Store
-from .args import database, keeping, shown, summed_up
+from .args import database, keeping, optional_text, shown, summed_up, usage_error
 
 LOOPBACK = "127.0.0.1"
-DEFAULT_PORT = 8421
+UI_PORT, MCP_PORT = 8421, 8422
 # An open page has an endless answer; the end of the program does not wait for it.
 SERVER_SETTINGS: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
-MISSING = 'the page needs two more packages: pip install "refold[ui]"'
+ACTOR = "mcp"
 
 
 @click.command("ui")
@@ -30,7 +33,7 @@ MISSING = 'the page needs two more packages: pip install "refold[ui]"'
 @click.option("--write", is_flag=True, help="Let the page fork, merge, decide on calls and rebuild.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @database
-def command(port: int | None, host: str, write: bool, no_open: bool, location: str) -> None:
+def ui(port: int | None, host: str, write: bool, no_open: bool, location: str) -> None:
     """
     Serve a page on which one looks at the store: at any version of a context, its forks, its log, live.
 
@@ -42,8 +45,8 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
         from ..inspector.app import inspector
         from ..request_guard import LOCAL_HOSTS
     except ImportError as error:
-        raise InvalidInputError(MISSING) from error
-    with bound(host, port, DEFAULT_PORT) as listening:
+        raise InvalidInputError('the page needs two more packages: pip install "refold[ui]"') from error
+    with bound(host, port, UI_PORT) as listening:
 
         def serve(store: Store) -> None:
             app = inspector(store, write=write, name=shown(location), hosts=(*LOCAL_HOSTS, in_url(host)))
@@ -56,6 +59,67 @@ def command(port: int | None, host: str, write: bool, no_open: bool, location: s
             uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)).run(sockets=[listening])
 
         serving(location, serve, write=write)
+
+
+@click.command("mcp")
+@click.option("--http", is_flag=True, help="Serve over HTTP, at /mcp, instead of stdin and stdout.")
+@click.option(
+    "--port",
+    metavar="P",
+    type=click.IntRange(0, 65_535),
+    help="With --http: the port to listen at.  [default: 8422, or a free one]",
+)
+@click.option("--host", metavar="H", default=LOOPBACK, show_default=True, help="With --http: the address to listen at.")
+@click.option("--write", is_flag=True, help="Offer the tools that append, fork, merge, evict and restore.")
+@click.option(
+    "--actor", metavar="A", callback=optional_text, default=ACTOR, show_default=True, help="The actor, for the log."
+)
+@database
+def mcp(http: bool, port: int | None, host: str, write: bool, actor: str, location: str) -> None:
+    """
+    Serve the store to agents by the Model Context Protocol: tools that show, search, compare and explain contexts.
+
+    A client starts it and speaks over stdin and stdout; with --http clients reach it at an address of this machine. It
+    can change nothing unless --write is given. It ends when stdin does, or by Ctrl-C.
+    """
+    if not http and (port is not None or host != LOOPBACK):
+        raise usage_error("--port and --host go with --http")
+    try:
+        from ..frameworks.mcp.server import mcp_server, serve_stdio
+    except ImportError as error:
+        raise InvalidInputError('the server needs one more package: pip install "refold[mcp]"') from error
+    # The facade has the version. It is above this layer, so it is imported by name.
+    version: str = importlib.import_module(__name__.partition(".")[0]).__version__
+
+    def serve(store: Store) -> None:
+        server = mcp_server(store, write=write, actor=actor, version=version)
+        if http:
+            _serve_http(server, location, host, port)
+        else:
+            _ending_at_once(lambda: asyncio.run(serve_stdio(server)))
+
+    serving(location, serve, write=write)
+
+
+def _ending_at_once(serve: Callable[[], None]) -> None:
+    """Let Ctrl-C end the process while it serves: the package waits for its next line, whatever is raised."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        serve()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve_http(server: Any, location: str, host: str, port: int | None) -> None:
+    import uvicorn
+
+    from ..frameworks.mcp.server import PATH, http_app
+    from ..request_guard import LOCAL_HOSTS
+
+    with bound(host, port, MCP_PORT) as listening:
+        app = http_app(server, hosts=(*LOCAL_HOSTS, in_url(host)))
+        announce(f"{shown(location)} is served at {url_of(listening, host)}{PATH}", host)
+        uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)).run(sockets=[listening])
 
 
 def serving(location: str, serve: Callable[[Store], None], *, write: bool) -> None:

@@ -156,9 +156,9 @@ class Gate:
             _INSIDE.reset(token)
 
     @contextmanager
-    def allowing(self, action: Action, context: str | None) -> Iterator[None]:
-        """Ask, then carry out the block as one call that was allowed."""
-        self.ask(action, context)
+    def opening(self, context: str) -> Iterator[None]:
+        """Ask, then open a context in the block, as one call that was allowed."""
+        self.ask("open", context)
         with self.inside():
             yield
 
@@ -221,4 +221,4 @@ def behind_gate(log: L) -> L:
 def opening_allowed(log: Log, stream: str) -> AbstractContextManager[None]:
     """Return a block in which a context is opened; it begins with a NotAllowedError if that is not allowed."""
     gate = gate_of(log)
-    return _NOBODY_ASKED if gate is None else gate.allowing("open", stream)
+    return _NOBODY_ASKED if gate is None else gate.opening(stream)

@@ -152,13 +152,9 @@ def completion(ctx: click.Context, shell: str) -> None:
 context = argument("context", help="The context.", metavar="CTX", callback=existing, shell_complete=named_contexts)
 
 
-def reference_argument(
-    metavar: str, help: str = "The context, and a moment.", *, required: bool = True
-) -> Callable[[Command], Command]:
+def reference_argument(metavar: str, help: str = "The context, and a moment.") -> Callable[[Command], Command]:
     """Return the decorator for an argument that names a context and, with `@`, a moment of it."""
-    return argument(
-        "reference", help, metavar=metavar, callback=reference, shell_complete=named_contexts, required=required
-    )
+    return argument("reference", help, metavar=metavar, callback=reference, shell_complete=named_contexts)
 
 
 context_and_moment = reference_argument("CTX[@V]")

@@ -19,7 +19,6 @@ from ...domain.canonical import parse_json
 from ...domain.chat.events import ChatItemEvent, Image, Opened, Spoken
 from ...domain.chat.state.sequence import Items
 from ...domain.chat.view import ChatView
-from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ...domain.formats.atif import AtifForm
@@ -111,7 +110,7 @@ def groups_of(name: str, messages: Sequence[Any], context_id: str = "") -> list[
         Fields(f"messages[{number}]", message)
     conversation: Conversation | None = None
     if name == "responses":
-        groups = [[item] for item in items_from_session(messages, system_clock=REAL_SYSTEM)]
+        groups = [[item] for item in items_from_session(messages)]
     else:
         conversation = Conversation(NEW_FORM[name]())
         groups = conversation.items_of(messages)

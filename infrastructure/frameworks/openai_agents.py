@@ -15,7 +15,6 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionReturned, Spoken
 from ...domain.chat.rules.commands import EvictItems
-from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.known_types import known
 from ...domain.concurrency.locks import renew_in_child, synchronized
 from ...domain.concurrency.threads import in_thread
@@ -186,7 +185,7 @@ class RefoldSession(SessionABC):
 
     @synchronized
     def _add(self, entries: Sequence[Any]) -> None:
-        items = items_from_session(entries, system_clock=REAL_SYSTEM)
+        items = items_from_session(entries)
         named = named_outputs(items, self._chat._state.items)
         if not items:
             return
@@ -208,7 +207,7 @@ class RefoldSession(SessionABC):
 
     @synchronized
     def _replace_all(self, entries: Sequence[Any]) -> None:
-        items = items_from_session(entries, system_clock=REAL_SYSTEM)
+        items = items_from_session(entries)
 
         def replaced(chat: ChatContext) -> None:
             with self._store.transaction():
@@ -265,7 +264,7 @@ class RefoldSession(SessionABC):
         chat.refresh()
         if not leaving or self._last_with_entries(len(leaving)) != leaving:
             return False
-        items = items_from_session(output, system_clock=REAL_SYSTEM)
+        items = items_from_session(output)
         before = takewhile(lambda item: item.id != leaving[0].id, chat.recorded_items())
         expired = (
             list(takewhile(lambda item: all(map(prune_prefix, _entries_of(item))), before)) if prune_prefix else []

@@ -197,7 +197,7 @@ class SharedComparison:
         if self._right is None:
             self._check_indexes()
             for helper in self._helpers:
-                while not helper.is_done(LOOK_SECONDS):
+                while not helper.is_done():
                     self._tell_of(self._end.events)
                     if stop():
                         return None
@@ -244,15 +244,15 @@ class Helper(HelperProcess):
         finally:
             self._begun.set()
 
-    def is_done(self, timeout_seconds: float) -> bool:
+    def is_done(self) -> bool:
         """
-        Return whether it has said all that it will say, after waiting for this at most so long.
+        Return whether it has said all that it will say; LOOK_SECONDS are waited for this at most.
 
         One that says nothing at all, not even that it has begun, is not waited for.
         """
         if not self._begun.wait(BEGIN_SECONDS):
             return True
-        self._reading.join(timeout_seconds)
+        self._reading.join(LOOK_SECONDS)
         return not self._reading.is_alive()
 
 

@@ -28,7 +28,7 @@ from ...chat.events import (
     is_instructions,
 )
 from ...chat.pairing import is_of_model
-from ...clock import System
+from ...clock import REAL_SYSTEM, System
 from ...errors import InvalidInputError
 from ..openai.receive import MESSAGE_ROLES, Fields, refusal_in
 from ..receive import as_plain_data, kind_of, place_of
@@ -77,7 +77,7 @@ def items_from_openai_responses(
     return reader.finished()
 
 
-def items_from_session(entries: Iterable[Any], *, system_clock: System) -> list[ChatItemEvent]:
+def items_from_session(entries: Iterable[Any]) -> list[ChatItemEvent]:
     """
     Return one item for each entry of a session, whatever its kind; `entries_of` returns each unchanged.
 
@@ -87,7 +87,7 @@ def items_from_session(entries: Iterable[Any], *, system_clock: System) -> list[
         InvalidInputError: an entry is no JSON object.
     """
     items: list[ChatItemEvent] = []
-    reader = _Reader(system_clock)
+    reader = _Reader(REAL_SYSTEM)
     for index, entry in enumerate(require_several(entries, "the items")):
         where = f"items[{index}]"
         plain = as_plain_data(entry)

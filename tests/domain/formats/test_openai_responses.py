@@ -9,7 +9,6 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, Spoken
-from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.openai.send import openai_messages
 from refold.domain.formats.responses.receive import items_from_session
@@ -70,7 +69,7 @@ def test_messages_calls_and_outputs_are_entries() -> None:
 )
 def test_entries_of_a_session_lack_what_they_lacked(entry: Entry) -> None:
     """Whether that is all that is kept beside them or not, at each read."""
-    items = items_from_session([entry], system_clock=REAL_SYSTEM)
+    items = items_from_session([entry])
     for _ in range(2):
         (came,) = [one for item in items if isinstance(item, Spoken) for one in entries_of(item)]
         assert came == entry
@@ -183,7 +182,7 @@ def test_what_no_import_keeps_beside_an_item_is_ignored(beside: Any) -> None:
 
 def test_entries_that_are_apart_are_sent_to_their_api_alone() -> None:
     """What a session keeps of reasoning is no message for anybody else."""
-    items = items_from_session([GO_ON, REASONING, ANSWER], system_clock=REAL_SYSTEM)
+    items = items_from_session([GO_ON, REASONING, ANSWER])
     chat = ChatContext()
     chat.record_items(items)
 

@@ -21,11 +21,13 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import msgspec
 
+from ..canonical import require_key
 from ..concurrency.known_types import known
 from ..erasure.forgetting import clears_with_erasures
 from ..errors import DamagedError, InvalidInputError, RefoldError
 from ..ids import VERSION_MAX, require_name, split_stream_id, stream_id
 from .envelope import encode_payload
+from .ports import NewEvents
 
 # To read one level, Python uses several of the nested calls that it allows.
 JSON_DEPTH_MAX = 100
@@ -254,3 +256,28 @@ def _require_few(event: Any, naming: Iterable[str]) -> None:
             named += _items_named(value)
     if named > NAMED_ITEMS_MAX:
         raise InvalidInputError(f"it names {named:,} items, and NAMED_ITEMS_MAX is {NAMED_ITEMS_MAX:,}")
+
+
+def require_names(new: NewEvents) -> None:
+    """
+    Require that every log can store the names that come with events, and that the envelopes have their key.
+
+    Raises:
+        InvalidInputError: a name has a NUL, which not every database stores in a text; or a key is too long, or is not
+            in a meta.
+    """
+    # Each append runs this, and few appends have a key.
+    if new.idempotency_key is not None:
+        require_key(new.idempotency_key)
+    elif "\0" not in f"{new.stream}{new.root}":
+        return
+    # The root of a stream that exists already is not used.
+    root = new.root if new.expected_version == 0 else ""
+    for name, what in ((new.stream, "id"), (root, "root")):
+        if name and "\0" in name:
+            raise InvalidInputError(f"the {what} {name!r} of {new.stream!r} holds a NUL: leave it out")
+    key = new.idempotency_key
+    if key is not None and any(meta.idempotency_key != key for meta in new.metas):
+        raise InvalidInputError(
+            f"the idempotency key {key!r} of {new.stream!r} is not in the meta of each event: put it there"
+        )

@@ -25,7 +25,7 @@ from ..errors import (
     StorageReadOnlyError,
 )
 from ..positions import ONE_SEQUENCE, Moment, Position, require_kind
-from .admission import admitted
+from .admission import admitted, require_names
 from .envelope import (
     NO_DIGEST,
     NO_META,
@@ -46,7 +46,6 @@ from .ports import (
     Receipt,
     Remnant,
     StreamEnd,
-    require_names,
     require_same_call,
 )
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from ..canonical import FINGERPRINT_BYTES, require_key
+from ..canonical import FINGERPRINT_BYTES
 from ..concurrency.locks import News
-from ..errors import DamagedError, IdempotencyError, InvalidInputError
+from ..errors import DamagedError, IdempotencyError
 from ..positions import Moment, Partition
 from .envelope import Event, Meta, RecordedEvent
 
@@ -72,31 +72,6 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def fingerprint(self) -> bytes | None:
         """The fingerprint of the call that made them, if their metas have it."""
         return self.metas[0].fingerprint if self.metas else None
-
-
-def require_names(new: NewEvents) -> None:
-    """
-    Require that every log can store the names that come with events, and that the envelopes have their key.
-
-    Raises:
-        InvalidInputError: a name has a NUL, which not every database stores in a text; or a key is too long, or is not
-            in a meta.
-    """
-    # Each append runs this, and few appends have a key.
-    if new.idempotency_key is not None:
-        require_key(new.idempotency_key)
-    elif "\0" not in f"{new.stream}{new.root}":
-        return
-    # The root of a stream that exists already is not used.
-    root = new.root if new.expected_version == 0 else ""
-    for name, what in ((new.stream, "id"), (root, "root")):
-        if name and "\0" in name:
-            raise InvalidInputError(f"the {what} {name!r} of {new.stream!r} holds a NUL: leave it out")
-    key = new.idempotency_key
-    if key is not None and any(meta.idempotency_key != key for meta in new.metas):
-        raise InvalidInputError(
-            f"the idempotency key {key!r} of {new.stream!r} is not in the meta of each event: put it there"
-        )
 
 
 def require_same_call(stream: str, key: str, fingerprint: bytes | None, recorded: Sequence[RecordedEvent]) -> None:

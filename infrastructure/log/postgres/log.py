@@ -19,6 +19,7 @@ from ....domain.errors import (
     StorageBusyError,
 )
 from ....domain.ids import SLICES, slice_of
+from ....domain.log.admission import require_names
 from ....domain.log.envelope import Event, RecordedEvent, encode_payload
 from ....domain.log.ports import (
     NewEvents,
@@ -27,7 +28,6 @@ from ....domain.log.ports import (
     Receipt,
     Remnant,
     StreamEnd,
-    require_names,
 )
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..background import ERASURE_WATCH, LogSnapshots

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from ....domain.clock import REAL_SYSTEM, System
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost
+from ....domain.log.admission import require_names
 from ....domain.log.envelope import Event, RecordedEvent
 from ....domain.log.ports import (
     NewEvents,
@@ -28,7 +29,6 @@ from ....domain.log.ports import (
     Receipt,
     Remnant,
     StreamEnd,
-    require_names,
 )
 from ....domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, require_kind
 from ..background import ERASURE_WATCH, BackgroundWork, LogSnapshots

@@ -14,6 +14,7 @@ from weakref import finalize
 from ..domain.arguments import require_callable, require_instance, require_texts
 from ..domain.canonical import canonical_json, require_unicode
 from ..domain.clock import REAL_SYSTEM, System
+from ..domain.concurrency.locks import cached_property
 from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Attachment, Context
 from ..domain.context.decider import trusted
@@ -118,7 +119,6 @@ class Store:
         self._projections = projections
         self._runner = ProjectionRunner(log, projections)
         self._unflushed: set[Journal[Any]] = set()
-        self._moments = MomentNames(self._attachment("commit"))
         self._end = LogEnd(log)
         flush_at_exit(self._unflushed)
         self._warning = None if opened_at is None else warn_of_unclosed(self, opened_at)
@@ -129,6 +129,10 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({self._opened_at!r})"
+
+    @cached_property
+    def _moments(self) -> MomentNames:
+        return MomentNames(self._attachment("commit"))
 
     # Contexts
 
@@ -394,9 +398,8 @@ class Store:
         require_no_transaction(self.log, "nothing is adopted")
         place = Place(stream_id(kind, context_id), context_id)
         context.flush()
-        self.log.append(
-            missing_streams(self.log, context.adopted_events(place.stream, root=place.root), place.stream)
-        ).result()
+        events = context.adopted_events(place.stream, root=place.root)
+        self.log.append(missing_streams(self.log, events, place.stream)).result()
         context.attach(self.log, place, self._durability, self._unflushed)
         if kind == "run":
             self._runs.keep(cast("Any", context))
@@ -585,8 +588,7 @@ class Store:
         """
         from .queries.intervals import intervals
 
-        stream = context_named(self.log, context_id, ("chat",))
-        return intervals(self._runner, stream)
+        return intervals(self._runner, context_named(self.log, context_id, ("chat",)))
 
     def entries(
         self, context: str, at: int | str | datetime | Moment | None = None, *, with_gone: bool = False

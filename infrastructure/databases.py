@@ -26,8 +26,7 @@ from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING
 from .files import BESIDE_SQLITE
 from .log.codec import CODEC, Codec
-from .projecting.read_only import ReadOnlyProjectionStore, kept_by
-from .projecting.store import MemoryProjectionStore, ProjectionStore
+from .projecting.store import MemoryProjectionStore, ProjectionStore, ReadOnlyProjectionStore, kept_by
 from .trust.tables import (
     BOTH,
     CHAIN,

@@ -22,8 +22,7 @@ from ..domain.log.ports import LiveLog, PartitionedLog
 from ..domain.positions import Moment
 from .databases import open_database, stored_log
 from .log.codec import CODEC
-from .projecting.read_only import kept_by
-from .projecting.store import ProjectionStore
+from .projecting.store import ProjectionStore, kept_by
 
 LOOK_SECONDS = 1.0
 BEGIN = """

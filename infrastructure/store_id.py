@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from .projecting.read_only import kept_by
-from .projecting.store import ProjectionStore
+from .projecting.store import ProjectionStore, kept_by
 
 NOTE = "lineage"
 LINEAGE_ID = re.compile("[0-9a-f]{32}")

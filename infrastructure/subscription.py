@@ -23,8 +23,7 @@ from ..domain.log.envelope import RecordedEvent, Undecodable
 from ..domain.log.gate import behind_gate, gate_of
 from ..domain.log.ports import LiveLog, StreamEnd, require_known
 from ..domain.positions import Moment
-from .projecting.read_only import kept_by
-from .projecting.store import ProjectionStore, stored_moment
+from .projecting.store import ProjectionStore, kept_by, stored_moment
 
 PAGE_EVENTS = 512
 WAIT_SECONDS = 0.25

@@ -7,7 +7,9 @@ rows and the checkpoint in one transaction. So a projection does not deal with d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 
 # At most this many of the newest rows that match are ranked. Reading them takes a few milliseconds, however many match.
 CANDIDATES_MAX = 256
+# A long text is ranked by this many characters of its words.
+RANKED_CHARACTERS = 16_384
 Row = msgspec.Struct
+newness = attrgetter("recorded_at", "version", "key")
 
 
 class SearchedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,12 +55,35 @@ class SearchQuery(NamedTuple):
         """How many of the newest rows that match are ranked."""
         return max(self.limit, CANDIDATES_MAX)
 
+    def is_about(self, row: Any) -> bool:
+        """Return whether a row is of the kind, and within the ranges, to which it is limited."""
+        is_within = self.streams is None or any(row.version in one for one in self.streams.get(row.stream, ()))
+        return self.kind in (None, row.kind) and is_within
+
 
 class Found(NamedTuple):
     """A row that a search found. A higher rank fits better; compare ranks only within one query of one store."""
 
     row: Any
     rank: float
+
+
+def best_of(rows: Iterable[Any], query: SearchQuery) -> list[Found]:
+    """
+    Return rows that match a query, the best first: those that have its terms often among few words.
+
+    It is computed here, not in the databases, so that all stores rank alike, and only for some candidates: a database
+    would rank every row that has a common word.
+    """
+    cut = (msgspec.structs.replace(row, words=row.words[:RANKED_CHARACTERS]) for row in rows)
+    found = (Found(row, _rank(row.words, query)) for row in cut)
+    return sorted(found, key=lambda one: (one.rank, newness(one.row)), reverse=True)[: query.limit]
+
+
+def _rank(words: str, query: SearchQuery) -> float:
+    # A term may occur only behind the characters that are looked at.
+    count = max(1, sum(term.count_in(words) for term in query.terms))
+    return count / (1 + math.log2(2 + words.count(" ")))
 
 
 class Projection(Protocol):

@@ -33,8 +33,7 @@ from ...domain.positions import Moment
 from ..context_streams import root_of
 from ..databases import Database, location_of, missing_keys, open_database, stored_log, tables_of
 from ..files import replacing
-from ..projecting.read_only import kept_by
-from ..projecting.store import ProjectionStore
+from ..projecting.store import ProjectionStore, kept_by
 from ..store_id import known_lineage, lineage_of
 from ..trust.erasing import ATTEMPTS_MAX
 from ..trust.tables import ADD_KEY, STORE, KeyRow, MemoryTables, Statement, keys_in

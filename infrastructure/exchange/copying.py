@@ -33,8 +33,7 @@ from ..databases import Database, open_database, ring_of, tables_of
 from ..log.codec import CODEC, Codec
 from ..log.compression import erased_form
 from ..log.records import Part
-from ..projecting.read_only import kept_by
-from ..projecting.store import ProjectionStore
+from ..projecting.store import ProjectionStore, kept_by
 from ..trust.tables import ADD_KEY, Statement, keys_in
 from .event_files import Progress, is_same_file, pages_up_to
 from .tally import Tally

@@ -22,11 +22,10 @@ from ...projections.contract import Projection
 from .comparison import Compared, Comparison, Difference, compared_with
 from .folding import note_fault
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
-from .read_only import kept_by, require_kept
 from .runner import ProjectionRunner
 from .shadow import Build, Progress, Stop, shadow_of
 from .shape import code_of
-from .store import ProjectionStore
+from .store import ProjectionStore, kept_by, require_kept
 
 # Writers and workers go on meanwhile, so the shadow is brought up to date up to this many times before giving up.
 MEETINGS_MAX = 100

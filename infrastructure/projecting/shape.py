@@ -17,8 +17,7 @@ import msgspec
 
 from ...domain.errors import InvalidInputError
 from ...projections.contract import Projection, SearchedRow, SelectiveProjection
-from .read_only import kept_by
-from .store import TAKEN, TAKEN_SEARCHED, ProjectionStore, column_texts, columns_of
+from .store import TAKEN, TAKEN_SEARCHED, ProjectionStore, column_texts, columns_of, kept_by
 
 # Tables have the names of projections; the excluded endings are those of further tables of a projection.
 FURTHER = "shadow|shadow_[0-9]+|check|words|words_(?:data|idx|content|docsize|config)"

@@ -11,9 +11,8 @@ from ...projections.contract import Projection
 from .folding import fault_of
 from .leases import members_of, workers_on
 from .partitions import events_in_partitions
-from .read_only import kept_by
 from .shadow import shadow_of
-from .store import ProjectionStore, SetAside
+from .store import ProjectionStore, SetAside, kept_by
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import math
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice, starmap
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 
 import msgspec
 
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
-from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.errors import DamagedError, InvalidInputError, StorageReadOnlyError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
-from ...projections.contract import Found, Projection, SearchQuery
+from ...projections.contract import Found, Projection, SearchQuery, best_of, newness
 from ...projections.rows import end_of_prefix
 
-_newness = attrgetter("recorded_at", "version", "key")
 T = TypeVar("T")
 Values = Sequence[Any]
 # The note of a build in partitions, and the value that it has as long as no other process takes over.
 Plan = tuple[str, str | None]
-# A long text is ranked by this many characters of its words.
-RANKED_CHARACTERS = 16_384
 # The types of fields that all tables can hold; each may have None as well.
 COLUMN_TYPES = (str, int, float, bytes)
 # Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
 # PostgreSQL has some in every table.
 TAKEN = ("slice", "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 TAKEN_SEARCHED = (*TAKEN, "number", "vector")
-
-
 # The note of the last erasure: its value is another one each time.
 ERASED = "erased"
 
@@ -410,9 +403,9 @@ class MemoryProjectionStore(ProjectionStore):
         return True
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        rows = (row for row in self.rows(projection) if _is_asked_for(row, query))
+        rows = (row for row in self.rows(projection) if query.is_about(row))
         found = [row for row in rows if all(term.count_in(row.words) for term in query.terms)]
-        newest = sorted(found, key=_newness, reverse=True)[: query.candidates]
+        newest = sorted(found, key=newness, reverse=True)[: query.candidates]
         return best_of(newest, query)
 
     def _erased(self) -> str:
@@ -434,6 +427,36 @@ class MemoryProjectionStore(ProjectionStore):
             return table
         table.finish()
         return table
+
+
+class ReadOnlyProjectionStore(MemoryProjectionStore):
+    """Rows in memory, which are brought up to date as usual; `kept` has the stored rows, which may be far behind."""
+
+    def __init__(self, kept: ProjectionStore) -> None:
+        super().__init__()
+        self.kept = kept
+
+    @synchronized
+    def _forget_erased(self) -> None:
+        """Drop all rows: some may be made of what another process erased."""
+        self._tables.clear()
+        self.note_erasure()
+
+
+def kept_by(store: ProjectionStore) -> ProjectionStore:
+    """Return the store of the rows and notes that remain when `store` is closed."""
+    return store.kept if isinstance(store, ReadOnlyProjectionStore) else store
+
+
+def require_kept(store: ProjectionStore, done: str) -> None:
+    """
+    Require that the rows of a store remain when it is closed; `done` says what would be done to them.
+
+    Raises:
+        StorageReadOnlyError: they do not.
+    """
+    if kept_by(store) is not store:
+        raise StorageReadOnlyError(f"nothing can be {done} in a store that was opened for reading only")
 
 
 def stored_moment(text: object, what: str, **remedy: str) -> Moment:
@@ -474,26 +497,3 @@ def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:
     are replaced even if their checkpoint is wrong, for example after the end of the log.
     """
     return built != BEGINNING and (live == before or built.includes(live))
-
-
-def _is_asked_for(row: Any, query: SearchQuery) -> bool:
-    is_within = query.streams is None or any(row.version in one for one in query.streams.get(row.stream, ()))
-    return query.kind in (None, row.kind) and is_within
-
-
-def best_of(rows: Iterable[Any], query: SearchQuery) -> list[Found]:
-    """
-    Return rows that match a query, the best first: those that have its terms often among few words.
-
-    It is computed here, not in the databases, so that all stores rank alike, and only for some candidates: a database
-    would rank every row that has a common word.
-    """
-    cut = (msgspec.structs.replace(row, words=row.words[:RANKED_CHARACTERS]) for row in rows)
-    found = (Found(row, _rank(row.words, query)) for row in cut)
-    return sorted(found, key=lambda one: (one.rank, _newness(one.row)), reverse=True)[: query.limit]
-
-
-def _rank(words: str, query: SearchQuery) -> float:
-    # A term may occur only behind the characters that are looked at.
-    count = max(1, sum(term.count_in(words) for term in query.terms))
-    return count / (1 + math.log2(2 + words.count(" ")))

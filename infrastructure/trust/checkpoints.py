@@ -33,8 +33,7 @@ from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..log.background import BackgroundWork
 from ..log.evidence import SegmentRow, require_ends
 from ..log.row_faults import REBUILD
-from ..projecting.read_only import kept_by
-from ..projecting.store import ProjectionStore
+from ..projecting.store import ProjectionStore, kept_by
 from ..store_id import known_lineage, lineage_of
 from .known_events import READ_EVENTS, KnownEvents
 from .slices import SliceEvidence

@@ -60,10 +60,9 @@ from ...projections.lineage import LINEAGE
 from ..context_streams import context_named
 from ..projecting.folding import FAULT
 from ..projecting.partitions import forget_partitions
-from ..projecting.read_only import kept_by
 from ..projecting.runner import ProjectionRunner
 from ..projecting.shadow import shadow_of
-from ..projecting.store import ProjectionStore
+from ..projecting.store import ProjectionStore, kept_by
 from .receipts import Receipt, Signer, receipt_of
 from .selection import Sealed, Selection, is_folded, item_versions, require_something
 

@@ -22,11 +22,10 @@ from ...domain.trajectory.rules import RUNS
 from ...domain.window.rules import WINDOWS
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
-from ..projecting.read_only import kept_by, require_kept
 from ..projecting.rebuild import rebuild
 from ..projecting.runner import ProjectionRunner, contradictions, keep_trace, traces
 from ..projecting.shadow import Progress, Stop
-from ..projecting.store import ProjectionStore
+from ..projecting.store import ProjectionStore, kept_by, require_kept
 from .event_check import EventCheck, Problem, Report, damage_of
 from .shares import SharedComparison
 

@@ -55,7 +55,7 @@ WITHOUT = {
     "infrastructure.log.sqlite.connection.SqliteDatabase": "_close_readers _idle_or_new _leave _take_seat"
     " _wait_for_readers close come_back leave reading write writing",
     "infrastructure.projecting.store.MemoryProjectionStore": "note",
-    "infrastructure.projecting.read_only.ReadOnlyProjectionStore": "note",
+    "infrastructure.projecting.store.ReadOnlyProjectionStore": "note",
     # They read one value; what is begun while the branches are kept, their log refuses.
     "infrastructure.queries.what_if.WhatIf": "_free _require_open",
     # It saves in its own way: nobody calls `_save`, which alone uses `_table` without the lock.

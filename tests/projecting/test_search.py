@@ -30,9 +30,9 @@ from refold.domain.words import WORDS_BYTES_MAX, parse_query, words_of
 from refold.infrastructure.log.postgres.wire import TRIP_BYTES_MAX, TRIP_CALLS_MAX, Call, trips
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.runner import ProjectionRunner
-from refold.infrastructure.projecting.store import RANKED_CHARACTERS, MemoryProjectionStore
+from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.projections import contract
-from refold.projections.contract import SearchedRow, SearchQuery
+from refold.projections.contract import RANKED_CHARACTERS, SearchedRow, SearchQuery
 from refold.projections.json_texts import texts_of_run_event
 from refold.projections.search import SEARCH, Search, SearchHit, passage_of
 

@@ -19,12 +19,11 @@ import msgspec
 
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
-from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
+from ....projections.contract import RANKED_CHARACTERS, Found, Projection, SearchedRow, SearchQuery, best_of
 from ....projections.rows import end_of_prefix
 from ...log.row_faults import REBUILD, opening
 from ..store import (
     ERASED,
-    RANKED_CHARACTERS,
     TAKEN,
     TAKEN_SEARCHED,
     Checkpoint,
@@ -33,7 +32,6 @@ from ..store import (
     Save,
     SetAside,
     Values,
-    best_of,
     column_text,
     columns_of,
     is_replaceable,

@@ -21,14 +21,14 @@ from ....domain.concurrency.locks import fork_safe_lock, locked
 from ....domain.errors import DamagedError, StorageError, StorageUnavailableError
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
-from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
+from ....projections.contract import Found, Projection, SearchedRow, SearchQuery, best_of
 from ....projections.rows import end_of_prefix
 from ...log.compression import Compression, no_dictionary
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, Plan, ProjectionStore, Values, best_of, rows_of, twice_made
+from ..store import Checkpoint, Plan, ProjectionStore, Values, rows_of, twice_made
 from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, Stored, moment_of
 from .database import DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
 from .sqlite_words import KEYS_MAX, expanded_bytes, indexed, put_searched, with_all_words, wrong_in_index

@@ -1,5 +1,5 @@
 """
-The one place in the domain that reads the time and generates ids.
+The one place in the domain that reads the time and generates ids; and times and days as texts for programs, in UTC.
 
 All other code gets a `System`, so that a test can decide the time and the next id.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from math import isfinite
 from typing import Protocol
 
@@ -57,6 +57,27 @@ def time_of(microseconds: int) -> datetime:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
     except OverflowError:
         return (datetime.min if microseconds < 0 else datetime.max).replace(tzinfo=UTC)
+
+
+def exact(microseconds: int) -> str:
+    """Return a time like 2026-11-21T10:00:03.000017Z, to the microsecond."""
+    return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def day_named(day: date | str) -> str:
+    """
+    Return a day in the form that rows use.
+
+    Raises:
+        InvalidInputError: it is not a day, or it has a time of day.
+    """
+    try:
+        found = date.fromisoformat(day) if isinstance(day, str) else day
+    except ValueError:
+        found = None
+    if not isinstance(found, date) or isinstance(found, datetime):
+        raise InvalidInputError(f"{day!r} is no day: give a date, or a text like 2026-11-21; days are those of UTC")
+    return found.isoformat()
 
 
 def require_time(seconds: float, what: str) -> float:

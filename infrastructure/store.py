@@ -638,8 +638,8 @@ class Store:
         Raises:
             NotFoundError, InvalidInputError: as for `lineage`; or a day is none, or `by` has another name.
         """
+        from ..domain.clock import day_named
         from ..projections.usage import USAGE, summed_by
-        from .times import day_named
 
         first, last = (None if day is None else day_named(day) for day in (since, until))
         only = None if context is None else context_named(self.log, context)

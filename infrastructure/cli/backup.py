@@ -8,12 +8,11 @@ from typing import Any
 import click
 import msgspec
 
-from ...domain.clock import REAL_SYSTEM
+from ...domain.clock import REAL_SYSTEM, exact
 from ...domain.context.description import counted
 from ..databases import location_of
 from ..exchange.backup import BackupReport, back_up_from, check_backup
 from ..exchange.restore import restore as restore_from
-from ..times import exact
 from .args import address, argument, as_json, database, given_keys, note_slices, optional_text, shown
 from .progress import progress_bar
 from .render import Command, date_and_age, one_line, print_json, size_of

@@ -14,13 +14,12 @@ from typing import Any
 
 import click
 
-from ...domain.clock import REAL_SYSTEM
+from ...domain.clock import REAL_SYSTEM, day_named, exact
 from ...domain.errors import InvalidInputError
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ...projections.usage import NAMES, USAGE, USER, UsageSum, summed_by
 from ..space import space_of
-from ..times import day_named, exact
 from ..views.answer_shapes import usage_shape
 from ..views.shapes import context_shape
 from .args import address, as_json, database, kind_of, note_slices, optional_text, reading, shown, stream_of, summed_up

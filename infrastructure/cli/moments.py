@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from ...domain.clock import REAL_SYSTEM
+from ...domain.clock import REAL_SYSTEM, exact
 from ...domain.log.envelope import RecordedEvent
 from ...domain.moments import STREAM, MomentNamed
 from ...projections.catalogue import CatalogueRow
 from ..queries.at import ContextDifference
 from ..store import Store
-from ..times import exact
 from ..views.shapes import context_shape
 from .args import (
     address,

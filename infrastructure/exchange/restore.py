@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...domain.clock import exact
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import (
     ConcurrencyError,
@@ -37,7 +38,6 @@ from ..log.row_faults import opening
 from ..projecting.store import ProjectionStore
 from ..queries.cuts import Cut, LogEnd, cut_at
 from ..store_id import NOTE, lineage_of
-from ..times import exact
 from ..trust.tables import ADD_KEY, Statement
 from .backup import chain_of
 from .backup_file import REMEDY, BackupFile, Stream, damaged_backup, reading_backup

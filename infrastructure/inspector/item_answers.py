@@ -24,6 +24,7 @@ from ...domain.chat.events import (
 from ...domain.chat.pieces import written
 from ...domain.chat.replay import policy_of
 from ...domain.chat.usage import NO_USAGE, usage_of
+from ...domain.clock import exact
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
@@ -36,7 +37,6 @@ from ..context_streams import stream_named
 from ..log.codec import tag_of
 from ..queries.origins import Item, first_events, id_of, pieces_of
 from ..store import Store
-from ..times import exact
 from ..views.answer_shapes import difference_shape, gone_shape, transition_shape
 from ..views.contexts import ChatItemView, ItemView, RunView, entry_shapes, view_at
 from ..views.damage import Lost, events_of

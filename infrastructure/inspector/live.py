@@ -17,12 +17,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from ...domain.clock import exact
 from ...domain.concurrency.threads import in_waiting_thread
 from ...domain.errors import InvalidInputError, LogWentBackError, NotAllowedError, RefoldError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
 from ..request_guard import refused
-from ..times import exact
 from .jobs import Jobs
 
 PAUSE_SECONDS = 0.1

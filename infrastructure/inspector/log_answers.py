@@ -15,6 +15,7 @@ from ...domain.chat.events import (
     FunctionCalled,
     FunctionReturned,
 )
+from ...domain.clock import exact
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.positions import BEGINNING, Moment, Position
@@ -23,7 +24,6 @@ from ..context_streams import stream_named
 from ..log.codec import tag_of
 from ..queries.origins import causes_of, event_at, first_events, reference_in
 from ..store import Store
-from ..times import exact
 from ..views.damage import MISSING, Lost, events_from, events_of
 from ..views.shapes import Shape, describe, event_shape
 from .answers import PAGE_MAX, as_json

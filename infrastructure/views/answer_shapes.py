@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ...domain.clock import exact
 from ...domain.messages import message_to_dict
 from ...domain.spans import Ref
 from ...domain.trajectory.events import QUEUES
@@ -23,7 +24,6 @@ from ..queries.approvals import PendingApproval
 from ..queries.audit import AuditEntry, Transition, context_changes, of_attribute, of_item, plain_value, run_changes
 from ..queries.node_audit import AttributeTransition
 from ..queries.why_gone import WhyGone
-from ..times import exact
 from .contexts import ItemView, RunView, head_shape
 from .shapes import Shape, approval_shape, envelope_shape, named_shape
 

@@ -15,6 +15,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, Forked, FunctionCalled, Named, Opened, StateSaved
 from ...domain.chat.pairing import pair_calls
 from ...domain.chat.state.sequence import Items
+from ...domain.clock import exact
 from ...domain.concurrency.locks import cached_property
 from ...domain.context.address import parse_reference, resolve_version
 from ...domain.context.description import Departure
@@ -29,7 +30,6 @@ from ...domain.trajectory.identity import run_id_of
 from ..context_streams import stream_named
 from ..queries.origins import Item, event_at, first_events
 from ..store import Store
-from ..times import exact
 from .shapes import Entry, Shape, item_shape
 
 if TYPE_CHECKING:

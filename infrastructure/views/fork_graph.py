@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ...domain.clock import exact
 from ...domain.context.description import counted, source_of
 from ...domain.spans import Segment
 from ...projections.catalogue import CatalogueRow
 from ...projections.lineage import LineageRow
 from ...projections.version_names import VersionNameRow
-from ..times import exact
 from .shapes import Shape
 
 # So many lanes are drawn beside each other at most.

@@ -18,6 +18,7 @@ from ...domain.canonical import parse_json
 from ...domain.chat import describe as chats
 from ...domain.chat.events import ChatItemEvent, FunctionCalled
 from ...domain.chat.pairing import Approval
+from ...domain.clock import exact
 from ...domain.content import Content, plain_content
 from ...domain.context.description import Change, WriteJson, place_of
 from ...domain.kinds import EVERY_KIND
@@ -29,7 +30,6 @@ from ...domain.spans import Ref, Span
 from ...domain.window.events import WindowItemEvent
 from ..log.codec import tag_of
 from ..queries.origins import Item
-from ..times import exact
 
 if TYPE_CHECKING:
     from ...domain.chat.replay import Replay

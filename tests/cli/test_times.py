@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import refold as package
+from refold.domain.clock import exact
 from refold.domain.ids import microseconds, parse_address
 from refold.infrastructure.cli.render import absolute, date_and_age, relative
-from refold.infrastructure.times import exact
 from tests.cli.running import refold
 
 NOON = 1_795_262_400_000_017

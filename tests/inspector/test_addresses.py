@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import expect
 
 import refold
-from refold.infrastructure.times import exact
+from refold.domain.clock import exact
 from tests.cli.running import refold as run
 
 from .browser import Served, Watched, apart

@@ -29,7 +29,7 @@ from ..domain.ids import encoded_id, require_name, split_stream_id, stream_id
 from ..domain.kinds import ITEM_KINDS
 from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.log.gate import Gate
-from ..domain.log.gated_log import gated
+from ..domain.log.log_over import gated
 from ..domain.log.ports import LiveLog
 from ..domain.moments import MomentNames
 from ..domain.positions import BEGINNING, Moment, Position

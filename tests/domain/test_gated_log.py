@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.domain.log.gate import Gate
-from refold.domain.log.gated_log import GatedLog, gated
+from refold.domain.log.log_over import GatedLog, gated
 from refold.domain.log.ports import LiveLog, PartitionedLog, Range
 
 RANGES = [Range("chat:a", 0, 1), Range("chat:b", 0, 1), Range("chat:a", 2, 3)]

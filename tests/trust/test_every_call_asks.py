@@ -9,7 +9,7 @@ import pytest
 import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import NotAllowedError, ReadOnlyError
-from refold.domain.log.gated_log import GatedLog
+from refold.domain.log.log_over import GatedLog
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.overlay_log import OverlayLog
 from refold.domain.log.ports import LiveLog, Log

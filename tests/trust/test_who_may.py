@@ -11,7 +11,7 @@ from refold.domain.errors import ActorMissingError, InvalidInputError, NotAllowe
 from refold.domain.kinds import EVERY_KIND
 from refold.domain.log.envelope import NO_META
 from refold.domain.log.gate import ACTIONS, action_of
-from refold.domain.log.gated_log import GatedLog, _GatedPages
+from refold.domain.log.log_over import GatedLog, _GatedPages
 from refold.domain.log.ports import NewEvents, Range
 from refold.domain.moments import MomentNamed
 from refold.domain.positions import BEGINNING

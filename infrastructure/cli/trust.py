@@ -1,16 +1,78 @@
-"""`refold witness` and `refold prove`: the witness of a store, and proofs for an auditor."""
+"""`refold keys`: the master keys of stores; `refold witness` and `refold prove`: the witness of a store, and proofs."""
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import click
 
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
+from ..databases import ring_of
 from ..store import Store
+from ..trust.keys import KeyFile
 from . import args
-from .render import FAILED, note, one_line, print_json
+from .render import FAILED, json_text, note, one_line, print_json
+
+
+@click.command("new")
+@args.argument("file", metavar="FILE", type=click.Path(path_type=Path), help="The file of keys.")
+def new(file: Path) -> None:
+    """Add a new master key to a file of keys; the file is made if it does not exist."""
+    kept = KeyFile(file)
+    name = kept.add_master() if file.exists() else kept.make()
+    click.echo(f"{file} has the new master key {name}; `refold keys rotate` puts it into use")
+
+
+@click.command("rotate")
+@click.option("--renew", is_flag=True, help="Give each subject a new data key, too, for its events from now on.")
+@args.database
+def rotate(renew: bool, location: str) -> None:
+    """
+    Wrap the data keys of a store with the newest master key.
+
+    No event is written anew. Afterwards the older master keys can be taken out of the file, unless another store or a
+    copy of this one needs them.
+    """
+    with args.keeping(location) as store:
+        count = store.rotate_keys(renew=renew)
+    click.echo(f"{args.shown(location)}: wrapped {counted(count, 'data key')} with the newest master key")
+
+
+@click.command("list")
+@args.database
+@args.as_json
+def listed(location: str, as_json: bool) -> None:
+    """
+    Count the data keys of a store by the master key that wraps them.
+
+    With --json: {masters: {name: count}, destroyed}.
+    """
+    with args.reading(location) as store:
+        found = Counter(row.master for row in ring_of(store.log).rows())
+    destroyed = found.pop("", 0)
+    if as_json:
+        click.echo(json_text({"masters": dict(sorted(found.items())), "destroyed": destroyed}))
+        return
+    for name, count in sorted(found.items()):
+        click.echo(f"{name}  {counted(count, 'data key')}")
+    if destroyed:
+        click.echo(f"{counted(destroyed, 'data key')} destroyed")
+
+
+keys = args.group(
+    "keys",
+    """
+    Make and rotate the keys of stores.
+
+    A store is encrypted if it was made with keys: `refold --keys keys.json init`. With `init --no-encrypt` its events
+    stay readable, and nobody without the keys can forge one. The file is made with its first store. Keep a copy of it:
+    without it nobody can open the store.
+    """,
+    (new, rotate, listed),
+)
 
 
 @click.command("show")
@@ -73,7 +135,7 @@ def accept(reason: str, actor: str, location: str) -> None:
     note(f"the witness begins anew with {counted(events, 'event')}")
 
 
-command = args.group("witness", "Show the witness of the store, and compare the store with it.", (show, check, accept))
+witness = args.group("witness", "Show the witness of the store, and compare the store with it.", (show, check, accept))
 
 
 @click.command("prove")

@@ -111,9 +111,9 @@ def test_the_index_is_checked_while_a_helper_compares_its_rows(
         order.append("check")
         return check(store, projection)
 
-    def waited(helper: Helper, seconds: float) -> bool:
+    def waited(helper: Helper) -> bool:
         order.append("wait")
-        return wait(helper, seconds)
+        return wait(helper)
 
     monkeypatch.setattr(SqliteProjectionStore, "index_fault", checked)
     monkeypatch.setattr(Helper, "is_done", waited)

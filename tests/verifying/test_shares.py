@@ -315,11 +315,11 @@ def test_stopped_while_a_helper_is_waited_for(
     tmp_path: Path, helpers: list[Helper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for it any more, and its projections were not compared."""
-    place, waits = str(tmp_path / "store.db"), list[float]()
+    place, waits = str(tmp_path / "store.db"), list[Helper]()
     written(place)
 
-    def is_done(helper: Helper, seconds: float) -> bool:
-        waits.append(seconds)
+    def is_done(helper: Helper) -> bool:
+        waits.append(helper)
         assert len(waits) < 9
         return False
 

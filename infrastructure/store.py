@@ -617,11 +617,10 @@ class Store:
             NotFoundError: there is no such context.
             InvalidInputError: several contexts match: write its kind in front.
         """
-        from ..projections.lineage import LINEAGE
+        from .queries.pages import edges
 
         stream = None if context is None else context_named(self.log, context)
-        rows = [row for row in self._runner.rows(LINEAGE) if stream in (None, row.source, row.target)]
-        return sorted(rows, key=lambda row: (row.recorded_at, row.key))
+        return edges(self._runner, stream)
 
     def usage(
         self,
@@ -644,7 +643,9 @@ class Store:
         first, last = (None if day is None else day_named(day) for day in (since, until))
         only = None if context is None else context_named(self.log, context)
         users = self.contexts() if "user" in by else ()
-        return summed_by(self._runner.rows(USAGE), by, users, since=first, until=last, context=only)
+        # The keys of rows begin with their day.
+        rows = self._runner.page(USAGE, after=first or "", where={} if only is None else {"context": only})
+        return summed_by(rows, by, users, since=first, until=last, context=only)
 
     def pending_approvals(self) -> list[PendingApproval]:
         """
@@ -652,10 +653,11 @@ class Store:
 
         A request is listed in the chat where it was made, and not in forks of that chat. Each listed chat is loaded.
         """
-        from ..projections.approvals import APPROVALS
+        from ..projections.approvals import APPROVALS, REQUESTED
         from .queries.approvals import pending_approvals
 
-        return pending_approvals(self._runner.rows(APPROVALS), lambda context_id: self.chat(context_id, create=False))
+        rows = self._runner.page(APPROVALS, where={"state": REQUESTED})
+        return pending_approvals(rows, lambda context_id: self.chat(context_id, create=False))
 
     def saved_states(self, framework: str, context: str | None = None, *, prefix: str = "") -> list[SavedStateRow]:
         """

@@ -30,10 +30,10 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import PagedLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
-from ..log.row_faults import MissingTableError
+from ..log.row_faults import NUMBER_MAX, MissingTableError
 from .folding import Groups, Pages, Read, fold_around, fold_page
 from .shape import require_projection, require_same_columns
-from .store import Checkpoint, ProjectionStore, Save, SetAside
+from .store import Checkpoint, ProjectionStore, Save, SetAside, Where
 
 if TYPE_CHECKING:
     from .ahead import Ahead
@@ -409,7 +409,7 @@ class ProjectionRunner:
         return self.read(projection, ask=lambda store: store.rows(projection))
 
     def page(
-        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
+        self, projection: Projection, *, after: str = "", limit: int = NUMBER_MAX, where: Where | None = None
     ) -> list[Any]:
         """Bring a projection up to date, and return some of its rows, ordered by key."""
         return self.read(projection, ask=lambda store: store.page(projection, after=after, limit=limit, where=where))

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice, starmap
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 
@@ -21,6 +22,8 @@ from ...projections.rows import end_of_prefix
 
 T = TypeVar("T")
 Values = Sequence[Any]
+# The values that columns of wanted rows have, by name; a range has the numbers in it.
+Where = Mapping[str, str | int | range]
 # The note of a build in partitions, and the value that it has as long as no other process takes over.
 Plan = tuple[str, str | None]
 # The types of fields that all tables can hold; each may have None as well.
@@ -177,12 +180,8 @@ class ProjectionStore(Protocol):
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """Return the rows whose keys begin with a prefix, ordered by key; of several, prefix by prefix."""
 
-    def page(
-        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
-    ) -> list[Any]:
-        """
-        Return up to `limit` rows with keys after `after`, ordered by key; with `where` only rows with these values.
-        """
+    def page(self, projection: Projection, *, after: str, limit: int, where: Where | None = None) -> list[Any]:
+        """Return up to `limit` rows with keys after `after`, ordered by key; with `where` those with these values."""
 
     def count(self, projection: Projection) -> int:
         """Return the number of rows."""
@@ -339,12 +338,11 @@ class MemoryProjectionStore(ProjectionStore):
         return [table.rows[key] for start, end in places for key in keys[start:end]]
 
     @synchronized
-    def page(
-        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
-    ) -> list[Any]:
+    def page(self, projection: Projection, *, after: str, limit: int, where: Where | None = None) -> list[Any]:
         table = self._fresh_table(projection)
         behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), None))
-        asked = (row for row in behind if all(getattr(row, name) == value for name, value in (where or {}).items()))
+        wanted = [(attrgetter(name), one if isinstance(one, range) else (one,)) for name, one in (where or {}).items()]
+        asked = (row for row in behind if all(value_of(row) in values for value_of, values in wanted))
         return list(islice(asked, limit))
 
     @synchronized

@@ -9,7 +9,7 @@ import msgspec
 from ...domain.chat.context import ChatContext
 from ...domain.chat.pairing import PendingCall
 from ...domain.ids import split_stream_id
-from ...projections.approvals import REQUESTED, ApprovalRow
+from ...projections.approvals import ApprovalRow
 
 
 class PendingApproval(msgspec.Struct, frozen=True):
@@ -28,12 +28,12 @@ def pending_approvals(rows: Iterable[ApprovalRow], opened: Callable[[str], ChatC
     """
     Return the calls that wait, the longest waiting first.
 
-    The rows say which chats to ask. The chats know whether the call is still in the view and has no output.
+    The rows, which have no decision, say which chats to ask. The chats know whether the call is still in the view and
+    has no output.
     """
     waiting: dict[str, dict[str, ApprovalRow]] = {}
     for row in rows:
-        if row.state == REQUESTED:
-            waiting.setdefault(row.context, {})[row.birth] = row
+        waiting.setdefault(row.context, {})[row.birth] = row
     found = []
     for stream, asked in waiting.items():
         chat = opened(split_stream_id(stream)[1])

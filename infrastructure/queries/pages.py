@@ -1,11 +1,10 @@
 """
 Rows page by page: those of the catalogue by kind, user, session, agent and time of the last change, and those of any
-projection by their keys.
+projection by their keys; and the edges of one context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -17,10 +16,13 @@ from ...domain.errors import InvalidInputError
 from ...domain.ids import microseconds
 from ...domain.kinds import KINDS
 from ...projections.catalogue import CATALOGUE, CatalogueRow
+from ...projections.intervals import rows_prefix
+from ...projections.lineage import LINEAGE, LineageRow
+from ..log.row_faults import NUMBER_MAX
 from ..projecting.runner import ProjectionRunner
+from ..projecting.store import Where
 
 CONTEXTS_MAX = 1_000
-FETCHED_ROWS = 512
 
 
 class ContextPage(NamedTuple):
@@ -56,31 +58,21 @@ def context_page(runner: ProjectionRunner, chosen: ContextFilter, *, limit: int,
     for name, time in (("since", chosen.since), ("until", chosen.until)):
         if time is not None:
             require_instance(time, datetime, name, "give an aware datetime")
-    found: list[CatalogueRow] = []
-    for row in _wanted_rows(runner, chosen, require_unicode(cursor or "", "the cursor"), limit + 1):
-        if len(found) == limit:
-            return ContextPage(found, found[-1].key)
-        found.append(row)
-    return ContextPage(found, None)
-
-
-def _wanted_rows(runner: ProjectionRunner, chosen: ContextFilter, after: str, wanted: int) -> Iterator[CatalogueRow]:
-    fields = {name: getattr(chosen, name) for name in ("kind", "user", "session", "agent")}
-    where = {name: require_unicode(value, name) for name, value in fields.items() if value is not None}
-    since, until = (None if time is None else _microseconds(time) for time in (chosen.since, chosen.until))
+    after = require_unicode(cursor or "", "the cursor")
     if chosen.kind is not None:
         # The keys of a kind are neighbours, so the page can begin with them.
         after = max(after, f"{chosen.kind}:")
-    is_timed = since is not None or until is not None
-    size = FETCHED_ROWS if is_timed else wanted
-    while True:
-        rows: list[CatalogueRow] = runner.page(CATALOGUE, after=after, limit=size, where=where)
-        for row in rows:
-            if (since is None or row.changed_at >= since) and (until is None or row.changed_at < until):
-                yield row
-        if len(rows) < size:
-            return
-        after = rows[-1].key
+    rows: list[CatalogueRow] = runner.page(CATALOGUE, after=after, limit=limit + 1, where=_wanted(chosen))
+    return ContextPage(rows[:limit], rows[limit - 1].key if len(rows) > limit else None)
+
+
+def _wanted(chosen: ContextFilter) -> Where:
+    fields = {name: getattr(chosen, name) for name in ("kind", "user", "session", "agent")}
+    wanted: dict[str, Any] = {name: require_unicode(one, name) for name, one in fields.items() if one is not None}
+    if chosen.since is not None or chosen.until is not None:
+        since, until = (None if time is None else _microseconds(time) for time in (chosen.since, chosen.until))
+        wanted["changed_at"] = range(since or 0, NUMBER_MAX if until is None else until)
+    return wanted
 
 
 def _microseconds(time: datetime) -> int:
@@ -106,3 +98,14 @@ def row_page(
     first = runner.stored(projection, [prefix]) if after < prefix else {}
     found = [row for row in (*first.values(), *rows) if row.key.startswith(prefix)]
     return found[:limit], found[limit - 1].key if len(found) > limit else None
+
+
+def edges(runner: ProjectionRunner, stream: str | None) -> list[LineageRow]:
+    """Return the edges of the graph of forks and merges, or those into and from one context, oldest first."""
+    if stream is None:
+        found = runner.rows(LINEAGE)
+    else:
+        into = runner.rows_under([LINEAGE], [rows_prefix(stream)])
+        rows = (*into, *runner.page(LINEAGE, where={"source": stream}))
+        found = [*{row.key: row for row in rows}.values()]
+    return sorted(found, key=lambda row: (row.recorded_at, row.key))

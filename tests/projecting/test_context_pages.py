@@ -69,13 +69,14 @@ def test_times(store: Store) -> None:
     assert "c05" not in [row.id for row in walked(store, until=time, limit=3)]
 
 
-def test_times_of_many_contexts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are fetched until a page is full, or there are no more."""
+def test_times_of_many_contexts(store: Store) -> None:
+    """All that changed in a time come once, whatever the size of a page; none changed before the first of all."""
     filled(store)
-    beginning = datetime(1970, 1, 1, tzinfo=UTC)
-    for fetched in (1, 7, 24):
-        monkeypatch.setattr("refold.infrastructure.queries.pages.FETCHED_ROWS", fetched)
-        assert walked(store, since=beginning, limit=1_000) == store.contexts()
+    beginning, end = (datetime(year, 1, 1, tzinfo=UTC) for year in (1960, 9999))
+    for limit in (1, 7, 24):
+        assert walked(store, since=beginning, limit=limit) == store.contexts()
+        assert walked(store, since=beginning, until=end, user="mia", limit=limit) == walked(store, user="mia")
+    assert walked(store, until=beginning) == walked(store, since=end) == []
 
 
 @pytest.mark.parametrize(

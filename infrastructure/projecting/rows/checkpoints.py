@@ -20,7 +20,7 @@ from ....domain.errors import DamagedError
 from ....domain.positions import BEGINNING, Moment, Partition
 from ....projections.contract import Projection
 from ...log.row_faults import NO_NOTE, REBUILD, opening
-from ..store import Checkpoint, Column, Save, SetAside, Values, columns_of, stored_moment
+from ..store import Checkpoint, Column, Save, SetAside, Values, Where, columns_of, stored_moment
 
 # The names in braces differ between databases; see `database.py`.
 CHECKPOINT = "SELECT moment FROM checkpoint WHERE {scope}projection = $1 AND version = {version}"
@@ -202,3 +202,12 @@ def types_of(row: type[msgspec.Struct]) -> Any:
     """Return the type of a list of the values of rows of a class."""
     types = [field.type for field in msgspec.structs.fields(row)]
     return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here
+
+
+def compared(where: Where) -> list[tuple[str, str | int]]:
+    """Return the conditions on columns, each with the value behind it; those of a range are two."""
+    found: list[tuple[str, str | int]] = []
+    for name, value in where.items():
+        bounds = [(">=", value.start), ("<", value.stop)] if isinstance(value, range) else [("=", value)]
+        found += [(f'"{name}" {sign}', bound) for sign, bound in bounds]
+    return found

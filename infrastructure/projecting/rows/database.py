@@ -32,6 +32,7 @@ from ..store import (
     Save,
     SetAside,
     Values,
+    Where,
     column_text,
     columns_of,
     is_replaceable,
@@ -58,6 +59,7 @@ from .checkpoints import (
     aside_note,
     changes,
     checkpoint_in,
+    compared,
     is_divided,
     require_types,
     save_note,
@@ -361,12 +363,10 @@ class DatabaseProjectionStore(ProjectionStore):
         ranges = ((prefix, end_of_prefix(prefix)) for prefix in prefixes)
         return self._rows_asked(projection, *(self.sql.statement(ROWS_UNDER, *one, of=projection) for one in ranges))
 
-    def page(
-        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
-    ) -> list[Any]:
-        given = where or {}
-        conditions = "".join(f' AND "{name}" = ${number}' for number, name in enumerate(given, 2))
-        values = (after, *given.values(), limit)
+    def page(self, projection: Projection, *, after: str, limit: int, where: Where | None = None) -> list[Any]:
+        wanted = compared(where or {})
+        conditions = "".join(f" AND {condition} ${number}" for number, (condition, _) in enumerate(wanted, 2))
+        values = (after, *(value for _, value in wanted), limit)
         more = {"conditions": conditions, "limit": f"${len(values)}"}
         return self._rows_asked(projection, self.sql.statement(PAGE, *values, of=projection, **more))
 

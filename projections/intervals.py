@@ -85,15 +85,25 @@ def rows_prefix(context: str) -> str:
     return f"{context}@"
 
 
+def own_items_prefix(context: str) -> str:
+    """Return the prefix of the keys of the items that a context recorded itself, which are ordered by origin."""
+    return f"{context}@@"
+
+
+def marks_prefix(context: str) -> str:
+    """Return the prefix of the keys of the marks of a context, which are ordered by version."""
+    return f"{context}@!"
+
+
 def item_key(context: str, ref: Ref) -> str:
-    """Return the key of an item that an event of `context` names; the context's own items are ordered by origin."""
+    """Return the key of an item that an event of `context` names."""
     stream = "" if ref.stream == context else ref.stream
     return version_key(f"{context}@{stream}", ref.version)
 
 
 def mark_key(context: str, version: int) -> str:
     """Return the key of the mark of an event."""
-    return f"{context}@!{version:0{VERSION_DIGITS}}"
+    return f"{marks_prefix(context)}{version:0{VERSION_DIGITS}}"
 
 
 def birth_in(key: str, context: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from ...domain.chat.state.edits import Edits
 from ...domain.context.decider import trusted
 from ...domain.errors import DamagedError
+from ...domain.kinds import ITEM_KINDS
 from ...domain.spans import Ref, Segment, refs_of
 from ...projections.contract import Projection
 from ...projections.intervals import (
@@ -26,6 +27,8 @@ from ...projections.intervals import (
     intervals_of,
     item_key,
     mark_key,
+    marks_prefix,
+    own_items_prefix,
     rows_prefix,
 )
 from ...projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
@@ -55,16 +58,31 @@ def holds(stay: Staying, version: int) -> bool:
 
 
 class AncestorRows(Generic[R]):
-    """The rows of one context: the context in question, or an ancestor of it."""
+    """
+    The rows of one context: the context in question, or an ancestor of it.
+
+    With `end` the marks, and the items that the context recorded, are those up to this version; later items are not
+    read, as an ancestor may have gone on for long since a fork began.
+    """
 
     projection: ClassVar[Projection]
     mark_types: ClassVar[tuple[str, ...]]
 
-    def __init__(self, store: ProjectionStore, context: str) -> None:
+    def __init__(self, store: ProjectionStore, context: str, end: int | None) -> None:
         self.context = context
-        rows: list[R] = store.rows_under(self.projection, rows_prefix(context))
-        self.marks = [row for row in rows if row.type in self.mark_types]
+        rows: list[R] = store.rows_under(self.projection, *self._prefixes(end))
+        if end is not None:
+            # There is at most one for each version.
+            own = store.page(self.projection, after=own_items_prefix(context), limit=end)
+            rows += [row for row in own if row.key <= item_key(context, Ref(end, context))]
+        marks = (row for row in rows if row.type in self.mark_types)
+        self.marks = [row for row in marks if end is None or row.v0 <= end]
         self.rows = {row.birth: row for row in rows if row.type not in self.mark_types}
+
+    def _prefixes(self, end: int | None) -> tuple[str, ...]:
+        """Return the prefixes of the keys of all rows; with an end without those of the items that it recorded."""
+        whole = rows_prefix(self.context)
+        return (whole,) if end is None else (marks_prefix(self.context), *(f"{whole}{kind}:" for kind in ITEM_KINDS))
 
     @property
     def parent(self) -> Segment | None:
@@ -72,21 +90,24 @@ class AncestorRows(Generic[R]):
         raise NotImplementedError
 
 
-def levels_of(level_of: Callable[[str], L], context: str) -> list[tuple[L, int | None]]:
+def levels_of(
+    level_of: Callable[[str, int | None], L], context: str, end: int | None = None
+) -> list[tuple[L, int | None]]:
     """
-    Return the rows of a context and its ancestors, beginning with the root.
+    Return the rows of a context, up to the version `end`, and of its ancestors, beginning with the root; `level_of`
+    gives those of one context up to a version.
 
-    Each comes with the last version that counts; None means all versions.
+    Those of an ancestor come with the last version that counts, those of the context itself with None.
 
     Raises:
         DamagedError: the context is its own ancestor.
     """
-    levels: dict[str, tuple[L, int | None]] = {context: (level_of(context), None)}
+    levels: dict[str, tuple[L, int | None]] = {context: (level_of(context, end), None)}
     level = levels[context][0]
     while (parent := level.parent) is not None:
         if parent.stream in levels:
             raise DamagedError(context, f"what it goes on from leads back to {parent.stream}")
-        level = level_of(parent.stream)
+        level = level_of(parent.stream, parent.version)
         levels[parent.stream] = (level, parent.version)
     return list(reversed(levels.values()))
 
@@ -168,15 +189,25 @@ def intervals(runner: ProjectionRunner, context: str) -> list[Interval]:
     return runner.read(VALIDITY, ask=lambda store: intervals_stored(store, context))
 
 
+def levels_once(store: ProjectionStore) -> Levels:
+    """Return the function that gives the rows of chats, for several calls of `intervals_stored`: it reads them once."""
+    return cache(partial(_AncestorRows, store))
+
+
 @opening("the table of validity", remedy=REBUILD)
-def intervals_stored(store: ProjectionStore, context: str) -> list[Interval]:
-    """Return the result of `intervals` from rows that are up to date."""
+def intervals_stored(
+    store: ProjectionStore, context: str, until: int | None = None, *, level_of: Levels | None = None
+) -> list[Interval]:
+    """Return the result of `intervals` from rows that are up to date; with `until` those that began up to a version."""
     with trusted(context):
-        levels = levels_of(partial(_AncestorRows, store), context)
+        levels = levels_of(level_of or levels_once(store), context, until)
         view = _View()
         for level, end in levels:
             view.go_on(level, end)
-        return _public(view, described(store, view.births, (row for level, _ in levels for row in level.rows.values())))
+        found = _public(
+            view, described(store, view.births, (row for level, _ in levels for row in level.rows.values()))
+        )
+        return found if until is None else [stay for stay in found if stay.v0 <= until]
 
 
 def _public(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
@@ -210,8 +241,8 @@ class _AncestorRows(AncestorRows[ValidityRow]):
     projection = VALIDITY
     mark_types = (FORKED, MERGED, CLEARED)
 
-    def __init__(self, store: ProjectionStore, context: str) -> None:
-        super().__init__(store, context)
+    def __init__(self, store: ProjectionStore, context: str, end: int | None) -> None:
+        super().__init__(store, context, end)
         self._clears = [row for row in self.marks if row.type == CLEARED]
         self._cleared_at = [row.v0 for row in self._clears]
 
@@ -269,6 +300,10 @@ class _AncestorRows(AncestorRows[ValidityRow]):
         if found == len(self._clears) or (end and end < self._cleared_at[found]):
             return stay
         return StoredInterval(stay.v0, self._cleared_at[found], "clear", self._clears[found].reason)
+
+
+# Returns the rows of a chat up to a version.
+Levels = Callable[[str, int | None], _AncestorRows]
 
 
 class _View:

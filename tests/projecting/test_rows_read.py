@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 import refold
 from refold.infrastructure.projecting.rows.database import DatabaseProjectionStore
+from refold.infrastructure.queries import intervals
+from refold.infrastructure.queries.intervals import ids_seen
 
 OTHERS = 8
 
@@ -68,3 +71,54 @@ def test_of_one_context(store: refold.Store, read: Callable[[Callable[[], Any]],
     assert read(store.pending_approvals) == 1
     assert read(lambda: store.find_contexts(since=changed)) == 1
     assert read(lambda: store.find_contexts(until=changed, limit=3)) == 4
+
+
+def test_of_an_ancestor_that_went_on(store: refold.Store, read: Callable[[Callable[[], Any]], int]) -> None:
+    """A fork has nothing of what came to the other after it, nor of what others put there."""
+    chat, other = store.chat("a"), store.chat("other")
+    first, second, _ = (chat.add_message("user", text) for text in ("one", "two", "three"))
+    other.add_message("user", "from elsewhere")
+    asyncio.run(chat.merge(other))
+    chat.evict([first.id])
+    fork = chat.fork("fork")
+    queue = store.queue("q", limit=2)
+    asyncio.run(queue.append(*map(refold.PoolItem, "abc")))
+    branch = queue.branch(context_id="branch")
+    counts: list[tuple[int, int]] = []
+    for _ in range(2):
+        for number in range(OTHERS):
+            chat.add_message("user", f"later {number}")
+            asyncio.run(queue.append(refold.PoolItem(f"later {number}")))
+        counts.append((read(lambda: store.validity("fork")), read(lambda: store.entries("branch"))))
+    other.add_message("user", "later")
+    asyncio.run(chat.merge(other))
+    chat.evict([second.id])
+    chat.clear()
+
+    assert counts[0] == counts[1]
+    for version in range(1, fork.version + 1):
+        assert ids_seen(store.validity("fork"), version) == [item.id for item in fork.at(version).items]
+    assert [stay.birth for stay in store.entries("branch")] == branch.births
+    gone = store.why_gone("fork", first.id)
+    assert (gone.reference, gone.how) == ("chat:a@6", "evict")
+
+
+def test_of_ancestors_of_ancestors(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why an item is in none of many forks: the rows of each are read once, not once for each fork behind it."""
+    chat = store.chat("a")
+    item = chat.add_message("user", "hello")
+    chat.evict([item.id])
+    for number in range(OTHERS):
+        chat = chat.fork(f"fork-{number}")
+        chat.add_message("user", "hello again")
+    levels: list[str] = []
+    read_level = intervals._AncestorRows.__init__
+
+    def counted(self: Any, rows: Any, context: str, end: int | None) -> None:
+        levels.append(context)
+        read_level(self, rows, context, end)
+
+    monkeypatch.setattr(intervals._AncestorRows, "__init__", counted)
+    gone = store.why_gone(f"fork-{OTHERS - 1}", item.id)
+
+    assert (gone.reference, len(levels)) == ("chat:a@3", OTHERS + 1)

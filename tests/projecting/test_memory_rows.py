@@ -124,3 +124,18 @@ def test_rows_are_looked_at_and_changed_under_a_lock(way: str) -> None:
 
     WAYS[way](store)
     assert lock.taken > 0
+
+
+def test_keys_stay_in_order() -> None:
+    """They are put in order again only if some are new, and those that were in order are not compared anew."""
+    store = MemoryProjectionStore()
+    checkpoint = save(store, {key: Count(key, 1) for key in "bd"}, Checkpoint(), FIRST)
+    assert checkpoint is not None
+    table = store._tables[Counts().name]
+    before = table.keys
+    again = save(store, {"d": Count("d", 2)}, checkpoint, SECOND)
+    assert again is not None
+
+    assert table.keys is before
+    save(store, {key: Count(key, 1) for key in "eac"}, again, THIRD)
+    assert [row.key for row in store.rows(Counts())] == ["a", "b", "c", "d", "e"]

@@ -279,8 +279,8 @@ class Eraser:
 
     def held(self, selection: Selection) -> list[str]:
         """Return the contexts that must be kept and show something that is to be erased."""
-        taken = set(selection.streams)
-        return sorted(context for context in self.state.held if taken & self.shown_in([context]))
+        held = self.state.held
+        return sorted(held.keys() & {*selection.streams, *self.takers(selection.streams)}) if held else []
 
     def shown_in(self, contexts: Collection[str]) -> set[str]:
         """Return the contexts of which these may show something, themselves included."""

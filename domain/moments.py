@@ -162,5 +162,13 @@ class MomentNames:
 
     def moments(self) -> dict[str, Moment]:
         """Return the named moments, including those that other writers have just named."""
+        return {name: Moment.parse(text) for name, text in self._texts().items()}
+
+    def moment(self, name: str) -> Moment | None:
+        """Return the moment of this name; None if there is none. On a log with slices, the text of each is long."""
+        text = self._texts().get(name)
+        return None if text is None else Moment.parse(text)
+
+    def _texts(self) -> Names:
         self._journal.refresh()
-        return {name: Moment.parse(text) for name, text in self._journal.state.items()}
+        return self._journal.state

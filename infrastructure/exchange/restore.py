@@ -88,6 +88,10 @@ class _BackedUp:
         names = MOMENTS.fold({}, [one for one in events if isinstance(one, MomentNamed)])
         return {name: Moment.parse(text) for name, text in names.items()}
 
+    def moment(self, name: str) -> Moment | None:
+        """Return the moment of a name; None if there is none."""
+        return self.moments().get(name)
+
     def before_copy(self, number: int) -> Moment | None:
         """Return None: positions of a store from before it was copied are not looked up in a backup."""
         return None

@@ -29,6 +29,8 @@ class Names(Protocol):
 
     def moments(self) -> Mapping[str, Moment]: ...
 
+    def moment(self, name: str) -> Moment | None: ...
+
     def before_copy(self, number: int) -> Moment | None: ...
 
 
@@ -78,7 +80,7 @@ def cut_at(address: int | str | datetime | Moment | Position, names: Names, end:
         return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)
     if not isinstance(parsed, str):
         raise InvalidInputError(f"{address!r} is of one context: for a store give a time, pos:P or a name")
-    named = names.moments().get(parsed)
+    named = names.moment(parsed)
     if named is None:
         known = ", ".join(sorted(names.moments())) or "none yet"
         raise NotFoundError(f"no moment of this store is named {parsed!r} (names: {known})")

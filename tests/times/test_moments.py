@@ -34,6 +34,24 @@ def test_a_name_stands_for_its_moment(store: refold.Store) -> None:
     assert [store.at(name).chat("a").version for name in store.moments()] == [2, 3, 2, 2, 2, 2]
 
 
+def test_one_of_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moment of one is found without reading those of the others; on PostgreSQL the text of each is long."""
+    with refold.open(":memory:") as store:
+        for number in range(9):
+            store.name_moment(f"m{number}")
+        parsed: list[str] = []
+        parse = Moment.parse
+
+        def noted(text: str) -> Moment:
+            parsed.append(text)
+            return parse(text)
+
+        monkeypatch.setattr(Moment, "parse", noted)
+
+        assert store.at("m3").moment == parse("3")
+        assert parsed == ["3"]
+
+
 def test_a_name_moves(store: refold.Store) -> None:
     """It stands for the last moment that it was given to; the same again is nothing new."""
     chat = store.chat("a")

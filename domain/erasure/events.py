@@ -28,6 +28,8 @@ SEAL_BYTES = 16
 SUBJECT_BYTES = 16
 # An event has at most so many seals, so that reading it back takes little memory.
 SEALS_MAX = 65_536
+# So many archived contexts are looked at one by one.
+LOOKED_AT = 64
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -262,7 +264,8 @@ def fold(state: Erasures, events: Iterable[ErasureEvent]) -> Erasures:
 def archives_in(log: Log) -> dict[str, Archive]:
     """Return the archives of the contexts that a log has; where an earlier moment was restored, some are not there."""
     archives = fold(Erasures(), map(decoded, log.read_events(STREAM))).archives
-    there = {*log.streams()} if archives else ()
+    # Where few are archived, the names of all contexts cost more than a look at each of these.
+    there = {*log.streams()} if len(archives) > LOOKED_AT else {one for one in archives if log.head(one)}
     return {context: archive for context, archive in archives.items() if context in there}
 
 

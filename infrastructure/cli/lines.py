@@ -257,7 +257,8 @@ def shown_of(
     """
     is_part = bool(names) or is_wanted is not None
     pairs: list[tuple[Entry, Departure | None]]
-    pairs = [*view.evicted()] if evicted else [(entry, None) for entry in view.entries(tail=None if is_part else tail)]
+    last = None if is_part else tail
+    pairs = [*view.evicted(tail=last)] if evicted else [(entry, None) for entry in view.entries(tail=last)]
     if is_wanted is not None:
         pairs = [pair for pair in pairs if is_wanted(pair[0].item)]
     if names:

@@ -151,10 +151,10 @@ def view_answer(store: Store, given: Parameters) -> Shape:
 def left_answer(store: Store, given: Parameters) -> Shape:
     """Return the items that left a context up to a version, the newest departure first, with how and why."""
     limit, skip = given.whole("limit", PAGE_MAX, 1, PAGE_MAX), given.whole("skip", 0)
-    gone = item_view(store, given.required("context"), given.text("version")).evicted()[::-1]
-    shown = gone[skip : skip + limit]
+    view = item_view(store, given.required("context"), given.text("version"))
+    shown = view.evicted(tail=limit, skip=skip)[::-1]
     items = entry_shapes((entry for entry, _ in shown), (how for _, how in shown))
-    return {"count": len(gone), "more": len(gone) > skip + limit, "items": items}
+    return {"count": view.evicted_count, "more": view.evicted_count > skip + limit, "items": items}
 
 
 def why_answer(store: Store, given: Parameters) -> Shape:

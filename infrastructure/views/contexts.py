@@ -65,8 +65,16 @@ class ItemView(View):
         """Return the items, or the last `tail` of them, without the last `skip`."""
         raise NotImplementedError
 
-    def evicted(self) -> list[tuple[Entry, Departure]]:
-        """Return the items that left and are not back, the first to leave first, each with how it left."""
+    @property
+    def evicted_count(self) -> int:
+        """The number of items that left and are not back."""
+        raise NotImplementedError
+
+    def evicted(self, *, tail: int | None = None, skip: int = 0) -> list[tuple[Entry, Departure]]:
+        """
+        Return the items that left and are not back, the first to leave first, each with how it left; or the last `tail`
+        of them, without the last `skip`.
+        """
         raise NotImplementedError
 
 
@@ -93,11 +101,19 @@ class ChatItemView(ItemView):
         later = (items.arena.items[ordinal] for ordinal in order[shown.start :])
         return _with_pending(self._entries(items, order[shown]), later)
 
-    def evicted(self) -> list[tuple[Entry, Departure]]:
-        items = self.chat.recorded_items()
-        gone = items.edits.departed() if items.edits else []
-        entries = self._entries(items, [ordinal for ordinal, _ in gone])
+    @property
+    def evicted_count(self) -> int:
+        return len(self._gone)
+
+    def evicted(self, *, tail: int | None = None, skip: int = 0) -> list[tuple[Entry, Departure]]:
+        gone = self._gone[_part(len(self._gone), tail, skip)]
+        entries = self._entries(self.chat.recorded_items(), [ordinal for ordinal, _ in gone])
         return [(entry, how) for entry, (_, how) in zip(entries, gone, strict=True)]
+
+    @cached_property
+    def _gone(self) -> Sequence[tuple[int, Departure]]:
+        edits = self.chat.recorded_items().edits
+        return edits.departed() if edits else []
 
     def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
         """Return items that the chat ever had, by their ids."""
@@ -182,16 +198,21 @@ class FoldedItemView(ItemView):
         held = self._present_items()
         return self._entries(held[_part(len(held), tail, skip)])
 
-    def evicted(self) -> list[tuple[Entry, Departure]]:
-        gone = self._gone()
+    @property
+    def evicted_count(self) -> int:
+        return len(self._gone)
+
+    def evicted(self, *, tail: int | None = None, skip: int = 0) -> list[tuple[Entry, Departure]]:
+        gone = self._gone[_part(len(self._gone), tail, skip)]
         return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
 
     def _present_items(self) -> list[tuple[Ref, Item]]:
         """Return the items in order, each with its origin."""
         raise NotImplementedError
 
+    @cached_property
     def _gone(self) -> list[Gone]:
-        """Return the items that left and are not back, in the order in which they left."""
+        """The items that left and are not back, in the order in which they left."""
         raise NotImplementedError
 
     def _events(self) -> list[Any]:
@@ -223,6 +244,7 @@ class ContainerItemView(FoldedItemView):
     def _present_items(self) -> list[tuple[Ref, Item]]:
         return [(held.ref, held.event) for held in self.state.items.values()]
 
+    @cached_property
     def _gone(self) -> list[Gone]:
         from ...domain.pool import state as containers
 
@@ -252,6 +274,7 @@ class WindowItemView(FoldedItemView):
     def _present_items(self) -> list[tuple[Ref, Item]]:
         return [(Ref(held.version), held.event) for held in self.state.held.in_order()]
 
+    @cached_property
     def _gone(self) -> list[Gone]:
         from ...domain.window.state import Departures as WindowDepartures
 
@@ -279,6 +302,7 @@ class MemoryItemView(FoldedItemView):
     def _present_items(self) -> list[tuple[Ref, Item]]:
         return [(Ref(held.version), held.event) for held in reversed(self.state.newest_first())]
 
+    @cached_property
     def _gone(self) -> list[Gone]:
         from ...domain.memory.state import forgotten
 

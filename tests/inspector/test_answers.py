@@ -17,6 +17,8 @@ from refold.infrastructure.inspector import answers
 from refold.infrastructure.inspector.parameters import Parameters
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from refold.infrastructure.log.codec import tag_of
+from refold.infrastructure.queries.origins import first_events
+from refold.infrastructure.views import contexts
 from tests.support.every_kind import fill
 
 from .asking import LOCAL, Asked
@@ -466,8 +468,15 @@ async def test_news_come_once_and_go_on_after_a_pause() -> None:
         assert '"chat:b": 2' in await anext(lines)
 
 
-def test_what_left_comes_a_page_at_a_time() -> None:
-    """The newest departure first, each once, and how many there are."""
+def test_what_left_comes_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest departure first, each once, and how many there are; those of other pages are not read."""
+    read: list[object] = []
+
+    def noted(log: Any, refs: Any) -> Any:
+        read.extend(refs)
+        return first_events(log, refs)
+
+    monkeypatch.setattr(contexts, "first_events", noted)
     with refold.open(":memory:") as store:
         chat = store.chat("x")
         ids = [chat.add_message("user", str(number)).id for number in range(5)]
@@ -477,8 +486,10 @@ def test_what_left_comes_a_page_at_a_time() -> None:
 
         assert [one["item"]["id"] for one in page("left", context="x")["items"]] == ids[2::-1]
         for skip, more in ((0, True), (1, False)):
+            read.clear()
             answer = page("left", context="x", limit=2, skip=skip)
             assert [one["item"]["id"] for one in answer["items"]] == ids[2::-1][skip : skip + 2]
+            assert len(read) == 2
             assert (answer["count"], answer["more"]) == (3, more)
 
 

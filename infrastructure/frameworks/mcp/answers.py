@@ -70,9 +70,7 @@ def view_answer(store: Store, given: Parameters) -> Shape:
         return _whole(_cut(run_shape(view), _text_max(given)))
     limit = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
     if given.flag("evicted"):
-        gone = view.evicted()
-        end = max(0, len(gone) - skip)
-        pairs = gone[max(0, end - limit - 1) : end]
+        pairs = view.evicted(tail=limit + 1, skip=skip)
         shapes = entry_shapes((entry for entry, _ in pairs), (left for _, left in pairs))
     else:
         shapes = entry_shapes(view.entries(tail=limit + 1, skip=skip))

@@ -21,7 +21,8 @@ from ...domain.trajectory.identity import run_id_of
 from ...domain.trajectory.nodes import NODE_TYPES
 from ...domain.trajectory.run import Run
 from ...domain.trajectory.trajectory import Trajectory
-from ...projections.catalogue import CatalogueRow
+from ...projections.catalogue import CATALOGUE, CatalogueRow
+from ...projections.intervals import rows_prefix
 from ...projections.version_names import VERSION_NAMES, VersionNameRow
 from ..context_streams import stream_named
 from ..log.codec import tag_of
@@ -42,7 +43,7 @@ from ..views.answer_shapes import (
 )
 from ..views.contexts import ItemView, RunView, view_of
 from ..views.damage import first_damage
-from ..views.fork_graph import LANES_MAX, drawn, facts_of, families, point_shape
+from ..views.fork_graph import LANES_MAX, drawn, facts_of, families, point_shape, relatives
 from ..views.shapes import Shape, context_shape
 from .layout import laid_out
 from .parameters import Parameters
@@ -201,8 +202,15 @@ def lineage_answer(store: Store, given: Parameters) -> list[Shape]:
     """Return the points of forks and merges in the order of drawing, each with its lanes."""
     context = given.text("context")
     stream = None if context is None else stream_named(store.log, context)
-    names = cast("list[VersionNameRow]", store.rows(VERSION_NAMES.name))
-    found = families(store.contexts(), store.lineage(), names)
+    edges = store.lineage()
+    if stream is None:
+        contexts, names = store.contexts(), cast("list[VersionNameRow]", store.rows(VERSION_NAMES.name))
+    else:
+        # Of all the others nothing is drawn.
+        members, runner = relatives(stream, edges), _runner(store)
+        contexts = [*runner.read(CATALOGUE, ask=lambda rows: rows.load(CATALOGUE, members)).values()]
+        names = runner.rows_under([VERSION_NAMES], list(map(rows_prefix, members)))
+    found = families(contexts, edges, names)
     most = given.whole("limit", PAGE_MAX, 1, PAGE_MAX)
     points = (
         {**point_shape(point), "lanes": lanes, "family": number, "text": ", ".join(facts_of(point))}

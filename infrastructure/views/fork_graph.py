@@ -76,6 +76,11 @@ def families(
     ]
 
 
+def relatives(stream: str, edges: Iterable[LineageRow]) -> list[str]:
+    """Return the contexts that have a common origin with one, itself included."""
+    return list(_family_names([stream], edges))
+
+
 def _place_in_target(edge: LineageRow) -> tuple[int, int]:
     return edge.target_version, int(edge.key.rpartition("/")[2])
 

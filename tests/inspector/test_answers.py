@@ -468,6 +468,21 @@ async def test_news_come_once_and_go_on_after_a_pause() -> None:
         assert '"chat:b": 2' in await anext(lines)
 
 
+def test_a_family_is_drawn_from_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The points of one context's family are those that it has among all, and of other contexts nothing is read."""
+    with refold.open(":memory:") as store:
+        for name in ("a", "b"):
+            store.chat(name).name_version("begun")
+            asyncio.run(store.chat(name).merge(store.chat(name).fork(f"fork-of-{name}").fork(f"last-of-{name}")))
+        page = Asked(store)
+        every = page("lineage")
+        monkeypatch.setattr(refold.Store, "contexts", lambda _: pytest.fail("all contexts were read"))
+
+        families = [page("lineage", context=f"last-of-{name}") for name in ("a", "b")]
+
+    assert [{**point, "family": 0} for point in every] == [{**point, "family": 0} for one in families for point in one]
+
+
 def test_what_left_comes_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest departure first, each once, and how many there are; those of other pages are not read."""
     read: list[object] = []

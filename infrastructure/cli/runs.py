@@ -18,7 +18,7 @@ from ...domain.trajectory.events import QUEUES
 from ...domain.trajectory.history import ChangedAttribute, TrajectoryDiff
 from ...domain.trajectory.identity import KIND, RunId, run_id_of
 from ...domain.trajectory.trajectory import TrajectoryEdge, TrajectoryNode
-from ...projections.catalogue import CatalogueRow
+from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..store import Store
 from ..views.answer_shapes import difference_shape, own_nodes, run_shape
 from ..views.contexts import RunView, view_of
@@ -60,7 +60,8 @@ def wanted_runs(location: str, wanted: Wanted) -> tuple[list[str], str | None]:
             raise usage_error(f"--user, --round and --sub go with a session, and this is {named[0]}")
         stream, moment = named
         return [stream], moment
-    runs = _runs_of_session(summed_up(location, lambda store: store.contexts()), wanted)
+    rows: list[Any] = summed_up(location, lambda store: store.rows(CATALOGUE.name, under=f"{KIND}:"))
+    runs = _runs_of_session(rows, wanted)
     return [run.stream for run in sorted(runs, reverse=True)], wanted.moment
 
 

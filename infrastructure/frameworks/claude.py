@@ -39,9 +39,10 @@ from ...domain.formats.receive import Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, Order, read_lines
 from .conversation import Conversation, Message
-from .open_chats import OpenChat, OpenChats, acting_as, require_store, retried, take_all_out
+from .open_chats import OpenChat, OpenChats, acting_as, require_store, retried, saved_under, take_all_out
 
 if TYPE_CHECKING:
+    from ...projections.saved_states import SavedStateRow
     from ..store import Store
 
 NAME = "claude"
@@ -112,8 +113,7 @@ class RefoldSessions(SessionStore):
             InvalidInputError: a part of the key is missing, empty or no text, or all are too long for an id.
         """
         parts = [name for name in KEY_FIELDS if name != "subpath" or name in key]
-        encoded = (encoded_id(_text_in(key, name), f"the {name} of a session") for name in parts)
-        return BETWEEN.join(part.replace(BETWEEN, quote(BETWEEN, safe="")) for part in encoded)
+        return BETWEEN.join(_part_of_id(_text_in(key, name), name) for name in parts)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """
@@ -165,19 +165,29 @@ class RefoldSessions(SessionStore):
         return _with_parents(lines, key["session_id"]) or None
 
     def _sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        rows = self._store.saved_states(NAME, prefix=(name := _main_name(project_key)))
         return [
             SessionStoreListEntry(session_id=_session_id(row.context), mtime=row.recorded_at // 1000)
-            for row in rows
-            if row.name == name
+            for row in self._main_rows(project_key)
         ]
+
+    def _main_rows(self, project_key: str) -> list[SavedStateRow]:
+        return self._rows(_main_name(project_key), project_key=project_key)
+
+    def _rows(self, name: str, **parts: str) -> list[SavedStateRow]:
+        """Return what was saved last under a name, in the chats whose ids begin with these parts."""
+        try:
+            begun = "".join(f"{_part_of_id(part, field)}{BETWEEN}" for field, part in parts.items())
+        except InvalidInputError:
+            # No chat has such an id.
+            return []
+        return [row for row in saved_under(self._store, NAME, begun) if row.name == name]
 
     def _summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         found = []
-        for row in self._store.saved_states(NAME, prefix=(name := _main_name(project_key))):
+        for row in self._main_rows(project_key):
             with self._chats.taken(split_stream_id(row.context)[1]) as chat:
                 saved = None if chat is None else chat.chat.saved_states.at(row.version)
-            if row.name == name and saved is not None and saved.value is not None:
+            if saved is not None and saved.value is not None:
                 one = SessionSummaryEntry(
                     session_id=_session_id(row.context), mtime=row.recorded_at // 1000, data=saved.value["summary"]
                 )
@@ -185,8 +195,8 @@ class RefoldSessions(SessionStore):
         return found
 
     def _subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        rows = self._store.saved_states(NAME, prefix=(name := _sub_name(key)))
-        return [decoded_id(split_stream_id(row.context)[1].split(BETWEEN)[2]) for row in rows if row.name == name]
+        rows = self._rows(_sub_name(key), project_key=key["project_key"], session_id=key["session_id"])
+        return [decoded_id(split_stream_id(row.context)[1].split(BETWEEN)[2]) for row in rows]
 
     def _delete(self, key: SessionKey) -> None:
         def delete() -> None:
@@ -313,6 +323,10 @@ def _text_in(key: SessionKey | SessionListSubkeysKey, name: str) -> str:
     if not isinstance(found, str) or not found:
         raise InvalidInputError(f"{name} of the key is {found!r}, expected text that is not empty")
     return require_unicode(found, f"the {name} of a session")
+
+
+def _part_of_id(text: str, name: str) -> str:
+    return encoded_id(text, f"the {name} of a session").replace(BETWEEN, quote(BETWEEN, safe=""))
 
 
 def _saved_name(key: SessionKey) -> str:

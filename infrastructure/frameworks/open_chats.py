@@ -23,6 +23,8 @@ from ...domain.erasure.forgetting import watch
 from ...domain.errors import ConcurrencyError, LogWentBackError, NotFoundError
 from ...domain.ids import stream_id
 from ...domain.log.envelope import acting, current_meta
+from ...domain.log.gate import gate_of
+from ...projections.saved_states import SAVED_STATES, SavedStateRow, states_prefix
 from ..store import Store
 from .conversation import Conversation, Kept, Message, is_later_part
 
@@ -44,6 +46,14 @@ def require_store(store: Store) -> Store:
     """
     way_out = "give an open one, as `refold.open()` returns it, or the `sync` of an async one"
     return require_instance(store, Store, "the store", way_out)
+
+
+def saved_under(store: Store, framework: str, begun: str) -> list[SavedStateRow]:
+    """Return what a framework saved last under each key in the chats whose ids begin so; others are not looked at."""
+    if (gate := gate_of(store.log)) is not None:
+        gate.ask("read")
+    rows = store._runner.rows_under([SAVED_STATES], [states_prefix(framework, None) + stream_id("chat", begun)])
+    return sorted((row for row in rows if not row.is_deleted), key=lambda row: (row.context, row.version))
 
 
 def acting_as(actor: str) -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ from ....domain.ids import decoded_id, stream_id
 from ....projections.catalogue import CatalogueRow
 from ....projections.saved_states import SavedStateRow
 from ..conversation import Message
-from ..open_chats import DELETED, Entry, OpenChat, OpenChats, acting_as, require_store, take_all_out
+from ..open_chats import DELETED, Entry, OpenChat, OpenChats, acting_as, require_store, saved_under, take_all_out
 from .form import EVENTS, NAME
 from .stored import (
     BETWEEN,
@@ -301,9 +301,9 @@ class RefoldSessionService(BaseSessionService):
         return found
 
     def _page(self, app: str, user: str | None, limit: int | None, cursor: str | None) -> SessionPage:
-        saves = {row.context: row for row in self._store.saved_states(NAME, prefix=saved_prefix(app, user))}
-        near = stream_id("chat", scope_id(app, user)) + BETWEEN
-        found: list[Any] = self._store.rows("catalogue", under=near)
+        near, name = scope_id(app, user) + BETWEEN, saved_prefix(app, user)
+        saves = {row.context: row for row in saved_under(self._store, NAME, near) if row.name.startswith(name)}
+        found: list[Any] = self._store.rows("catalogue", under=stream_id("chat", near))
         rows: list[CatalogueRow] = sorted((row for row in found if row.key in saves), key=_changed, reverse=True)
         if cursor is not None:
             rows = [row for row in rows if _changed(row) < _place(cursor)]

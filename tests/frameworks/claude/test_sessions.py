@@ -268,3 +268,30 @@ async def test_a_delete_is_whole_or_nothing(store: refold.Store, monkeypatch: py
     await sessions.delete(KEY)
     assert [await sessions.load(key) for key in (KEY, SUB)] == [None, None]
     assert await sessions.list_subkeys({"project_key": KEY["project_key"], "session_id": KEY["session_id"]}) == []
+
+
+async def test_lists_read_no_other_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a project, or the sub-agents of a session: the rows of others are not read."""
+    with refold.open(":memory:") as store:
+        sessions = RefoldSessions(store)
+        for project in ("-home-mia", "-home-mia-2", "-home"):
+            for session in ("s1", "s11"):
+                for rest in ({}, {"subpath": "a"}):
+                    key: Any = {"project_key": project, "session_id": session, **rest}
+                    await sessions.append(key, [QUESTION])
+        rows_under = store._projections.rows_under
+        read: list[Any] = []
+
+        def noted(*asked: Any) -> list[Any]:
+            found = rows_under(*asked)
+            read.extend(found)
+            return found
+
+        monkeypatch.setattr(store._projections, "rows_under", noted)
+
+        listed = await sessions.list_sessions("-home-mia")
+        assert ([one["session_id"] for one in listed], len(read)) == (["s1", "s11"], 4)
+        read.clear()
+        assert await sessions.list_subkeys({"project_key": "-home-mia", "session_id": "s1"}) == ["a"]
+        assert len(read) == 1
+        assert await sessions.list_sessions("x" * 9_999) == await sessions.list_sessions("") == []

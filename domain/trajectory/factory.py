@@ -22,6 +22,9 @@ from .rules import RUNS
 from .run import Run
 from .state import RunState
 
+# A process may have any number of rounds with sub-agents.
+NUMBERS_KEPT = 1_024
+
 
 class RunFactory:
     """
@@ -37,6 +40,7 @@ class RunFactory:
         self._runs: WeakValueDictionary[RunId, Run] = WeakValueDictionary()
         # Events of a transaction keep the journal on which they were decided.
         self._journals: WeakValueDictionary[RunId, Journal[RunState]] = WeakValueDictionary()
+        # The number of the last sub-agent that was created here, by its main run; those used last are the last.
         self._subs: dict[RunId, int] = {}
         self._after_fork()
         renew_in_child(self)
@@ -146,9 +150,16 @@ class RunFactory:
             if not log.head(identity.stream) and _begin(journal, identity, agent):
                 if current_transaction(self._attachment.log) is None:
                     # A transaction may be rolled back, and then the number is free again.
-                    self._subs[main] = number
+                    self._note_sub(main, number)
                 return self._new_run(journal, identity)
             number += 1
+
+    def _note_sub(self, main: RunId, number: int) -> None:
+        self._subs.pop(main, None)
+        self._subs[main] = number
+        # Without its number, the next one is looked for in the log from the first on.
+        while len(self._subs) > NUMBERS_KEPT:
+            del self._subs[next(iter(self._subs))]
 
     def _journal(self, identity: RunId, agent: str | None) -> Journal[RunState]:
         log, stream = self._attachment.log, identity.stream

@@ -12,6 +12,7 @@ import pytest
 import refold
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
+from refold.domain.trajectory import factory
 from refold.domain.trajectory.factory import RunFactory
 from refold.infrastructure.seed_contexts import HeldContexts
 from refold.trajectory import Context, ContextFactory, ContextInitOptions, Run, build_context_init_options
@@ -121,6 +122,18 @@ def test_factories_on_one_file_never_collide(kept: ContextInitOptions) -> None:
         one.close()
 
     assert sorted(found) == list(range(1, 41))
+
+
+def test_few_numbers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process with very many rounds keeps those of the last ones; the next number of another is found in the log."""
+    monkeypatch.setattr(factory, "NUMBERS_KEPT", 2)
+    runs = RunFactory()
+    mains = [runs.run("mia", f"s{number}") for number in range(3)]
+    subs = [runs.run("mia", mains[number].session_id, sub_id=None) for number in (0, 1, 0, 2)]
+
+    assert [key.session_id for key in runs._subs] == ["s0", "s2"]
+    assert [one.sub_id for one in subs] == [1, 1, 2, 1]
+    assert [runs.run("mia", f"s{number}", sub_id=None).sub_id for number in range(3)] == [3, 2, 2]
 
 
 def test_each_call_takes_the_lock() -> None:

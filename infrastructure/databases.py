@@ -70,7 +70,8 @@ def location_of(given: object) -> str:
         InvalidInputError: it is no location.
     """
     if isinstance(given, Path):
-        return require_unicode(str(given), "the location")
+        path = _without_nul(require_unicode(str(given), "the location"))
+        return f"./{path}" if path == ":memory:" else path
     if not isinstance(given, str):
         raise InvalidInputError(f"the location is {given!r}: {FORMS}")
     text = require_unicode(given, "the location")
@@ -85,7 +86,14 @@ def location_of(given: object) -> str:
         raise InvalidInputError(
             f"the location looks like a connection string, and is no URL: {FORMS}; for a file of this name give a Path"
         )
-    return text
+    return _without_nul(text)
+
+
+def _without_nul(path: str) -> str:
+    # The system would take what stands in front of it for the whole path.
+    if "\0" in path:
+        raise InvalidInputError(f"the location {path!r} holds a NUL: leave it out")
+    return path
 
 
 def open_database(

@@ -236,7 +236,7 @@ class _Engines:
     @synchronized
     def _shared_engine(self, name: str, uri: str, timeout: float) -> SqliteEngine:
         if name not in self._shared:
-            self._shared[name] = SqliteEngine(SqliteDatabase(uri, busy_timeout_seconds=timeout))
+            self._shared[name] = SqliteEngine(SqliteDatabase(uri, busy_timeout_seconds=timeout, is_uri=True))
         engine = self._shared[name]
         self._users[engine] = self._users.get(engine, 0) + 1
         return engine

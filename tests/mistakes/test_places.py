@@ -98,12 +98,38 @@ def test_a_password_with_a_sign_that_ends_it(url: str) -> None:
     assert isinstance(refused(url), StorageUnavailableError)
 
 
-def test_a_path_may_look_like_anything() -> None:
-    """A `Path` is a path, whatever its name."""
-    for name in ("host=x", "mia:geheim@x.db"):
-        refold.open(Path(name)).close()
+LIKE_OTHERS = ("host=x", "mia:geheim@x.db", "file:x.db", ":memory:")
+LIKE_URIS = ("x?mode=memory.db", "100%25.db", "a#b.db", "a;b 'c\".db")
 
-    assert {path.name for path in Path().iterdir()} == {"host=x", "mia:geheim@x.db"}
+
+@pytest.mark.parametrize("kept", [Path(name) for name in LIKE_OTHERS] + list(LIKE_URIS), ids=repr)
+def test_a_path_may_look_like_anything(kept: str | Path) -> None:
+    """A `Path` is a path, whatever its name, and a text is the name of a file, whatever it would mean in a URI."""
+    for _ in range(2):
+        with refold.open(kept) as store:
+            store.chat("a").add_message("user", "hello")
+
+    assert [path.name for path in Path().iterdir()] == [str(kept)]
+    with refold.open(kept) as store:
+        assert len(store.chat("a").items) == 2
+
+
+@pytest.mark.parametrize("location", ["a\0b.db", Path("a\0b.db")], ids=repr)
+def test_a_path_with_a_nul(location: str | Path) -> None:
+    """Its first part would be the name of the file."""
+    assert isinstance(error := refused(location), InvalidInputError)
+    assert str(error) == "the location 'a\\x00b.db' holds a NUL: leave it out"
+
+
+def test_a_path_that_the_system_does_not_take(empty_folder: Path) -> None:
+    """One that is too long, and one in a folder that is gone."""
+    error = refused("x" * 300)
+    assert isinstance(error, StorageUnavailableError)
+    assert "(File name too long): check its folder and rights" in str(error)
+
+    empty_folder.rmdir()
+    with pytest.raises(StorageUnavailableError, match=r"x\.db cannot be opened \(No such file or directory\)"):
+        refold.open("x.db")
 
 
 def test_executors_do_not_log_the_password() -> None:

@@ -131,7 +131,10 @@ class _Seat:
 
 
 class SqliteDatabase:
-    """The connections to one file; `path` may be ":memory:", which has a single connection."""
+    """
+    The connections to one file. `path` may be ":memory:" or, with `is_uri`, a URI of a database in memory; these have
+    a single connection.
+    """
 
     # The files that this process cannot use: it was forked while the parent used connections to them.
     _torn_files: ClassVar[set[str]] = set()
@@ -144,9 +147,10 @@ class SqliteDatabase:
         read_only: bool = False,
         busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
         synchronous: str = "FULL",
+        is_uri: bool = False,
     ) -> None:
         self.where = str(path)
-        self.in_memory = self.where == ":memory:" or "mode=memory" in self.where
+        self.in_memory = is_uri or self.where == ":memory:"
         self.read_only = read_only
         # Connections are made at any time, also by other processes, and a program may change its working folder.
         self.path = str(Path(self.where).absolute())
@@ -182,7 +186,7 @@ class SqliteDatabase:
     def _open_writer(self) -> sqlite3.Connection:
         self._require_open()
         writer = self._writer = self._connect()
-        if not self.in_memory and not self.where.startswith("file:"):
+        if not self.in_memory:
             self._files = OpenFiles(self.path)
         return writer
 
@@ -236,10 +240,8 @@ class SqliteDatabase:
             time.sleep(PAUSE_SECONDS)
 
     def _uri(self) -> str:
-        if self.where.startswith("file:"):
-            return self.where
         if self.in_memory:
-            return ":memory:"
+            return self.where
         name = "file:" + quote(self.path)
         if not self.read_only:
             return name + "?mode=rwc"

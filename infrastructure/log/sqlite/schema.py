@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ....domain.errors import StorageReadOnlyError, StorageUnavailableError
-from .connection import SqliteDatabase
+from .connection import SqliteDatabase, translated
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
 # 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
@@ -37,10 +37,11 @@ def refuse_foreign_file(path: str | Path) -> None:
     Raises:
         StorageUnavailableError: the file is another program's database.
     """
-    place = Path(path).absolute()
-    if not place.is_file():
-        # A pipe would be waited for without end; who opens it for writing refuses it.
-        return
+    with translated(str(path)):
+        place = Path(path).absolute()
+        if not place.is_file():
+            # A pipe would be waited for without end; who opens it for writing refuses it.
+            return
     # SQLite itself reads the file. If this process opened and closed the file directly, POSIX would drop the locks of
     # all its other connections to it, and another process could remove their WAL.
     name = f"file:{quote(str(place))}?mode=ro"

@@ -5,13 +5,18 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import refold
+from refold.infrastructure.log.evidence import SEGMENT
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from tests.contract import writing
+from tests.contract.writing import numbers, said
 from tests.support.effort import IS_DEEP
 
 from .injecting import InterruptedHereError, Point, in_another_thread, interrupted_at, path_of, points_of, visited
@@ -23,6 +28,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:<psycopg.Connection.* was delete
 Call = Callable[[World], None]
 POINTS_MIN = 600
 SEALING_POINTS_MIN = 120
+# The modules that only a batch goes through that is packed.
+PACKING = {f"infrastructure/log/{name}.py" for name in ("block_body", "sqlite/seal")}
+APPENDING = "infrastructure/log/sqlite/append.py"
+# Rows of a stream that are packed with the batch behind them.
+BEFORE = 3
 CLOSING_POINTS_MIN = 30
 TRANSACTION_POINTS_MIN = 60
 ALWAYS = {
@@ -246,6 +256,52 @@ def test_an_interrupt_while_sealing(tmp_path: Path) -> None:
 
     assert number >= SEALING_POINTS_MIN
     world.close()
+
+
+def test_an_interrupt_while_a_batch_is_packed(tmp_path: Path) -> None:
+    """Its stream has all of it or nothing, for others, too, and whoever goes on appends behind that."""
+    log, stranger = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
+    events = [*map(said, range(BEFORE + SEGMENT + 2))]
+    names = map("chat:a {}".format, count())
+
+    def begun() -> str:
+        """Begin a stream; where nobody came between them, the third append and the batch behind it are cached ones."""
+        stream = next(names)
+        for version, event in enumerate(events[:BEFORE]):
+            writing.append(log, stream, event, expected=version)
+        return stream
+
+    def pack(into: SqliteLog, stream: str, key: str | None) -> None:
+        writing.append(into, stream, *events[BEFORE:-1], expected=BEFORE, key=key)
+
+    def check(stream: str, key: str | None) -> None:
+        if key is not None:
+            # It is recorded now, whether or not it was.
+            pack(stranger, stream, key)
+        (end,) = {one.end(stream).version or 0 for one in (log, stranger)}
+        assert end in (BEFORE, len(events) - 1)
+        writing.append(stranger, stream, events[end], expected=end)
+        assert numbers(log.read(stream)) == [f"m{number}" for number in range(end + 1)]
+
+    share = random.randrange(SHARE)
+    seen: set[tuple[str, int]] = set()
+    # By the cached append, and by the locked one.
+    for key in (None, "k"):
+        pack(log, begun(), key)
+        for point in points_of(partial(pack, log, begun(), key)):
+            path = path_of(point.path)
+            is_wanted_here = path in PACKING or (path == APPENDING and (IS_DEEP or point.line % SHARE == share))
+            if is_wanted_here and (IS_DEEP or point[:2] not in seen):
+                stream = begun()
+                assert interrupted_at(point, partial(pack, log, stream, key), InterruptedHereError), point
+                in_another_thread(partial(check, stream, key))
+                seen.add(point[:2])
+
+    print(f"\nan interrupt at {len(seen)} lines, share {share}")
+    assert {path_of(path) for path, _ in seen} == PACKING | {APPENDING}
+    assert stranger.doubtful_streams() == set()
+    log.close()
+    stranger.close()
 
 
 def test_an_interrupt_while_closing(place: str) -> None:

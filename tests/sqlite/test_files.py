@@ -186,7 +186,10 @@ def test_a_closed_file_is_sealed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with refold.open(path) as store:
         chat = store.chat("a")
-        chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=[f"message {n}"]) for n in range(1_500)])
+        # A call that adds more than a segment has would pack them itself.
+        for first in range(0, 1_500, 500):
+            numbers = range(first, first + 500)
+            chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=[f"message {n}"]) for n in numbers])
 
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT count(*), min(position) FROM event").fetchone()

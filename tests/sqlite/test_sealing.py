@@ -347,12 +347,20 @@ def test_a_damaged_block_hides_its_own_events_alone(log: SqliteLog, tmp_path: Pa
                 again.read_all(after=Moment.parse(str(after)), limit=limit)
 
 
+@pytest.mark.parametrize("are_rows", [False, True])
 def test_events_of_many_bytes_are_in_more_blocks(
-    log: SqliteLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: SqliteLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_rows: bool
 ) -> None:
-    """A block has few bytes, whatever its events have; one that has more by itself is in a block by itself."""
+    """
+    A block has few bytes, whatever its events have; one that has more by itself is in a block by itself. So where rows
+    are packed, and where a batch is.
+    """
     monkeypatch.setattr(block_body, "BLOCK_BYTES_MAX", 3_000)
-    append(log, "chat:a", *(said(number, "x" * (3_500 if number == 9 else 800)) for number in range(SEGMENT + 1)))
+    events = [said(number, "x" * (3_500 if number == 9 else 800)) for number in range(SEGMENT + 1)]
+    at_once = SEGMENT if are_rows else len(events)
+    for start in range(0, len(events), at_once):
+        append(log, "chat:a", *events[start : start + at_once])
+    assert are_rows or rows(log) == 1
     log.close()
 
     with closing(SqliteLog(tmp_path / "log.db")) as again:

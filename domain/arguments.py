@@ -79,6 +79,16 @@ def require_callable(value: T, what: str) -> T:
     return value
 
 
+def require_reason(reason: str | None) -> str | None:
+    """
+    Return the reason of a change, if there is one.
+
+    Raises:
+        InvalidInputError: it is no text.
+    """
+    return None if reason is None else require_unicode(reason, "the reason")
+
+
 def require_several(values: Iterable[T], what: str) -> list[T]:
     """
     Return a list of values; `what` names it in the error.

@@ -193,7 +193,8 @@ def is_unicode(text: str) -> bool:
 
 def require_unicode(text: object, what: str) -> str:
     """
-    Return `text`, if it can be written as UTF-8; `what` names it in the error.
+    Return `text`, if it can be written as UTF-8; `what` names it in the error. A member of an enum of texts, and any
+    other object of a subclass of `str`, becomes a plain text.
 
     Raises:
         InvalidInputError: it is not a text, or holds a lone surrogate; the message gives its index.
@@ -207,4 +208,4 @@ def require_unicode(text: object, what: str) -> str:
             f"{what} holds a lone surrogate (U+{ord(text[error.start]):04X}) at index {error.start}, "
             "which is not Unicode text: replace it first"
         ) from error
-    return text
+    return text if type(text) is str else str.__str__(text)

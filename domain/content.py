@@ -126,7 +126,7 @@ def stored_content(value: Any, what: str = "content") -> Content:
     """
     if isinstance(value, str):
         # A member of a str enum is a text, but its str() may differ from that text.
-        return Content(text=str.__str__(require_unicode(value, what)))
+        return Content(text=require_unicode(value, what))
     if type(value) not in _CODEC_OF:
         if is_typed(value):
             return _stored_instance(value, what)

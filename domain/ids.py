@@ -156,7 +156,7 @@ def require_name(name: str, what: str = "version") -> str:
         raise InvalidInputError(
             f"{name!r} cannot name a {what}: a letter first, at most 100 characters, no blank, @, : or .."
         )
-    return name
+    return require_unicode(name, f"the name of a {what}")
 
 
 def microseconds(moment: datetime) -> int:

@@ -118,8 +118,8 @@ def decide(command: NameMoment, state: Names) -> Sequence[MomentNamed]:
     Raises:
         InvalidInputError: the name is invalid.
     """
-    is_so = state.get(require_name(command.name, "moment")) == command.moment
-    return [] if is_so else [MomentNamed(name=command.name, moment=command.moment)]
+    name = require_name(command.name, "moment")
+    return [] if state.get(name) == command.moment else [MomentNamed(name=name, moment=command.moment)]
 
 
 def fold(state: Names, events: Iterable[StoreEvent]) -> Names:

@@ -23,6 +23,8 @@ from ..domain.log.ports import LiveLog, Log, NewEvents
 from ..domain.spans import Span
 
 IDENTITY = ("user", "session", "agent")
+# The texts in the first events of contexts that come as they were given.
+GIVEN = (*IDENTITY, "source")
 
 
 def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
@@ -122,11 +124,9 @@ def _opened(
 ) -> Journal[Any]:
     stream = stream_id(wanted.kind, context_id)
     version, digest = log.end(stream)
-    first = wanted.first
-    for field in IDENTITY:
-        given = getattr(first, field, None)
-        if given is not None:
-            require_unicode(given, f"the {field} of {stream}")
+    texts = [(field, given) for field in GIVEN if (given := getattr(wanted.first, field, None)) is not None]
+    plain = {field: require_unicode(given, f"the {field} of {stream}") for field, given in texts}
+    first = msgspec.structs.replace(wanted.first, **plain)
     if version:
         first = _checked(log, stream, wanted)
     elif not create:

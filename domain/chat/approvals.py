@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ..arguments import require_reason
 from ..canonical import canonical_json, require_unicode
 from ..context.context import Context
 from ..errors import InvalidInputError
@@ -83,7 +84,8 @@ class Approvals:
             InvalidInputError: the arguments are no JSON object.
         """
         given = dict(arguments) if isinstance(arguments, Mapping) else arguments
-        text = given if isinstance(given, str) else canonical_json(given, what="the arguments").decode()
+        what = "the arguments"
+        text = require_unicode(given, what) if isinstance(given, str) else canonical_json(given, what=what).decode()
         _require_object(text)
         changed = make_event(FunctionCalled, **self._new("call_"), name="", arguments=text, call_id=call)
         assert isinstance(changed, FunctionCalled), "a call is recorded as one"
@@ -100,9 +102,10 @@ class Approvals:
         return {"id": system.new_id(prefix), "created_at": system.now()}
 
     def _decide(self, command: DecideCall, key: str | None) -> Approval:
-        if command.by is not None or command.state != "requested":
-            _require_name(command.by)
-        require_unicode(command.reason or "", "the reason")
+        by = command.by
+        if by is not None or command.state != "requested":
+            by = _require_name(by)
+        command = msgspec.structs.replace(command, by=by, reason=require_reason(command.reason))
         arguments = None if command.changed is None else command.changed.arguments
         call = ("decide_call", command.call, command.state, command.by, command.reason, arguments)
         with Trace(command.by).recording():
@@ -124,9 +127,10 @@ class Approvals:
         return None if ordinal is None else items.approval(ordinal)
 
 
-def _require_name(by: object) -> None:
+def _require_name(by: object) -> str:
     if not isinstance(by, str) or not by.strip():
         raise InvalidInputError(f"by is {by!r}: give the name of the person or program that decides")
+    return require_unicode(by, "by")
 
 
 def _require_object(text: str) -> None:

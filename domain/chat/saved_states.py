@@ -50,8 +50,9 @@ class SavedStates:
             InvalidInputError: a name is no text, or a value cannot be kept as a JSON object.
             ConcurrencyError: the chat is not at `expected_version`.
         """
-        require_unicode(framework, "the framework")
-        saved = tuple(StateSaved(framework=framework, key=key, value=_stored(key, it)) for key, it in values.items())
+        framework = require_unicode(framework, "the framework")
+        plain = [(require_unicode(key, "the key"), value) for key, value in values.items()]
+        saved = tuple(StateSaved(framework=framework, key=key, value=_stored(key, value)) for key, value in plain)
         outcome = self._context._record(
             SaveStates(saved), expected_version, idempotency_key, catch_up=True, call=("save_states", saved)
         )
@@ -103,7 +104,6 @@ def _saved_in(event: StateSaved, version: int) -> SavedState:
 
 
 def _stored(key: str, value: dict[str, Any] | None) -> bytes:
-    require_unicode(key, "the key")
     if value is None:
         return b""
     what = f"the value of {key!r}"

@@ -48,8 +48,8 @@ def decide_name(command: NameVersion, names: Mapping[str, int], event: Callable[
     Raises:
         InvalidInputError: the name is malformed.
     """
-    is_so = names.get(require_name(command.name)) == command.version
-    return [] if is_so else [event(name=command.name, version=command.version)]
+    name = require_name(command.name)
+    return [] if names.get(name) == command.version else [event(name=name, version=command.version)]
 
 
 class Decider(NamedTuple, Generic[State]):

@@ -353,7 +353,7 @@ def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Tra
     if outer is not None and outer.is_open:
         raise InvalidInputError("a transaction is open already, and they do not nest: join the two blocks")
     if idempotency_key is not None:
-        require_given_key(idempotency_key)
+        idempotency_key = require_given_key(idempotency_key)
     opened = Transaction(log, idempotency_key)
     try:
         _CURRENT.set(opened)

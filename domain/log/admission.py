@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
+from operator import attrgetter
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -24,7 +25,7 @@ import msgspec
 from ..canonical import require_key
 from ..concurrency.known_types import known
 from ..erasure.forgetting import clears_with_erasures
-from ..errors import DamagedError, InvalidInputError, RefoldError
+from ..errors import DamagedError, InvalidInputError, RefoldError, shown
 from ..ids import VERSION_MAX, require_name, split_stream_id, stream_id
 from .envelope import encode_payload
 from .ports import NewEvents
@@ -37,6 +38,8 @@ NUMBER_MAX = (1 << 63) - 1
 # Some projections make a row for each item, in one transaction.
 NAMED_ITEMS_MAX = 1_000_000
 SHORT_JSON = 64
+# The types of values that are read as they were written.
+PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 _JSON = msgspec.json.Decoder()
 
@@ -118,9 +121,13 @@ def one_of(*texts: str) -> _As:
 
 
 class _Check(NamedTuple):
-    """How events of one class are checked: the decoder of its double, and the fields that may name items."""
+    """
+    How events of one class are checked: the decoder of its double, the values of fields that may be texts, and the
+    fields that may name items.
+    """
 
     decode: Callable[[bytes], Any]
+    texts: Callable[[Any], Any]
     naming: tuple[str, ...]
 
 
@@ -136,9 +143,12 @@ def admitted(event: Any, stream: str) -> bytes:
         InvalidInputError: no log accepts it; the message says why.
     """
     try:
-        decode, naming = _CHECKS.get(event.__class__) or _check_of(event.__class__)
+        decode, texts, naming = _CHECKS.get(event.__class__) or _check_of(event.__class__)
         payload = encode_payload(event)
         decode(payload)
+        given = texts(event)
+        if not PLAIN.issuperset(map(type, given)):
+            _require_plain(given)
         if naming:
             _require_few(event, naming)
     except (RefoldError, ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -163,8 +173,35 @@ def require_few_named(event: Any) -> None:
 
 def _check_of(event_type: type[msgspec.Struct]) -> _Check:
     hints = get_type_hints(event_type, include_extras=True)
+    texts = [name for name in event_type.__struct_fields__ if _has_texts(hints[name])]
     naming = tuple(name for name in event_type.__struct_fields__ if any(map(_is_span, parts_of(hints[name]))))
-    return _CHECKS.setdefault(event_type, _Check(msgspec.msgpack.Decoder(known(_double_of(event_type))).decode, naming))
+    decode = msgspec.msgpack.Decoder(known(_double_of(event_type))).decode
+    # Of one name alone, it would not return a tuple.
+    values = attrgetter(*texts, *texts[: len(texts) == 1]) if texts else _no_texts
+    return _CHECKS.setdefault(event_type, _Check(decode, values, naming))
+
+
+def _has_texts(hint: Any) -> bool:
+    return hint is str or any(map(_has_texts, get_args(hint)))
+
+
+def _no_texts(_event: Any) -> tuple[()]:
+    return ()
+
+
+def _require_plain(values: Iterable[object]) -> None:
+    """
+    Require that values are what will be read of them: dates, decimals, UUIDs and enums are written as texts.
+
+    Raises:
+        InvalidInputError: one is such an object. A log in memory would keep it.
+    """
+    for value in values:
+        kind = type(value)
+        if kind is tuple or kind is list:
+            _require_plain(value)  # type: ignore[arg-type]
+        elif kind not in PLAIN and not isinstance(value, msgspec.Struct):
+            raise InvalidInputError(f"{shown(value)} is no text")
 
 
 @cache

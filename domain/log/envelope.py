@@ -237,8 +237,8 @@ def acting(
     Raises:
         InvalidInputError: the actor or the trace is no text, or `because` has not the form of a reference.
     """
-    for text, what in ((actor, "the actor"), (correlation_id, "the correlation id")):
-        require_unicode(text or "", what)
+    actor = require_unicode(actor or "", "the actor")
+    correlation_id = require_unicode(correlation_id or "", "the correlation id")
     outer = _ACTING.get()
     cause = because.reference if isinstance(because, RecordedEvent) else because
     if cause is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ..arguments import require_whole
+from ..arguments import require_reason, require_whole
 from ..canonical import Without, require_unicode
 from ..concurrency.locks import fork_safe_lock, renew_in_child, synchronized
 from ..content import stored_content
@@ -126,7 +126,7 @@ class MemoryScope(Context[MemoryState]):
         Raises:
             ConcurrencyError: another writer came first.
         """
-        command = Forget(key, None if reason is None else require_unicode(reason, "the reason"))
+        command = Forget(key, require_reason(reason))
         outcome = self._record(command, expected_version, idempotency_key, catch_up=False)
         return sum(-event.change.items for event in outcome.events if isinstance(event, MemoryForgotten))
 

@@ -159,8 +159,7 @@ def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
     for tag in given:
         if not isinstance(tag, str):
             raise InvalidInputError(f"the tag {tag!r} is no text")
-        require_unicode(tag, "a tag")
-    return tuple(sorted(given))
+    return tuple(sorted(require_unicode(tag, "a tag") for tag in given))
 
 
 class HooksShown:

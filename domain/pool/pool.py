@@ -10,7 +10,7 @@ from datetime import datetime
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..arguments import require_whole
+from ..arguments import require_reason, require_whole
 from ..canonical import require_unicode
 from ..errors import InvalidInputError, NotFoundError, RefoldError
 from ..hooks.hook import ContextPoolHook
@@ -202,9 +202,8 @@ class ContextPool(Container[T]):
             Any error that a hook raises: then nothing was changed.
         """
         self._require_writer()
-        require_unicode(reason or "", "the reason")
-        require_unicode(id, "the id of an item")
-        await self.change(Removing(id, reason), expected_version, idempotency_key)
+        change = Removing(require_unicode(id, "the id of an item"), require_reason(reason))
+        await self.change(change, expected_version, idempotency_key)
 
     async def merge(
         self,

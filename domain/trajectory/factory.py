@@ -71,7 +71,8 @@ class RunFactory:
             NotFoundError: the run does not exist, as is always so for a new one, and `create` is False.
         """
         if agent is not None:
-            require_unicode(agent, "the agent")
+            agent = require_unicode(agent, "the agent")
+        user_id, session_id = require_unicode(user_id, "user_id"), require_unicode(session_id, "session_id")
         if sub_id is None:
             main = RunId(user_id, session_id, run_id)
             if not create:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..arguments import require_reason
 from ..canonical import canonical_json, require_unicode
 from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
@@ -67,7 +68,7 @@ def decide(command: commands.Command, state: RunState) -> Decided:
         case NameVersion():
             return decide_name(command, state.names, events.RunNamed)
         case commands.Close(reason=reason):
-            given = None if reason is None else require_unicode(reason, "the reason")
+            given = require_reason(reason)
             return [] if state.is_closed else [events.RunClosed(reason=given)]
         case commands.RestoreRounds(event=event, past=past):
             return [] if state.pins == event.rounds else [Resolved(event, past)]
@@ -296,11 +297,10 @@ def _modify_node(command: commands.ModifyNode, graph: RunGraph) -> list[events.N
 
 def _remove_node(command: commands.RemoveNode, graph: RunGraph) -> events.NodeRemoved:
     """Remove a node; if it is a pointer, its predecessors become pointers."""
-    if command.reason is not None:
-        require_unicode(command.reason, "the reason")
+    reason = require_reason(command.reason)
     ref = graph.resolve(command.name)
     joined = [edge.end for edge in graph.predecessors(ref)] if ref in graph.state.pointers else []
-    return events.NodeRemoved(node=ref, joined=_new_pointers(joined, graph), reason=command.reason)
+    return events.NodeRemoved(node=ref, joined=_new_pointers(joined, graph), reason=reason)
 
 
 def _add_edge(command: commands.AddEdge, graph: RunGraph) -> list[events.EdgeAdded]:

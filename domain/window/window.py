@@ -8,7 +8,7 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..arguments import NotAnItemError, other_item, require_whole
+from ..arguments import NotAnItemError, other_item, require_reason, require_whole
 from ..canonical import Without, require_unicode
 from ..chat.tokens import TokenCounter
 from ..context.context import Attachment, Context, detached_attachment, detached_journal
@@ -76,7 +76,7 @@ def _text_of(item: ContextItem, field: str) -> str:
     if not isinstance(text, str):
         raise NotAnItemError(f"the {field} of item {item.key!r} is {type(text).__name__}: take a text")
     # For a class derived from str, only the text is kept.
-    return require_unicode(str.__str__(text), f"the {field} of item {item.key!r}")
+    return require_unicode(text, f"the {field} of item {item.key!r}")
 
 
 def _priority_of(item: ContextItem) -> int | float:
@@ -319,7 +319,7 @@ class ContextWindow(Context[WindowState]):
             NotFoundError: there is no such item (a KeyError).
             ConcurrencyError: another writer came first.
         """
-        command = rules.Remove(key, _reason(reason))
+        command = rules.Remove(key, require_reason(reason))
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def evict(
@@ -337,7 +337,7 @@ class ContextWindow(Context[WindowState]):
             InvalidInputError: one of `births` is not the name of an origin.
             ConcurrencyError: another writer came first.
         """
-        command = rules.Evict(self._versions(births), _reason(reason))
+        command = rules.Evict(self._versions(births), require_reason(reason))
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def restore(self, *births: str, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
@@ -402,10 +402,6 @@ class ReadOnlyContextWindow(ContextWindow):
 
 def _is_in(outcome: Outcome) -> bool:
     return not any(isinstance(event, WindowDropped) for event in outcome.events)
-
-
-def _reason(reason: str | None) -> str | None:
-    return None if reason is None else require_unicode(reason, "the reason")
 
 
 def _detached(

@@ -2,10 +2,12 @@
 The table of mistakes: a call, its error, and a part of the message.
 
 In a call, `store` is a store; `chat`, `queue`, `pool`, `window` and `run` are contexts of it, `item` is an item of the
-chat, `model` is a model, and `DEEP` is a list in a list, and so on, 5,000 deep. The chat is at version 5.
+chat, `model` is a model, `NUMBER` is a UUID, and `DEEP` is a list in a list, and so on, 5,000 deep. The chat is at
+version 5.
 """
 
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from refold.domain.errors import (
     ConcurrencyError,
@@ -209,22 +211,26 @@ PLAIN_DATA = [
     *wrong("items[1], field content: ", item_from(type="message", id="b", role="user", content=5)),
     *wrong("items[1], field arguments: ", item_from(type="function_call", id="b", name="f", arguments={}, call_id="")),
 ]
-# A reason is a text on each call that takes one; those of the second list leave it to the encoder to say so.
+# A reason is a text on each call that takes one.
 WITH_REASONS = (
     "chat.approvals.request('c1', because={})", "chat.approvals.approve('c1', by='mia', because={})",
     "chat.approvals.reject('c1', by='mia', because={})", "chat.approvals.change('c1', {{}}, by='mia', because={})",
     "chat.add_handoff('tom', 'mia', {})", "queue.evict('queue:notes@1', reason={})",
     "pool.evict('pool:docs@1', reason={})", "pool.remove('x', reason={})", "window.evict('window:prompt@1', reason={})",
     "window.remove('x', reason={})", "run.remove_node('x', reason={})", "run.close({})",
-    "store.memory().scope('mia').forget('x', reason={})",
-)  # fmt: skip
-WITH_REASONS_OF_EVENTS = (
-    "chat.evict(item.id, reason={})", "chat.pin(item.id, reason={})", "chat.clear(reason={})",
-    "chat.truncate(2, reason={})",
+    "store.memory().scope('mia').forget('x', reason={})", "chat.evict(item.id, reason={})",
+    "chat.pin(item.id, reason={})", "chat.clear(reason={})", "chat.truncate(2, reason={})",
 )  # fmt: skip
 REASONS = [
-    *[Mistake(call.format("5"), InvalidInputError, "reason") for call in (*WITH_REASONS, *WITH_REASONS_OF_EVENTS)],
+    *[Mistake(call.format("NUMBER"), InvalidInputError, "reason") for call in WITH_REASONS],
     *[Mistake(call.format(r"'\ud800'"), InvalidInputError, "lone surrogate") for call in WITH_REASONS],
-    *[Mistake(call.format(r"'\ud800'"), InvalidInputError, "surrogates not") for call in WITH_REASONS_OF_EVENTS],
 ]
-MISTAKES = [*REASONS, *IDS, *NAMES, *DEPTHS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *APPROVALS, *PLAIN_DATA]
+# The encoder would write such an object as a text.
+NUMBER = UUID(int=7)
+TEXTS = [
+    *wrong("agent", "store.chat('new', agent=NUMBER)", "chat.fork(agent=NUMBER)", "chat.fork_filtered(agent=NUMBER)"),
+    *wrong("the source of chat:new is UUID(", "store.chat('new', source=NUMBER)"),
+    *wrong("the actor is UUID(", "refold.acting(actor=NUMBER).__enter__()"),
+    *wrong("the correlation id is UUID(", "refold.acting(correlation_id=NUMBER).__enter__()"),
+]
+MISTAKES = [*REASONS, *TEXTS, *IDS, *NAMES, *DEPTHS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *FIELDS, *APPROVALS, *PLAIN_DATA]

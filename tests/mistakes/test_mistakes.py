@@ -14,7 +14,7 @@ from refold.domain.errors import ConcurrencyError
 from refold.domain.positions import BEGINNING
 from tests.domain.llm.models import ScriptedLLM
 
-from .table import DEEP, MISTAKES, Mistake
+from .table import DEEP, MISTAKES, NUMBER, Mistake
 
 
 class World:
@@ -34,7 +34,7 @@ class World:
 
     def attempt(self, call: str) -> object:
         """Make a call of the table, and wait for it."""
-        names = {**vars(self), "refold": refold, "model": ScriptedLLM(), "DEEP": DEEP}
+        names = {**vars(self), "refold": refold, "model": ScriptedLLM(), "DEEP": DEEP, "NUMBER": NUMBER}
         result = eval(call, names)
         return asyncio.run(waited(result)) if inspect.isawaitable(result) else result
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...arguments import require_several, require_whole
-from ...canonical import canonical_json
+from ...canonical import canonical_json, require_unicode
 from ...errors import InvalidInputError
 from ...named_events import Resolved
 from ...spans import Segment, refs_of
@@ -191,7 +191,7 @@ def forked_from(
         change=change + totals_of(config) if config else change,
         user=opened.user if opened else None,
         session=opened.session if opened else None,
-        agent=agent or (opened.agent if opened else None),
+        agent=require_unicode(agent, "the agent") if agent else (opened.agent if opened else None),
         tail=tail_of(items, own=parent.stream) if carried is None else None,
         extents=extents_of(taken),
     )

@@ -89,6 +89,19 @@ def require_reason(reason: str | None) -> str | None:
     return None if reason is None else require_unicode(reason, "the reason")
 
 
+def refuse_copy(kept: object) -> tuple[Any, ...]:
+    """
+    The `__reduce__` of an object that holds a log, for `copy`, `pickle` and programs that send it to other processes.
+
+    Raises:
+        TypeError: as `copy` and `pickle` expect of such an object.
+    """
+    raise TypeError(
+        f"{type(kept).__name__} objects can neither be copied nor sent to another process: there, open the store by "
+        "its location; here, `fork` or `branch` makes another context"
+    )
+
+
 def require_several(values: Iterable[T], what: str) -> list[T]:
     """
     Return a list of values; `what` names it in the error.

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import finalize
 
-from ..domain.arguments import require_callable, require_instance, require_texts
+from ..domain.arguments import refuse_copy, require_callable, require_instance, require_texts
 from ..domain.canonical import canonical_json, require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.concurrency.locks import cached_property
@@ -126,6 +126,8 @@ class Store:
         if checkpoints is not None:
             # A program that ends without `close` hands over its last checkpoint, too.
             finalize(self, checkpoints.close)
+
+    __reduce__ = refuse_copy
 
     def __repr__(self) -> str:
         return f"Store({self._opened_at!r})"

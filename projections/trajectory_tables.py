@@ -65,6 +65,10 @@ class NodeRow(msgspec.Struct, frozen=True):
     pointer_of: str = "[]"
     removed_by: str = ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Its class is made by its table, so `pickle` cannot find it by its name.
+        return _row, (self.node_type, msgspec.structs.astuple(self))
+
 
 class EdgeRow(msgspec.Struct, frozen=True):
     """An edge; `source` and `target` are the keys of the nodes at its ends."""
@@ -227,6 +231,10 @@ def _pointing(row: NodeRow, event: RecordedEvent, *, left: Sequence[Ref] = (), j
     if row.key in (vertex_key(event.stream, ref) for ref in joined):
         runs.add(event.stream)
     return msgspec.structs.replace(row, pointer_of=_json(sorted(runs)))
+
+
+def _row(node_type: str, values: tuple[Any, ...]) -> NodeRow:
+    return NODES[node_type].row(*values)
 
 
 def _text(value: Raw) -> str:

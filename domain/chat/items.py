@@ -335,6 +335,9 @@ class ActiveConfig(tuple[str | None, FrozenList[str] | None]):
         made.settings, made.tool_schemas = freeze(dict(settings)), freeze(list(tool_schemas.values()))
         return made
 
+    def __getnewargs__(self) -> tuple[object, ...]:
+        return *self, dict(enumerate(self.tool_schemas)), self.settings
+
     @property
     def instructions(self) -> str | None:
         """The instructions."""

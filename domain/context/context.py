@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from ..arguments import require_callable, require_limits, require_whole
+from ..arguments import refuse_copy, require_callable, require_limits, require_whole
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
 from ..erasure.forgetting import watch
@@ -271,6 +271,8 @@ class Context(Generic[S]):
         return self._source.version if isinstance(self._source, Past) else None
 
     # Identity and log
+
+    __reduce__ = refuse_copy
 
     def __repr__(self) -> str:
         identity = f"{self.id!r}, version={self.version}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ..arguments import require_reason, require_whole
+from ..arguments import refuse_copy, require_reason, require_whole
 from ..canonical import Without, require_unicode
 from ..concurrency.locks import fork_safe_lock, renew_in_child, synchronized
 from ..content import stored_content
@@ -252,6 +252,8 @@ class Memory:
 
     The name of a scope can take up to 255 bytes. A read sees all records that any writer has put so far.
     """
+
+    __reduce__ = refuse_copy
 
     def __init__(self, attachment: Attachment, *, trace: Trace = NO_TRACE) -> None:
         self._attachment, self._trace = attachment, trace

@@ -445,6 +445,10 @@ class LazyAttributes(msgspec.Struct, gc=False, eq=False):
     def __repr__(self) -> str:
         return repr(self._values)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The graph behind it has a log.
+        return self._values.__reduce__()
+
     def items(self) -> ItemsView[str, Any]:
         return self._values.items()
 

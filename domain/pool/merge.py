@@ -2,14 +2,15 @@
 Merging and branching queues and pools.
 
 A merge of queues adds the items that were added to the other queue. A merge of pools is three-way: it takes the changes
-of the other pool. Both sides are compared with the last point at which they were the same: the last merge of the two,
-or else the point where their lineages part. Items are compared by their origins, so nothing is taken twice. An item
-that one side evicted only to make room does not count as removed.
+of the other pool. Both sides are compared with the last version that both include: each includes what it began with and
+what it merged, as do its ancestors. Items are compared by their origins, so nothing is taken twice. An item that one
+side evicted only to make room does not count as removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import islice
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -21,11 +22,12 @@ from ..context.transaction import AsyncTransaction, current_or_new_transaction
 from ..errors import ConcurrencyError, InvalidInputError
 from ..ids import stream_id
 from ..log.ports import Log, NewEvents
+from ..named_events import EventSource, Resolved
 from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
 from .changes import COMING, Bringing, Coming, Owner, Stage, announce_coming, coming_back, fire_with_item
 from .container import Container
-from .events import AddedEvent, BranchedEvent, PoolConflictResolved
+from .events import AddedEvent, BranchedEvent, PoolConflictResolved, RestoredEvent
 from .items import ContextItem, Held
 from .rules import Begin, Command, Merge
 from .state import EMPTY, Completed, ContainerState, Departed, Departures, complete, fold
@@ -35,12 +37,18 @@ RULES = ("ours", "theirs", "newest")
 
 
 class Side(NamedTuple):
-    """One of the two containers up to a version: its items, and the items that left it."""
+    """
+    One of the two containers up to a version: its items, and the items that left it.
+
+    `ever` are the origins of all items that it or an ancestor ever held, and `returned` of those that were restored.
+    """
 
     stream: str
     version: int
     state: ContainerState
     gone: Mapping[Ref, Departed]
+    ever: Set[Ref]
+    returned: Set[Ref]
 
     def refs(self) -> dict[str, Ref]:
         """Return the origins of a pool's items by id, with their streams."""
@@ -51,13 +59,15 @@ class Side(NamedTuple):
         held = self.state.items.get(item_id)
         if held is not None:
             return held.ref.within(self.stream)
-        left = [departure.version for departure in self.gone.values() if departure.held.event.id == item_id]
-        return Ref(left[-1] if left else self.version, self.stream)
+        left = [departure for departure in self.gone.values() if departure.held.event.id == item_id]
+        return Ref(left[-1].version, left[-1].stream or self.stream) if left else Ref(self.version, self.stream)
 
-    def bore(self, ref: Ref) -> bool:
-        """Return whether an item was added on this side, or before this side branched off."""
-        lineage = (*self.state.ancestry, Segment(self.stream, self.version))
-        return any(ref.stream == one.stream and ref.version <= one.version for one in lineage)
+    def includes(self) -> dict[str, int]:
+        """Return the last version of each container that this one includes: its ancestors first, itself last."""
+        found = {one.stream: one.version for one in self.state.ancestry}
+        for stream, version in (*self.state.merged.items(), (self.stream, self.version)):
+            found[stream] = max(found.get(stream, 0), version)
+        return found
 
 
 class Conflict(NamedTuple):
@@ -74,9 +84,8 @@ Added = Callable[[ContextItem[object]], AddedEvent]
 
 def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
     """Return the merge that takes the present items of the other queue that were added there and were never here."""
-    known = {*(held.ref.within(ours.stream) for held in ours.state.items.values()), *ours.gone}
     there = [_with_stream(held, theirs.stream) for held in theirs.state.items.values()]
-    new = tuple(held for held in there if held.ref not in known and not ours.bore(held.ref))
+    new = tuple(held for held in there if held.ref not in ours.ever)
     return Merge(source=theirs.stream, version=theirs.version, base=base, taken=new)
 
 
@@ -92,8 +101,9 @@ def merged_pool(
     our_refs, their_refs = ours.refs(), theirs.refs()
     taken, dropped, made = list[Held](), list[Ref](), list[AddedEvent]()
     conflicts: list[PoolConflictResolved] = []
-    for item_id in dict.fromkeys([*refs, *their_refs]):
-        our, their, before = our_refs.get(item_id), their_refs.get(item_id), refs.get(item_id)
+    for item_id in dict.fromkeys([*refs, *their_refs, *our_refs]):
+        our, their = our_refs.get(item_id), their_refs.get(item_id)
+        before = _before(ours, theirs, our, their) or refs.get(item_id)
         # The other side did not change the item, both have the same item, or it left there only to make room.
         if their in (before, our) or _is_for_room(theirs, item_id, their):
             continue
@@ -121,6 +131,17 @@ def merged_pool(
         conflicts=tuple(conflicts),
         made=tuple(made),
     )
+
+
+def _before(ours: Side, theirs: Side, our: Ref | None, their: Ref | None) -> Ref | None:
+    """
+    Return the item of one side that the other side replaced or removed, though it came to both by a third container.
+
+    None if there is none, or if the side got it back: then the base says what was there before.
+    """
+    if their in ours.ever and their not in theirs.returned:
+        return their
+    return our if our in theirs.ever and our not in ours.returned else None
 
 
 def _kept_side(choice: object, item_id: str) -> str:
@@ -167,13 +188,13 @@ async def merge_into(
     if isinstance(rule, str) and rule not in RULES:
         raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
     if other.log is container.log:
-        change = await other._attachment.waiting(lambda: Merging(_flushed_side(other), other.log, rule, other))
+        change = await other._attachment.waiting(lambda: Merging(_settled_side(other), other.log, rule, other))
         await container.change(change, expected_version, key)
         return
     await _adopt_and_merge(container, other, rule, expected_version, key)
 
 
-def _flushed_side(other: Container[Any]) -> Side:
+def _settled_side(other: Container[Any]) -> Side:
     other.flush()
     return _side(other.log, other.stream_id, other.version)
 
@@ -222,8 +243,8 @@ class Merging(Bringing):
         return ("merge", other.stream_id, other._version_asked, held, rule if isinstance(rule, str) else "function")
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        ours = _side_of(container.stream_id, state.version, container.completed_events(state.version))
-        base = _base_of(ours, self._theirs)
+        ours = side_of(container.stream_id, state.version, container.completed_events(state.version))
+        base = _base_of(ours, self._theirs, container.log, self._log)
         if container.kind.name == "queue":
             merge = merged_queue(ours, self._theirs, base)
         else:
@@ -237,8 +258,7 @@ class Merging(Bringing):
     def _refs_at(self, container: Owner, base: Segment | None) -> dict[str, Ref]:
         if base is None:
             return {}
-        # Where `other` is in another log, only its own copy knows its streams, and only this log knows ours.
-        log = container.log if base.stream == container.stream_id else self._log
+        log = _log_of(base.stream, container.log, self._log)
         events = complete(log, log.read_events(base.stream, until=base.version))
         held = fold(EMPTY, events).items.items()
         return {str(key): one.ref.within(base.stream) for key, one in held}
@@ -252,8 +272,9 @@ class Merging(Bringing):
         return lambda conflict: rule(conflict.id, _item_of(conflict.ours), _item_of(conflict.theirs))
 
     def _newest(self, container: Owner, ours: Side, item_id: str) -> Choice:
-        our_time = _time_of(container.log, ours.last_change(item_id))
-        return "theirs" if _time_of(self._log, self._theirs.last_change(item_id)) > our_time else "ours"
+        our_time, _ = _recorded(container.log, ours.last_change(item_id))
+        their_time, _ = _recorded(self._log, self._theirs.last_change(item_id))
+        return "theirs" if their_time > our_time else "ours"
 
     async def announce(self, container: Owner, stage: Stage) -> None:
         assert self._merge is not None, "a change is prepared before it is announced"
@@ -272,40 +293,56 @@ class Merging(Bringing):
             await super().tell(container)
 
 
-def _side(log: Log, stream: str, version: int) -> Side:
+def _log_of(stream: str, log: Log, their_log: Log) -> Log:
+    # If the other container is in another log, only its own copy knows its streams.
+    return log if their_log is log or log.head(stream) else their_log
+
+
+def _side(log: EventSource, stream: str, version: int) -> Side:
     events = log.read_events(stream, until=version)
     # Another thread may have queued events since the others were flushed.
-    return _side_of(stream, len(events), complete(log, events))
+    return side_of(stream, len(events), complete(log, events))
 
 
-def _side_of(stream: str, version: int, events: Iterable[Completed]) -> Side:
-    departures = Departures(stream, events)
-    return Side(stream, version, departures.state, departures.gone())
+def side_of(stream: str, version: int, events: Iterable[Completed]) -> Side:
+    """Return one side of a merge, given its events and those of its ancestors up to the version."""
+    known = list(events)
+    departures = Departures(stream, known, of_ancestors=True)
+    state, ever, returned = departures.state, set[Ref](), set[Ref]()
+    rest = iter(known)
+    for segment in (*state.ancestry, Segment(stream, version)):
+        for number, event in enumerate(islice(rest, segment.version), 1):
+            if isinstance(event, AddedEvent):
+                ever.add(Ref(number, segment.stream))
+            elif isinstance(event, Resolved):
+                taken = {held.ref.within(segment.stream) for held in event.taken}
+                ever |= taken
+                returned |= taken if isinstance(event.event, RestoredEvent) else set()
+    return Side(stream, version, state, departures.gone(), ever, returned)
 
 
-def _base_of(ours: Side, theirs: Side) -> Segment | None:
-    """Return the last common point: where one side merged the other, or the end of their common lineage."""
-    here, there = ours.state.merged.get(theirs.stream), theirs.state.merged.get(ours.stream)
-    if there is not None and (here is None or there[1] > here[0]):
-        return Segment(ours.stream, there[0])
-    if here is not None:
-        return Segment(theirs.stream, here[0])
-    our_lineage = (*ours.state.ancestry, Segment(ours.stream, ours.version))
-    their_lineage = {
-        one.stream: one.version for one in (*theirs.state.ancestry, Segment(theirs.stream, theirs.version))
-    }
-    common = [one for one in our_lineage if one.stream in their_lineage]
-    return Segment(common[-1].stream, min(common[-1].version, their_lineage[common[-1].stream])) if common else None
+def _base_of(ours: Side, theirs: Side, log: Log, their_log: Log) -> Segment | None:
+    """Return the last version that both sides include; of several, that which was recorded last."""
+    there = theirs.includes()
+    common = [Segment(one, min(version, there[one])) for one, version in ours.includes().items() if one in there]
+    if len(common) < 2:
+        return common[0] if common else None
+
+    def recorded(segment: Segment) -> tuple[float, int]:
+        return _recorded(_log_of(segment.stream, log, their_log), Ref(segment.version, segment.stream))
+
+    # Of those that are not in the log yet, the last one counts: an ancestor comes before what was merged.
+    return max(reversed(common), key=recorded)
 
 
 def _item_of(held: Held | None) -> ContextItem[Any] | None:
     return None if held is None else held.item
 
 
-def _time_of(log: Log, change: Ref) -> float:
-    """Return when an event was recorded; an event that is not in the log yet is newer than all others."""
+def _recorded(log: Log, change: Ref) -> tuple[float, int]:
+    """Return when and where an event was recorded; an event that is not in the log yet is newer than all others."""
     recorded = log.read(change.stream, after=change.version - 1, until=change.version)
-    return recorded[0].recorded_at if recorded else inf
+    return (recorded[0].recorded_at, recorded[0].position.number) if recorded else (inf, 0)
 
 
 def of_branch(given: Any, context_id: str | None, limit: Any, no_limit: Any) -> tuple[str | None, Any]:

@@ -199,7 +199,7 @@ def _restore(kind: Kind, items: Sequence[Held], state: ContainerState) -> Events
 
 def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
     brings = command.taken or command.dropped or command.conflicts or command.made
-    if not brings and state.merged.get(command.source, (0, 0))[0] == command.version:
+    if not brings and state.merged.get(command.source, 0) >= command.version:
         return []
     dropped = [_require_held(state.key_of(ref), state) for ref in command.dropped]
     replaced = [state.items.get(_key_of(kind, held)) for held in command.taken]

@@ -6,7 +6,7 @@ A state is a value: it never changes. The cost of a change does not depend on th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -48,8 +48,8 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
     A queue or a pool at one version.
 
     `items` has a pool's items by id and a queue's items by origin, the oldest first; `ids` has a pool's ids by origin.
-    `merged` maps a stream to two versions, its own and this container's, up to which it was merged; `ancestry` is the
-    lineage of a branch, its parent last.
+    `merged` maps a stream to the version up to which it was merged, also into ancestors; `ancestry` is the lineage of a
+    branch, its parent last.
     """
 
     version: int = 0
@@ -59,7 +59,7 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
     items: OrderedMap[Hashable, Held] = msgspec.field(default_factory=OrderedMap)
     ids: OrderedMap[Ref, str] = msgspec.field(default_factory=OrderedMap)
     names: dict[str, int] = msgspec.field(default_factory=dict)
-    merged: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+    merged: dict[str, int] = msgspec.field(default_factory=dict)
     ancestry: tuple[Segment, ...] = ()
 
     @property
@@ -106,7 +106,8 @@ def _evolved(state: ContainerState, event: Completed) -> ContainerState:
         case ClearedEvent():
             return replace(state, items=OrderedMap(), ids=OrderedMap())
         case MergedEvent():
-            merged = {**state.merged, recorded.source: (recorded.version, version)}
+            last = max(state.merged.get(recorded.source, 0), recorded.version)
+            merged = {**state.merged, recorded.source: last}
             return reduce(_with, taken, reduce(_without, refs_of(recorded.dropped), replace(state, merged=merged)))
         case SettingsEvent():
             return replace(state, limit=recorded.limit, tags=recorded.tags)
@@ -140,7 +141,9 @@ def _without(state: ContainerState, ref: Ref) -> ContainerState:
 
 def _branched(state: ContainerState, event: BranchedEvent) -> ContainerState:
     kept = [held.named_in(event.parent) for held in state.items.values()]
-    branch = ContainerState(version=1, opened=event, limit=event.limit, tags=event.tags, ancestry=event.lineage)
+    branch = ContainerState(
+        version=1, opened=event, limit=event.limit, tags=event.tags, merged=state.merged, ancestry=event.lineage
+    )
     return reduce(_with, kept if event.limit is None else kept[-event.limit :], branch)
 
 
@@ -155,7 +158,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     limit: int | None
     tags: tuple[str, ...]
     names: dict[str, int]
-    merged: dict[str, tuple[int, int]]
+    merged: dict[str, int]
     items: tuple[Span, ...]
     by_age: tuple[Span, ...]
 
@@ -271,19 +274,20 @@ def _resolved(log: EventSource, event: Any) -> Completed:
 
 
 class Departed(Departure, frozen=True):
-    """An item that left, and how."""
+    """An item that left, and how; `stream` is the ancestor that it left, or empty for the container itself."""
 
     held: Held
+    stream: str = OWN
 
 
 class Departures:
     """
     Items that left a container up to a version and were not restored: by origin with stream, in the order in which they
-    left.
+    left. Those that left `of_ancestors` before the branch are included if that is wanted.
     """
 
-    def __init__(self, stream: str, events: Iterable[Completed] = ()) -> None:
-        self._stream = stream
+    def __init__(self, stream: str, events: Iterable[Completed] = (), *, of_ancestors: bool = False) -> None:
+        self._stream, self._of_ancestors = stream, of_ancestors
         self._left: dict[Ref, Departed] = {}
         self.state: ContainerState = EMPTY
         self.go_on(events)
@@ -298,7 +302,7 @@ class Departures:
             self.state = fold(self.state, (event,))
             if isinstance(recorded, BranchedEvent):
                 # Items that had left the ancestors were never in the branch.
-                self._left.clear()
+                self._left = _left_in(recorded.parent, self._left) if self._of_ancestors else {}
                 leaving = [held.named_in(recorded.parent) for held in leaving]
             staying = self._there() if isinstance(recorded, MergedEvent | BranchedEvent) else ()
             for held in leaving:
@@ -314,6 +318,12 @@ class Departures:
 
     def _there(self) -> set[Ref]:
         return {held.ref.within(self._stream) for held in self.state.items.values()}
+
+
+def _left_in(parent: str, left: Mapping[Ref, Departed]) -> dict[Ref, Departed]:
+    """Return the items that left the parent of a branch, as the branch names them."""
+    named = [replace(one, held=one.held.named_in(parent), stream=one.stream or parent) for one in left.values()]
+    return {one.held.ref: one for one in named}
 
 
 def departed(stream: str, events: Iterable[Completed]) -> list[EvictedItem]:

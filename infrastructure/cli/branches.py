@@ -19,7 +19,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
-from ...domain.pool.merge import Merging, Side
+from ...domain.pool.merge import Merging, side_of
 from ...domain.totals import Totals, total_of
 from ..views.changes import after, forked_shape, merged_shape
 from . import args
@@ -28,7 +28,6 @@ from .completion import context_and_moment, named_contexts, reference_argument
 from .containers import (
     changed,
     container_in,
-    departures_of,
     items_in,
     made_room,
     named_shapes,
@@ -171,8 +170,7 @@ def _note_nothing_new(stream: str) -> None:
 
 def merge_containers(target: Container[Any], source: Container[Any], *, rule: str, as_json: bool) -> None:
     """Merge the new items of a queue or a pool into another one of the same kind, and print the result."""
-    departures = departures_of(source)
-    theirs = Side(source.stream_id, source.version, departures.state, departures.gone())
+    theirs = side_of(source.stream_id, source.version, source.completed_events(source.version))
     merging = Merging(theirs, source.log, rule, source)
     events = changed(target, lambda state: merging.prepare(target, state))
     merged = [event for event in events if isinstance(event, MergedEvent)]

@@ -79,6 +79,18 @@ class TestQueues:
         assert queue.history().split() == ["c", "x"]
         assert [one.item.content for one in queue.evicted()] == ["a", "b"]
 
+    async def test_what_an_ancestor_took_and_let_go_of(self) -> None:
+        """A branch does not take again what the queue before it had taken and evicted."""
+        queue = ContextQueue[Any](10)
+        one, other = queue.branch(), await said(queue.branch(), "x")
+        await one.merge(other)
+        await one.evict(one.births[0])
+
+        branch = one.branch()
+        await branch.merge(other)
+
+        assert branch.history() == ""
+
     async def test_siblings(self) -> None:
         """Branches of one queue take from each other what the parent never had."""
         queue = await said(ContextQueue(10), "a")
@@ -232,6 +244,77 @@ class TestPools:
 
         assert contents(branch) == contents(pool)
         assert [type(one.event) for one in branch.recorded_events()][-1] is PoolMerged
+
+    async def test_branches_of_sides_that_merged(self) -> None:
+        """What one side took and removed does not come back from a branch of the other, nor into one of its own."""
+        pool = ContextPool[Any]()
+        one, other = pool.branch(), await filled(pool.branch(), "x")
+        await one.merge(other)
+        had_it = one.branch()
+        await one.remove("x")
+
+        for here, there in ((one, other.branch()), (one.branch(), other)):
+            await here.merge(there, rule="theirs")
+            assert contents(here) == {}
+        late = other.branch()
+        await late.remove("x")
+        await had_it.merge(late)
+        assert contents(had_it) == {}
+
+    async def test_removed_in_a_branch_and_changed_there(self) -> None:
+        """That is a conflict, though the item came by a merge into what was branched."""
+        pool = ContextPool[Any]()
+        one, other = pool.branch(), await filled(pool.branch(), "x")
+        await one.merge(other)
+        branch = one.branch()
+        await branch.remove("x")
+
+        await branch.merge(await filled(other, "x", "theirs"), rule="ours")
+
+        assert contents(branch) == {}
+        assert isinstance(branch.recorded_events()[-2].event, PoolConflictResolved)
+
+    async def test_by_way_of_a_third(self) -> None:
+        """What a third pool brought and was removed stays away from where it came from, unless it was restored."""
+        with refold.open(":memory:") as store:
+            pool = store.pool("p")
+            one, other, third = (pool.branch(context_id=name) for name in ("one", "other", "third"))
+            await other.merge(await filled(third, "xy"))
+            await one.merge(other)
+            await one.remove("x")
+            await filled(one, "y", "ours")
+
+            await one.merge(third, rule="theirs")
+            assert contents(one) == {"y": "ours"}
+            await third.merge(one, rule="ours")
+            assert contents(third) == {"y": "ours"}
+
+            await one.restore("x")
+            await one.merge(third)
+            await third.merge(one)
+            assert contents(one) == contents(third) == {"y": "ours", "x": "base"}
+
+    async def test_restored_after_the_other_side_removed_it(self) -> None:
+        """It stays, and an older version of the other side changes nothing."""
+        pool = await filled(ContextPool(), "ab")
+        branch = pool.branch()
+        await branch.remove("a")
+        await pool.merge(branch)
+        await pool.restore("a")
+
+        for there in (branch, branch.at(1), branch):
+            await pool.merge(there)
+            assert contents(pool) == {"b": "base", "a": "base"}
+
+    async def test_want_of_room_before_the_branch(self) -> None:
+        """What left the other side's ancestor for want of room stays here as well."""
+        pool = await filled(ContextPool(), "ab")
+        early = pool.branch()
+        await pool.change_settings(limit=1)
+
+        await early.merge(pool.branch(limit=None))
+
+        assert contents(early) == {"a": "base", "b": "base"}
 
     async def test_want_of_room_is_no_statement(self) -> None:
         """What the branch let go of for want of room stays here, and what this pool did comes if it changed there."""

@@ -11,7 +11,7 @@ from ..context.adopt import adopted_copy
 from ..context.context import Attachment
 from ..context.folded_stream import Place
 from ..context.journal import Journal
-from ..context.transaction import current_or_new_transaction
+from ..context.transaction import current_or_new_transaction, log_within
 from ..errors import InvalidInputError
 from ..spans import Segment
 from .item_events import MADE_UP, as_given
@@ -109,8 +109,7 @@ def items_at(base: Segment, journal: Journal[ChatState]) -> Items:
     """Return the items of a version of this context or of one of its ancestors."""
     if base.stream == journal.place.stream:
         return journal.past(base.version).items
-    events = journal.log.read_events(base.stream, until=base.version)
-    if len(events) < base.version:
-        # The fork was decided in this transaction and is not in the log yet; version 1 of this context has its items.
-        return journal.past(1).items
-    return CHAT.fold(CHAT.initial_state, complete(journal.log, events)).items
+    # The fork may have been decided in this transaction, and its parent's events, too.
+    log = log_within(journal.log)
+    events = log.read_events(base.stream, until=base.version)
+    return CHAT.fold(CHAT.initial_state, complete(log, events)).items

@@ -18,7 +18,7 @@ from ..context.adopt import adopted_copy
 from ..context.context import Attachment
 from ..context.folded_stream import Place
 from ..context.journal import Journal
-from ..context.transaction import AsyncTransaction, current_or_new_transaction
+from ..context.transaction import AsyncTransaction, current_or_new_transaction, log_within
 from ..errors import ConcurrencyError, InvalidInputError
 from ..ids import stream_id
 from ..log.ports import Log, NewEvents
@@ -196,7 +196,7 @@ async def merge_into(
 
 def _settled_side(other: Container[Any]) -> Side:
     other.flush()
-    return _side(other.log, other.stream_id, other.version)
+    return _side(log_within(other.log), other.stream_id, other.version)
 
 
 async def _adopt_and_merge(
@@ -258,7 +258,7 @@ class Merging(Bringing):
     def _refs_at(self, container: Owner, base: Segment | None) -> dict[str, Ref]:
         if base is None:
             return {}
-        log = _log_of(base.stream, container.log, self._log)
+        log = log_within(_log_of(base.stream, container.log, self._log))
         events = complete(log, log.read_events(base.stream, until=base.version))
         held = fold(EMPTY, events).items.items()
         return {str(key): one.ref.within(base.stream) for key, one in held}

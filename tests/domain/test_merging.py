@@ -85,6 +85,21 @@ def test_the_base_lies_in_an_ancestor(whose: str) -> None:
     assert ids(ours) == "s a o m t"
 
 
+def test_siblings_of_two_versions_in_a_transaction() -> None:
+    """The base is the version of the elder one, though it is not in the log yet."""
+    parent = context(said("s", "Base.", role="system"))
+    with transaction(parent._journal.log):
+        parent.add_message("user", "hello", "a")
+        elder = parent.fork()
+        parent.add_message("system", "Inherited.", "i")
+        ours = parent.fork()
+        elder.add_message("system", "Theirs.", "t")
+        asyncio.run(ours.merge(elder))
+
+    assert isinstance(ours.history()[-1].event, ConflictResolved)
+    assert ours.active_config_at()[0] == "Inherited."
+
+
 def test_a_merge_changes_the_totals_as_it_says() -> None:
     """Its `change` is the difference it makes."""
     ours = context(said("a"))

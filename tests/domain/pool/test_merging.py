@@ -316,6 +316,22 @@ class TestPools:
 
         assert contents(early) == {"a": "base", "b": "base"}
 
+    async def test_within_a_transaction(self) -> None:
+        """A merge takes what the other side shows, also what is not recorded yet."""
+        with refold.open(":memory:") as store:
+            pool, queue = await filled(store.pool("p"), "a"), store.queue("q")
+            branch, said_there = pool.branch(context_id="p2"), queue.branch(context_id="q2")
+            with store.transaction():
+                await branch.remove("a")
+                await pool.merge(await filled(branch, "x"))
+                child = pool.branch(context_id="p3")
+                await pool.merge(await filled(child, "y"))
+                await queue.merge(await said(said_there, "z"))
+
+            assert contents(store.pool("p")) == {"x": "base", "y": "base"}
+            assert store.queue("q").history() == "z"
+            assert store.verify().is_whole
+
     async def test_want_of_room_is_no_statement(self) -> None:
         """What the branch let go of for want of room stays here, and what this pool did comes if it changed there."""
         pool = await filled(ContextPool(3), "abc")

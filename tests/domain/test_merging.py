@@ -100,6 +100,44 @@ def test_siblings_of_two_versions_in_a_transaction() -> None:
     assert ours.active_config_at()[0] == "Inherited."
 
 
+@pytest.mark.parametrize("first", ["ours", "theirs", "nobody"])
+def test_instructions_that_the_other_side_has_seen_are_no_conflict(first: str) -> None:
+    """Only what was set since the last merge is one: who sets instructions again and again is followed."""
+    ours = context(said("a"))
+    theirs = ours.fork()
+    if first == "ours":
+        ours.add_message("system", "Ours.", "o", 9.0)
+        asyncio.run(theirs.merge(ours, instructions=True))
+    elif first == "theirs":
+        ours.add_message("system", "Ours.", "o")
+        theirs.add_message("system", "Theirs.", "t")
+        asyncio.run(ours.merge(theirs, on_conflict="theirs"))
+    for number in (1, 2):
+        theirs.add_message("system", f"Theirs {number}.", f"t{number}", 9.0 - number)
+        asyncio.run(ours.merge(theirs, instructions=True))
+        assert ours.active_config_at()[0] == f"Theirs {number}."
+    version = ours.version
+    theirs.add_message("system", "Not wanted.", "n")
+    asyncio.run(ours.merge(theirs, on_conflict="theirs"))
+
+    conflicts = [one for one in ours.history() if isinstance(one.event, ConflictResolved)]
+    assert (len(conflicts), ours.version) == (first == "theirs", version)
+
+
+def test_instructions_that_the_other_side_gave_up_for_ours() -> None:
+    """They are added, ahead of ours, which stay in force on both sides."""
+    ours = context(said("a"))
+    theirs = ours.fork()
+    ours.add_message("system", "Ours.", "o", 5.0)
+    theirs.add_message("system", "Theirs.", "t", 7.0)
+    asyncio.run(theirs.merge(ours, on_conflict="theirs"))
+
+    asyncio.run(ours.merge(theirs, instructions=True))
+
+    assert ids(ours) == "a t o"
+    assert ours.active_config_at()[0] == theirs.active_config_at()[0] == "Ours."
+
+
 def test_a_merge_changes_the_totals_as_it_says() -> None:
     """Its `change` is the difference it makes."""
     ours = context(said("a"))

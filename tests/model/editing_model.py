@@ -283,7 +283,7 @@ class EditingModel:
         """Take what the other side shows and this one never held."""
         known = {row.id for row in self.rows}
         coming = [row for row in other.view() if row.id not in known]
-        coming, winning, config_kept = self._without_config(coming, base, with_config, rule)
+        coming, winning, config_kept, ahead = self._without_config(coming, other, base, with_config, rule)
         coming, losing, summary_kept = self._without_summaries(coming, other, rule)
         is_new = self.merged.get((source[0], "full")) != source[1]
         if not coming and not (is_new and (config_kept or summary_kept)):
@@ -296,6 +296,7 @@ class EditingModel:
             places = [place + 1 for place, one in enumerate(view) if one.id == call]
             places += [place for place, one in enumerate(view) if one.time > times[row.id]][:1] or [len(view)]
             place = len(view) if row.id in winning else max(places)
+            place = min([place, *(number for number, one in enumerate(view) if one.id == ahead.get(row.id))])
             self.put_before(row, view[place].id if place < len(view) else None)
         self.take_out(losing, Leaving("merge", "the other side's summary was kept"))
         self.take_out(parted, Leaving("merge", "its call had left the view"))
@@ -303,17 +304,25 @@ class EditingModel:
         return True
 
     def _without_config(
-        self, coming: list[Row], base: "EditingModel | None", takes: bool, rule: str
-    ) -> tuple[list[Row], set[str], str]:
+        self, coming: list[Row], other: "EditingModel", base: "EditingModel | None", takes: bool, rule: str
+    ) -> tuple[list[Row], set[str], str, dict[str, str]]:
         theirs = [row for row in coming if row.sets_config]
         before = set() if base is None else {row.id for row in base.rows}
-        own = [row for row in self.view() if row.sets_config and row.id not in before]
-        kept = winner(rule, own, theirs) if theirs and own and base is not None else ""
+        own = [row.id for row in self.view() if row.sets_config and row.id not in before]
+        there = {row.id for row in other.rows}
+        unseen = [row_id for number, row_id in enumerate(own) if not there & set(own[number:])]
+        clash = theirs and unseen and base is not None
+        kept = winner(rule, [self.row(one) for one in unseen], theirs) if clash else ""
         if kept == "theirs":
-            return coming, {row.id for row in theirs}, kept
-        if takes and not kept:
-            return coming, set(), kept
-        return [row for row in coming if row not in theirs], set(), kept
+            return coming, {row.id for row in theirs}, kept, {}
+        if not takes or kept:
+            return [row for row in coming if row not in theirs], set(), kept, {}
+        if not own or base is None:
+            return coming, set(), kept, {}
+        order = [row.id for row in other.view()]
+        followed = {row.id: [one for one in order[order.index(row.id) :] if one in own] for row in theirs}
+        ahead = {row_id: later[0] for row_id, later in followed.items() if later}
+        return coming, {row.id for row in theirs} - set(ahead), kept, ahead
 
     def _without_summaries(
         self, coming: list[Row], other: "EditingModel", rule: str

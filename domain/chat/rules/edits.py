@@ -142,15 +142,17 @@ class ByTime:
         # item.
         self._greatest = list(accumulate((item.created_at for item in items), max))
 
-    def before(self, time: float, *, behind: int | None = None) -> Ref | None:
+    def before(self, time: float, *, behind: int | None = None, ahead: int | None = None) -> Ref | None:
         """
         Return the item before which an item of this time belongs, or None for the end.
 
-        With `behind`, the place is after the item with that ordinal.
+        With `behind`, the place is after the item with that ordinal; with `ahead`, before it.
         """
         place = bisect_right(self._greatest, time)
         if behind is not None:
             place = max(place, self._line.index(behind) + 1)
+        if ahead is not None:
+            place = min(place, self._line.index(ahead))
         if place == len(self._line):
             return None
         return self._items.ref(self._line[place])

@@ -7,7 +7,7 @@ added again, evicted or not. So a second merge adds nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -60,7 +60,7 @@ def merge(command: Merge, state: ChatState) -> list[Completed]:
     other, ours = command.other, state.items
     wanted = _new_ordinals(command, state)
     conflicts: list[ChatEvent] = []
-    winning: set[int] = set()
+    winning, ahead = set[int](), dict[int, int]()
     if command.how == "full":
         config = _Config(command, state, wanted)
         summaries = _Summaries(command, state, wanted)
@@ -68,10 +68,10 @@ def merge(command: Merge, state: ChatState) -> list[Completed]:
         wanted = [ordinal for ordinal in wanted if ordinal not in config.left_out | summaries.left_out]
         conflicts += _stranded(command, wanted, ours)
         conflicts += _superseded(command, wanted, ours)
-        winning = config.winning
+        winning, ahead = config.winning, config.ahead
     if not wanted and (not conflicts or _is_known(command, conflicts, state)):
         return []
-    taken = _placed(command, wanted, ours, winning)
+    taken = _placed(command, wanted, ours, winning, ahead)
     event = Merged(
         source=other.stream,
         version=other.version,
@@ -174,9 +174,13 @@ def _spans_here(command: Merge, ordinals: Iterable[int]) -> tuple[Span, ...]:
 
 
 def _placed(
-    command: Merge, wanted: Iterable[int], ours: Items, winning: set[int]
+    command: Merge, wanted: Iterable[int], ours: Items, winning: set[int], ahead: Mapping[int, int]
 ) -> list[tuple[Ref | None, list[TakenItem]]]:
-    """Return the new items, grouped by their places. Winners of a conflict go to the end: the last one is in force."""
+    """
+    Return the new items, grouped by their places. Winners go to the end: the last one is in force.
+
+    `ahead` has items of this context by those that must not come behind them.
+    """
     items = command.other.items.arena.items
     if command.how == "result":
         return [(None, [_taken_item(command, ordinal) for ordinal in wanted])]
@@ -189,7 +193,9 @@ def _placed(
     groups: list[tuple[Ref | None, list[TakenItem]]] = []
     for ordinal in sorted(wanted, key=lambda ordinal: (ordinal in winning, time(ordinal))):
         call_here = ours.visible_ordinal(items[calls[ordinal]].id) if ordinal in calls else None
-        before = None if ordinal in winning else by_time.before(time(ordinal), behind=call_here)
+        before = (
+            None if ordinal in winning else by_time.before(time(ordinal), behind=call_here, ahead=ahead.get(ordinal))
+        )
         if not groups or groups[-1][0] != before:
             groups.append((before, []))
         groups[-1][1].append(_taken_item(command, ordinal))
@@ -218,20 +224,42 @@ def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
 
 
 class _Config:
-    """The instructions and tools of both sides, and the winner if both set them."""
+    """
+    The instructions and tools of both sides, and the winner if both set them.
+
+    What the other side has seen is no conflict, nor is what came before that. Without one, the items that it set behind
+    the last one that it has seen go to the end, and each of the others goes `ahead` of the next one.
+    """
 
     def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
         self.conflicts: list[ChatEvent] = []
+        self.winning: set[int] = set()
+        self.ahead: dict[int, int] = {}
         other, ours = command.other.items, state.items
         theirs = [o for o in wanted if _sets_config(other.arena.items[o])]
         own = _config_since_base(command, ours)
+        seen = [other.ordinal(ours.arena.items[o].id) is not None for o in own]
+        unseen = own[len(own) - seen[::-1].index(True) :] if True in seen else own
         takes = command.instructions
-        if theirs and own and command.base is not None:
-            kept = _winner(command.rule, ours, own, other, theirs)
+        if theirs and unseen and command.base is not None:
+            kept = _winner(command.rule, ours, unseen, other, theirs)
             takes = kept == "theirs"
-            self.conflicts = [_conflict("config", command, ours, own, theirs, kept)]
+            self.conflicts = [_conflict("config", command, ours, unseen, theirs, kept)]
+            self.winning = set(theirs) if takes else set()
+        elif own and takes and command.base is not None:
+            self._go_on(ours, own, other, theirs)
         self.left_out = set() if takes else set(theirs)
-        self.winning = set(theirs) if self.conflicts and takes else set()
+
+    def _go_on(self, ours: Items, own: Sequence[int], other: Items, theirs: Sequence[int]) -> None:
+        places = {ordinal: place for place, ordinal in enumerate(other.order())}
+        seen = {other.visible_ordinal(ours.arena.items[here].id): here for here in own}
+        seen_at = sorted((places[there], here) for there, here in seen.items() if there is not None)
+        for ordinal in theirs:
+            behind = [here for place, here in seen_at if place > places[ordinal]]
+            if behind:
+                self.ahead[ordinal] = behind[0]
+            else:
+                self.winning.add(ordinal)
 
 
 class _Summaries:

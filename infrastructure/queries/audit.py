@@ -63,6 +63,7 @@ class AuditEntry(NamedTuple):
 
     `ref` is the origin of the item, `name` its id or key. With `attribute` the change is of this attribute of the item,
     or of the context if there is no item. `old` and `new` are items or plain data; None means that there is no value.
+    `replaced` is the origin, with its stream, of the item whose place the new one took.
     """
 
     recorded: RecordedEvent
@@ -72,6 +73,7 @@ class AuditEntry(NamedTuple):
     old: Any = None
     new: Any = None
     reason: str | None = None
+    replaced: Ref | None = None
 
     @property
     def birth(self) -> str | None:
@@ -140,7 +142,7 @@ class _ItemTrail:
             self._there[ref] = item
             replaced = by_name.get(id_of(item), instead)
             old = None if replaced is None else self._there.pop(replaced, None)
-            yield AuditEntry(recorded, ref, id_of(item), old=old, new=item, reason=change.reason)
+            yield AuditEntry(recorded, ref, id_of(item), old=old, new=item, reason=change.reason, replaced=replaced)
 
     def _facts(self, recorded: RecordedEvent, change: Change, own: Ref) -> Entries:
         refs = [fact.ref.within(self.stream) for fact in change.facts if fact.ref is not None and fact.name is None]

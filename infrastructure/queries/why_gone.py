@@ -125,22 +125,21 @@ def _in_chat(log: Log, store: ProjectionStore, levels: Levels, stream: str, aske
 
 
 def _in_folded(log: Log, stream: str, asked: _Asked, until: int) -> _Left | str:
-    """Return the same for queues, pools, windows and memories, from the last change of the item in their events."""
+    """Return the same for queues, pools, windows and memories; several of their items may have the name asked for."""
+    began = began_with(log, stream)
+    there = {str(ref) for ref, item in began.items() if id_of(item) == asked.name or str(ref) in asked.births}
     found: _Left | str = NEVER
-    name: str | None = None
-    for ref, item in began_with(log, stream).items():
-        if id_of(item) == asked.name or str(ref) in asked.births:
-            found, name = THERE, id_of(item)
     for change in context_changes(log, stream, until):
-        is_meant = change.name == asked.name or change.birth in asked.births
-        # Another item with the same name replaced it.
-        is_replaced = found == THERE and name is not None and change.name == name and change.old is not None
-        if change.attribute not in (None, "dropped") or not (is_meant or is_replaced):
+        if change.attribute not in (None, "dropped") or change.birth is None:
             continue
-        if is_meant and change.attribute is None and change.new is not None:
-            found, name = THERE, change.name
-        else:
+        is_meant = change.name == asked.name or change.birth in asked.births
+        comes = change.attribute is None and change.new is not None
+        leaves = str(change.replaced) if comes else change.birth
+        if leaves in there or (is_meant and not comes):
+            there.discard(leaves)
             left = describe(change.recorded.event).left
             how = "drop" if left is None else left.how
             found = _Left(stream, change.recorded.version, how, change.reason)
-    return found
+        if is_meant and comes:
+            there.add(change.birth)
+    return THERE if there else found

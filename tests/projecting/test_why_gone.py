@@ -150,6 +150,12 @@ async def test_containers(store: refold.Store) -> None:
     assert why(store, copy.id, "readme")[0] == "there"
     assert why(store, copy.id, "pool:docs@2") == ("gone", "pool:docs@3", "replace", None)
 
+    await queue.append(ContextItem("five", "", "same"), ContextItem("six", "", "same"))
+    await queue.evict(queue.births[1])
+    assert why(store, "notes", queue.births[1])[0] == why(store, "notes", "same")[0] == "there"
+    await queue.evict(queue.births[1], reason="read")
+    assert why(store, "notes", "same") == ("gone", f"queue:notes@{queue.version}", "evict", "read")
+
 
 def test_windows_and_memories(store: refold.Store) -> None:
     """What was not let in, evicted, forgotten, replaced."""
@@ -157,6 +163,9 @@ def test_windows_and_memories(store: refold.Store) -> None:
     window.add(WindowItem("a", "short", "app"))
     window.add(WindowItem("b", "word " * 100, "app"))
     window.put(WindowItem("a", "other", "app"))
+    for value in ("one", "two"):
+        store.window("twice").add(WindowItem("a", value, "app"))
+    store.window("twice").evict("2")
     memory = store.memory().scope("mia")
     memory.put(MemoryRecord(scope="mia", key="tea", value="green"))
     memory.put(MemoryRecord(scope="mia", key="tea", value="black"))
@@ -166,6 +175,7 @@ def test_windows_and_memories(store: refold.Store) -> None:
     assert why(store, "w", "a")[0] == "there"
     assert why(store, "w", "@2")[:3] == ("gone", "window:w@4", "replace")
     assert why(store, "w", "b")[:3] == ("gone", "window:w@3", "drop")
+    assert why(store, "twice", "a")[0] == why(store, "twice", "@3")[0] == "there"
     assert why(store, "memory:mia", "tea")[0] == "there"
     assert why(store, "memory:mia", "memory:mia@1")[:3] == ("gone", "memory:mia@2", "replace")
     assert why(store, "memory:mia", "cups") == ("gone", "memory:mia@4", "forget", "she stopped")

@@ -43,7 +43,9 @@ def seen_from(
         yield _side(other.stream_id, state), key
         return
     system = attachment.system
-    copy = adopted_copy(other._attachment.log, other.stream_id, beside=place.stream, root=place.root, system=system)
+    copy = adopted_copy(
+        other._attachment.log, other.stream_id, into=attachment.log, beside=place.stream, root=place.root, system=system
+    )
     events = copy.log.read_events(copy.stream, until=other.version)
     side = _side(copy.stream, CHAT.fold(CHAT.initial_state, complete(copy.log, events)))
     if not is_wanted(side):

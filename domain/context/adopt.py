@@ -16,13 +16,17 @@ import msgspec
 from ..clock import System
 from ..ids import split_stream_id, stream_id
 from ..log.admission import parts_of
-from ..log.envelope import Event, Meta
+from ..log.envelope import Event, Meta, RecordedEvent
+from ..log.gate import behind_gate
 from ..log.memory_log import MemoryLog
 from ..log.ports import Log, NewEvents
 from ..spans import Ref, Segment, Span
+from .transaction import log_within
 
 Names = Mapping[str, str]
 NAMES = frozenset({Ref, Segment, Span})
+# The length of the part of a digest of which an id is made.
+ID_BYTES = 6
 
 
 def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_names: bool = False) -> list[NewEvents]:
@@ -35,27 +39,59 @@ def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_na
     Raises:
         InvalidInputError: the new id is too long to make the names of the other streams from it.
     """
-    names: dict[str, str] = {stream: new_stream}
-    parts: list[NewEvents] = []
-    waiting = [stream]
-    while waiting:
-        current = waiting.pop()
-        past = log.read(current)
-        for name in (name for recorded in past for name in named_streams(recorded.event)):
-            if name not in names:
-                kind, context_id = split_stream_id(new_stream)
-                names[name] = name if keep_names else stream_id(kind, f"{context_id}~{len(names)}")
-                waiting.append(name)
-        parts.append(
+    pasts = _Pasts(log, stream)
+    return pasts.parts(pasts.numbered(new_stream, keep_names=keep_names), root)
+
+
+class _Pasts:
+    """The events of a stream, and those of every stream that they name, also by way of others."""
+
+    def __init__(self, log: Log, stream: str) -> None:
+        self._stream = stream
+        self._events: dict[str, list[RecordedEvent]] = {}
+        self._named = [stream]
+        waiting = [stream]
+        while waiting:
+            current = waiting.pop()
+            self._events[current] = log.read(current)
+            for name in (name for recorded in self._events[current] for name in named_streams(recorded.event)):
+                if name not in self._named:
+                    self._named.append(name)
+                    waiting.append(name)
+
+    def numbered(self, new_stream: str, *, keep_names: bool = False) -> dict[str, str]:
+        """Return new names of the streams, made from that of the stream itself; or the same ones."""
+        kind, context_id = split_stream_id(new_stream)
+        names = {
+            name: name if keep_names else stream_id(kind, f"{context_id}~{number}")
+            for number, name in enumerate(self._named)
+        }
+        return {**names, self._stream: new_stream}
+
+    def lasting(self, into: Log, beside: str) -> dict[str, str]:
+        """Return names that are the same at each time; a stream that the other log has as well keeps its name there."""
+        kind, context_id = split_stream_id(beside)
+        names, there = {}, behind_gate(into)
+        for name, events in self._events.items():
+            digest = events[0].digest
+            # It is not written to: it may be another's, and a copy has the rest.
+            is_whole = there.head(name) >= len(events) and there.read(name, until=1)[0].digest == digest
+            names[name] = name if is_whole else stream_id(kind, f"{context_id}~{digest[:ID_BYTES].hex()}")
+        return names
+
+    def parts(self, names: Names, root: str) -> list[NewEvents]:
+        """Return the events under these names: the streams that others name come first, the stream itself last."""
+        parts = (
             NewEvents(
-                stream=current,
+                stream=stream,
                 expected_version=0,
                 events=tuple(recorded.event for recorded in past),
                 metas=tuple(_without_call(recorded.meta) for recorded in past),
                 root=root,
             )
+            for stream, past in reversed(self._events.items())
         )
-    return [_renamed_part(part, names, root) for part in reversed(parts)]
+        return [_renamed_part(part, names, root) for part in parts]
 
 
 def _without_call(meta: Meta) -> Meta:
@@ -64,25 +100,45 @@ def _without_call(meta: Meta) -> Meta:
 
 
 class AdoptedCopy(NamedTuple):
-    """A stream of one log in another: its name there, the events that store it there, and a log that has it."""
+    """A stream of one log in another: its name there, the events to be written there, and a log that has all of it."""
 
     stream: str
     events: list[NewEvents]
     log: Log
 
 
-def adopted_copy(log: Log, stream: str, *, beside: str, root: str, system: System) -> AdoptedCopy:
+def adopted_copy(log: Log, stream: str, *, into: Log, beside: str, root: str, system: System) -> AdoptedCopy:
     """
-    Return `stream` of `log` as it will be in the log of the stream `beside`, under an id made from that.
+    Return `stream` of `log` as it will be in the log `into`, under an id made from that of the stream `beside` there.
 
-    The events there have new names, which are known only once a log holds the events; a log in memory is used for this.
+    A copy that was made before goes on, so that its items are known; unless it was changed, or texts were erased. The
+    events have new names, which are known only once a log holds the events; a log in memory is used for this.
     """
-    kind, context_id = split_stream_id(beside)
-    adopted_as = stream_id(kind, context_id + system.new_id("~"))
-    events = adopted_events(log, stream, adopted_as, root=root)
+    pasts = _Pasts(log, stream)
+    names = pasts.lasting(into, beside)
+    events = pasts.parts(names, root)
+    new = _new_in(into, events)
+    if new is None:
+        kind, context_id = split_stream_id(beside)
+        names = pasts.numbered(stream_id(kind, context_id + system.new_id("~")))
+        new = events = pasts.parts(names, root)
     scratch = MemoryLog(system)
     scratch.append(events).result()
-    return AdoptedCopy(adopted_as, events, scratch)
+    return AdoptedCopy(names[stream], new, scratch)
+
+
+def _new_in(log: Log, parts: Iterable[NewEvents]) -> list[NewEvents] | None:
+    """Return the part of events that a log does not have; None if it has others in their place."""
+    new: list[NewEvents] = []
+    within = log_within(behind_gate(log))
+    for part in parts:
+        known = within.head(part.stream)
+        if tuple(within.read_events(part.stream, until=len(part.events))) != part.events[:known]:
+            return None
+        if known < len(part.events):
+            left = {"events": part.events[known:], "metas": part.metas[known:]}
+            new.append(msgspec.structs.replace(part, expected_version=known, **left))
+    return new
 
 
 def named_streams(event: Event) -> Iterator[str]:

@@ -21,6 +21,7 @@ from ..context.journal import Journal
 from ..context.transaction import AsyncTransaction, current_or_new_transaction, log_within
 from ..errors import ConcurrencyError, InvalidInputError
 from ..ids import stream_id
+from ..log.gate import behind_gate
 from ..log.ports import Log, NewEvents
 from ..named_events import EventSource, Resolved
 from ..spans import Ref, Segment, spans_of
@@ -210,8 +211,14 @@ async def _adopt_and_merge(
 
     def read() -> tuple[Sequence[NewEvents], Merging]:
         other.flush()
-        system = container._attachment.system
-        copy = adopted_copy(other.log, other.stream_id, beside=container.stream_id, root=container.root, system=system)
+        copy = adopted_copy(
+            other.log,
+            other.stream_id,
+            into=container.log,
+            beside=container.stream_id,
+            root=container.root,
+            system=container._attachment.system,
+        )
         return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
 
     copied, change = await other._attachment.waiting(read)
@@ -295,7 +302,7 @@ class Merging(Bringing):
 
 def _log_of(stream: str, log: Log, their_log: Log) -> Log:
     # If the other container is in another log, only its own copy knows its streams.
-    return log if their_log is log or log.head(stream) else their_log
+    return log if their_log is log or behind_gate(log).head(stream) else their_log
 
 
 def _side(log: EventSource, stream: str, version: int) -> Side:
@@ -341,7 +348,7 @@ def _item_of(held: Held | None) -> ContextItem[Any] | None:
 
 def _recorded(log: Log, change: Ref) -> tuple[float, int]:
     """Return when and where an event was recorded; an event that is not in the log yet is newer than all others."""
-    recorded = log.read(change.stream, after=change.version - 1, until=change.version)
+    recorded = behind_gate(log).read(change.stream, after=change.version - 1, until=change.version)
     return (recorded[0].recorded_at, recorded[0].position.number) if recorded else (inf, 0)
 
 

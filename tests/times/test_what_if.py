@@ -12,6 +12,7 @@ import refold
 from refold.domain.context.adopt import named_streams
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, StorageError
 from refold.domain.positions import Moment
+from refold.domain.spans import Segment
 from tests.contract.writing import at_once
 from tests.support.every_kind import fill, seen
 
@@ -237,6 +238,8 @@ async def test_merges_with_the_store(store: refold.Store) -> None:
     assert sorted(said(chat)) == ["a asks", "as it went", "b asks", "otherwise"]
 
     await store.chat("a").merge(chat)
+    merged: Any = store.chat("a").history()[-1].event
+    assert (merged.source.startswith("chat:a~"), merged.base) == (True, Segment("chat:a", 2))
     assert sorted(said(store.chat("a"))) == ["a asks", "as it went", "as it went", "b asks", "otherwise"]
     kept = what_if.keep()
 

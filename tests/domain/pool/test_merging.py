@@ -115,6 +115,38 @@ class TestQueues:
             adopted = [row.id for row in store.contexts() if row.id.startswith("q~")]
             assert store.queue(adopted[0]).history().split() == ["y", "z"]
 
+    async def test_again_from_another_log(self) -> None:
+        """What was taken is known, and only what is new is imported; the same holds for what a what-if branched."""
+        with refold.open(":memory:") as store:
+            queue, other = store.queue("q"), await said(ContextQueue(9), "x y")
+            for text in ("z", "w"):
+                await queue.merge(other)
+                version = queue.version
+                await queue.merge(other)
+                assert queue.version == version
+                await said(other, text)
+            branch = store.what_if(store.now()).queue("q", "q2")
+            await said(queue, "own")
+            for text in ("v", "u"):
+                await queue.merge(await said(branch, text))
+
+            assert queue.history().split() == ["x", "y", "z", "own", "v", "u"]
+            assert sum(row.id.startswith("q~") for row in store.contexts()) == 2
+            assert store.verify().is_whole
+
+    async def test_a_copy_that_went_its_own_way(self) -> None:
+        """If somebody wrote to what was imported, the other side is imported anew: nothing of it is mixed up."""
+        with refold.open(":memory:") as store:
+            queue, other = store.queue("q"), await said(ContextQueue(9), "x")
+            with store.transaction():
+                await queue.merge(other)
+                await queue.merge(await said(other, "y"))
+            await said(store.queue(queue.recorded_events()[-1].event.source.partition(":")[2]), "z")
+            await queue.merge(await said(other, "w"))
+
+            assert queue.history().split() == ["x", "y", "x", "y", "w"]
+            assert store.verify().is_whole
+
     async def test_hooks_are_asked(self) -> None:
         """They see what comes as if it were appended, and one that raises stops all of it."""
         queue = await said(ContextQueue(2), "a b")
@@ -348,6 +380,20 @@ class TestPools:
             await pool.merge(await filled(ContextPool(), "bz", "theirs"), rule="theirs")
 
             assert contents(store.pool("p")) == {"a": "base", "b": "theirs", "z": "theirs"}
+
+    async def test_again_from_another_log(self) -> None:
+        """The sides are compared with the last merge, and those of a what-if with where it branched."""
+        with refold.open(":memory:") as store:
+            pool, other = store.pool("p"), await filled(ContextPool(), "ab")
+            await pool.merge(other)
+            await pool.remove("a")
+            await pool.merge(await filled(other, "c"))
+            branch = store.what_if(store.now()).pool("p", "p2")
+            await branch.remove("b")
+            await pool.merge(branch)
+
+            assert contents(pool) == {"c": "base"}
+            assert not any(isinstance(one.event, PoolConflictResolved) for one in pool.recorded_events())
 
     async def test_what_cannot_be_merged(self) -> None:
         """Itself, another kind, an unknown rule."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -141,6 +143,24 @@ def test_rows_of_another_version_than_is_known(stores: list[refold.Store]) -> No
     store._projections.drop_others(Counts())
 
     assert store._projections.rows(newer) == []
+
+
+def test_a_checkpoint_whose_name_is_a_statement(place: str) -> None:
+    """Who may write rows there does not choose what an erasure runs."""
+    names = ("x; DROP TABLE event; --", 'x" (', "x_1, note")
+    with refold.open(place) as store:
+        store.chat("a")
+        assert len(store.contexts()) == 1
+        server: Any = sqlite3.connect(place) if place.endswith(".db") else psycopg.connect(place)
+        with closing(server), server:
+            for name in names:
+                server.execute(
+                    f"INSERT INTO checkpoint VALUES ({'' if place.endswith('.db') else '0, '}'{name}', 1, '0')"
+                )
+
+        store._projections.drop_others()
+
+        assert (store.chat("a", create=False).version, len(store.contexts())) == (1, 1)
 
 
 def test_tables_of_others_with_such_a_name(ready_pg_url: str) -> None:

@@ -9,6 +9,7 @@ groups in which it went on. All lock rows in the same order: those in slice 0 fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -35,6 +36,9 @@ PUT_NOTE = "INSERT INTO note VALUES ({first}$1, $2) ON CONFLICT ({key}name) DO U
 DELETE_NOTE = "DELETE FROM note WHERE {scope}name = $1"
 RENAME_NOTE = "UPDATE note SET name = $1 WHERE {scope}name = $2"
 
+# The name of a projection, of its shadow or of a part of that. One that was read from a database stands in statements
+# only if it is of this form: who may write a checkpoint may not write statements for who drops tables.
+STORED_NAME = re.compile("[a-z][a-z0-9_]*")
 # Enough for as many workers, and few enough that a page with events of all slices changes few rows.
 GROUPS = 8
 DIVIDED = f"{GROUPS} groups"

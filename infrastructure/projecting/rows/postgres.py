@@ -38,6 +38,7 @@ from .checkpoints import (
     LOCKED_CHECKPOINT,
     MOVED,
     NOTE,
+    STORED_NAME,
     Stored,
     is_divided,
     is_unmoved,
@@ -364,7 +365,11 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         kept, tables = {(one.name, one.version) for one in known}, {self.sql.table(one) for one in known}
         views, stored = self._log.database.ask(Call(VIEWS), Call(PROJECTIONS))
         others = [name for (name,) in views if name not in tables]
-        gone: list[Any] = [SimpleNamespace(name=one[0], version=one[1], row=SearchedRow) for one in {*stored} - kept]
+        gone: list[Any] = [
+            SimpleNamespace(name=name, version=version, row=SearchedRow)
+            for name, version in {*stored} - kept
+            if STORED_NAME.fullmatch(name)
+        ]
         drops = [statement for one in gone for statement in self._drops(one)]
         drops += [Statement(self._dropping(name)) for name in others]
         if drops:

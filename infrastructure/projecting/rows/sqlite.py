@@ -29,7 +29,7 @@ from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
 from ..store import Checkpoint, Plan, ProjectionStore, Values, rows_of, twice_made
-from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, Stored, moment_of
+from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, STORED_NAME, Stored, moment_of
 from .database import DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
 from .sqlite_words import KEYS_MAX, expanded_bytes, indexed, put_searched, with_all_words, wrong_in_index
 
@@ -178,6 +178,8 @@ class SqliteProjectionStore(DatabaseProjectionStore):
             if not self._has_no_triggers:
                 # Their rows are made anew; this version would put words into their index twice.
                 for (table,) in transaction.ask(Statement(TRIGGERED))[0]:
+                    if not STORED_NAME.fullmatch(table):
+                        continue
                     gone = Statement("DELETE FROM checkpoint WHERE 'view_' || projection = ?", (table,))
                     transaction.ask(*_dropping(table), gone)
             last = work(transaction)
@@ -217,6 +219,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
             kept = {(one.name, one.version) for one in known}
             stored = transaction.ask(Statement("SELECT projection, version FROM checkpoint"))[0]
             others = {str(name) for name, version in stored if (name, version) not in kept}
+            others = {*filter(STORED_NAME.fullmatch, others)}
             # Rows that are put together from partitions have a table without a checkpoint; the partitions have theirs.
             others |= {found[1] for found in map(PARTITION.fullmatch, others) if found}
             gone = [Statement("DELETE FROM checkpoint WHERE projection = ?", (name,)) for name in others]

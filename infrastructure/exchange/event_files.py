@@ -23,6 +23,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from ...domain.concurrency.known_types import known
+from ...domain.context.description import counted
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import PAYLOAD_BYTES_MAX, Event, Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog
@@ -225,6 +226,9 @@ def pages_up_to(
     left = sum(max(0, end - after.head(lane)) for lane, end in ends.items())
     while left > 0:
         page = log.read_all(after=after, limit=limit)
+        if not page.events:
+            # Otherwise it would be asked for them for ever.
+            raise DamagedError("the log", f"it ends {counted(left, 'event')} too soon")
         events = [one for one in page.events if one.position.number <= ends.get(one.position.slice, 0)]
         left -= len(events)
         after = page.moment

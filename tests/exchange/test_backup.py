@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psycopg
@@ -21,6 +22,7 @@ from refold.domain.errors import (
     StorageBusyError,
     StorageUnavailableError,
 )
+from refold.domain.positions import Position
 from refold.infrastructure.databases import ring_of
 from refold.infrastructure.exchange import backup_file
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
@@ -296,30 +298,29 @@ def test_a_file_that_was_cut_is_noticed(tmp_path: Path, small: None) -> None:
 
 
 def test_an_event_that_was_changed_with_its_hashes_is_noticed(tmp_path: Path) -> None:
-    """The digest of the event is of another text."""
-    source, path = filled(str(tmp_path / "a.db")), tmp_path / "a.backup"
-    back_up_from(source, path)
-    forged = tmp_path / "forged.backup"
-    with backup_file.reading_backup(path) as old, writing_backup(forged) as new:
-        for frame in old.chunks:
-            chunk = old.open(frame)
-            new.add(
-                backup_file.chunk_of(
-                    [(stream, _forged(one)) for stream, one in chunk.events()],
-                )
-            )
-        new.finish(lambda root, chunks: msgspec.structs.replace(old.record, root=root, chunks=chunks))
-
+    """The digest of the event is of another text; one that is moved to a slice, which a file has not, is missing."""
+    path, forged = tmp_path / "a.backup", tmp_path / "forged.backup"
+    back_up_from(filled(str(tmp_path / "a.db")), path)
+    _forge(path, forged, "chat:later@4", lambda one: {"event": one.event.replace(b"message 2", b"MESSAGE 2")})
     with pytest.raises(DamagedFileError, match="event chat:later@4 does not match its digest"):
         check_backup(forged)
     with pytest.raises(DamagedFileError, match=r"forged.backup is damaged: event .* does not match its digest"):
         restore(forged, tmp_path / "b.db")
+    _forge(path, forged, "chat:later@41", lambda one: {"position": Position(7, one.position.number)})
+    with pytest.raises(DamagedFileError, match=r"forged.backup is damaged: the log: it ends 1 event too soon"):
+        restore(forged, tmp_path / "b.db")
+
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith("b.db")] == []
 
 
-def _forged(one: refold.RecordedEvent) -> refold.RecordedEvent:
-    event = one.event.replace(b"message 2", b"MESSAGE 2") if one.reference == "chat:later@4" else one.event
-    return msgspec.structs.replace(one, event=event)
+def _forge(path: Path, forged: Path, reference: str, changed: Callable[[refold.RecordedEvent], Any]) -> None:
+    """Write a backup anew with other fields in an event, and with the hashes that such a backup has."""
+    forged.unlink(missing_ok=True)
+    with backup_file.reading_backup(path) as old, writing_backup(forged) as new:
+        for stream, one in (pair for frame in old.chunks for pair in old.open(frame).events()):
+            event = msgspec.structs.replace(one, **changed(one)) if one.reference == reference else one
+            new.add(backup_file.chunk_of([(stream, event)]))
+        new.finish(lambda root, chunks: msgspec.structs.replace(old.record, root=root, chunks=chunks))
 
 
 @pytest.mark.parametrize("bad", ["missing", "empty", "database", "text", "folder"])

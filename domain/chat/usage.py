@@ -205,7 +205,7 @@ def _cost(value: object) -> Decimal | None:
         cost = Decimal(str(value))
     except InvalidOperation:
         return None
-    return cost if cost.is_finite() and 0 <= cost * NANOS <= COUNT_MAX else None
+    return cost if cost.is_finite() and 0 <= cost <= Decimal(COUNT_MAX) / NANOS else None
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

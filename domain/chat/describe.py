@@ -83,7 +83,8 @@ THOUGHT_FIELDS = ("thinking", "reasoning", "text", "content")
 HIDDEN = "(encrypted)"
 # The fields of an entry that say nothing to people, what is left out of a picture in one, and how much of it is shown.
 HIDDEN_FIELDS = frozenset({"type", "id", "status", "encrypted_content"})
-DATA_URL = re.compile(r"(data:[^;,\"]*;base64,)[^\"]*")
+# No colon before the comma: a text of many such beginnings would be searched to its end from each of them.
+DATA_URL = re.compile(r"(data:[^:;,\"]*;base64,)[^\"]*")
 ENTRY_CHARACTERS = 1_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -69,6 +70,16 @@ def test_what_a_provider_ran_is_shown() -> None:
     assert (
         body_of(of_responses({"type": "compaction", "encrypted_content": "x"})) == "[compaction, for its source only]"
     )
+
+
+def test_a_text_like_many_pictures() -> None:
+    """Each of its beginnings is looked at once, and not the text behind each of them, which takes seconds."""
+    item = of_responses({"type": "mcp_call", "output": "data:" * 20_000})
+    began = time.process_time()
+    shown = body_of(item)
+
+    assert shown.endswith("data:data:dat…")
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(

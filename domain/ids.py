@@ -84,7 +84,7 @@ def require_reference(reference: object, what: str) -> str:
     stream, _, version = require_unicode(reference, what).rpartition("@")
     kind, context_id = split_stream_id(stream)
     # Longer digits are not converted: Python refuses some thousands of them with an error of its own.
-    is_numbered = version.isascii() and version.isdigit() and 0 < int(version[:18]) <= VERSION_MAX
+    is_numbered = version[:1].isdigit() and VERSION.fullmatch(version) and 0 < int(version) <= VERSION_MAX
     if not (kind and is_numbered) or _fault_of(context_id):
         raise InvalidInputError(
             f"{what} is {reference!r}, which names no event: give a recorded event, or its reference like 'chat:a@3'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +32,9 @@ from .rules.truncation import Truncation
 from .state.fold import ChatState
 from .state.sequence import Items
 from .tokens import estimate_tokens
+
+# More digits are no sensible number, and Python converts no text of some thousands of them.
+_COUNTED = re.compile(r"(?P<what>tokens|items):(?P<count>[0-9]{1,18})")
 
 
 class Prompts:
@@ -352,9 +356,9 @@ def policy_of(name: str) -> Policy:
     Raises:
         InvalidInputError: there is no such policy.
     """
-    what, _, number = name.partition(":")
     if name == "all":
         return keep_all
-    if what in ("tokens", "items") and number.isdecimal() and int(number) > 0:
-        return keep_tokens(int(number)) if what == "tokens" else keep_last(int(number))
+    found = _COUNTED.fullmatch(name)
+    if found is not None and (count := int(found["count"])) > 0:
+        return keep_tokens(count) if found["what"] == "tokens" else keep_last(count)
     raise InvalidInputError(f"there is no policy {name!r}: take all, tokens:8000 or items:50")

@@ -213,7 +213,8 @@ def test_a_policy_that_is_to_be_awaited() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", ["", "none", "tokens", "tokens:", "tokens:0", "tokens:-5", "items:1.5", "items: 5", "ALL"]
+    "policy",
+    ["", "none", "tokens", "tokens:", "tokens:0", "tokens:-5", "items:1.5", "items: 5", "ALL", "items:" + "9" * 5_000],
 )
 def test_what_is_no_policy(policy: str) -> None:
     """The message says what there is."""

@@ -43,7 +43,7 @@ async def library() -> ContextPool[Any]:
 
 async def test_a_model_chooses() -> None:
     """It is shown descriptions, one a line, and no content; what it names comes, in its order."""
-    llm = Scripted("I take [2, 1, 9, 2].")
+    llm = Scripted(f"I take [2, 1, 9, {'1' * 5_000}, 2].")
 
     chosen = await (await library()).select("How did the year end?", llm=llm)
 

@@ -8,12 +8,19 @@ A shell asks while its user types, so an answer is short, and a database that ca
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
 import click
-from click.shell_completion import BashComplete, add_completion_class, get_completion_class, split_arg_string
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
 from ...domain.chat.events import added_item
 from ...domain.context.address import Reference
@@ -35,6 +42,8 @@ EVENTS_READ_MAX = 1_000
 CONTEXT_ARGUMENTS = ("context", "reference", "subject", "name")
 # Where bash divides a word, it replaces only the part behind the last colon, or from the last @ on.
 BREAKS = {":": 1, "@": 0}
+# Bash puts what it is offered into the line as it is, and runs a `$(command)` in it: names come from strangers, too.
+PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
 class Bash(BashComplete):
@@ -56,7 +65,12 @@ class Bash(BashComplete):
         self._kept = max((incomplete.rfind(sign) + BREAKS[sign] for sign in dividing), default=0)
         return words[1:], incomplete
 
-    def format_completion(self, item: click.shell_completion.CompletionItem) -> str:
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        """Return what is offered, without names in which bash or a terminal may read a sign otherwise."""
+        found = super().get_completions(args, incomplete)
+        return [one for one in found if one.type != "plain" or PLAIN.fullmatch(one.value)]
+
+    def format_completion(self, item: CompletionItem) -> str:
         """Return a completion without the part of the word that bash keeps."""
         return f"{item.type},{item.value[getattr(self, '_kept', 0) :]}"
 

@@ -123,6 +123,22 @@ def test_bash_keeps_what_stands_before_a_sign(
     assert offered in [one.partition(",")[2] for one in refold().out.splitlines()]
 
 
+def test_bash_is_offered_no_command(named: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs what stands in the line that it completed, and a name may come from a stranger."""
+    with package.open(named) as store:
+        for name in ("evil$(id)", "evil`id`", "evil;id", "evil x", "evil*", "evil\u202e", "evil-é:1"):
+            store.chat(name, durability="enqueue")
+        store.chat("talk").add_message("user", "hi", message_id="m\nplain,\x1b[2J$(id)")
+    monkeypatch.setenv("_REFOLD_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDBREAKS", "")
+    answers = []
+    for line in ("refold show evil", "refold evict talk "):
+        monkeypatch.setenv("COMP_LINE", line)
+        answers.append(refold().out.strip())
+
+    assert answers == ["plain,evil-é:1", ""]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell(shell: str) -> None:
     """It asks `refold` with the variable that the program looks at."""

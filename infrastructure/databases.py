@@ -73,7 +73,7 @@ def location_of(given: object) -> str:
         path = _without_nul(require_unicode(str(given), "the location"))
         return f"./{path}" if path == ":memory:" else path
     if not isinstance(given, str):
-        raise InvalidInputError(f"the location is {given!r}: {FORMS}")
+        raise InvalidInputError(f"the location is of the type {type(given).__name__}: {FORMS}")
     text = require_unicode(given, "the location")
     if not text.strip():
         raise InvalidInputError(f"the location is empty: {FORMS}")

@@ -351,9 +351,8 @@ def _settled(given: ContextInitOptions | None, known: _Held | None, *, is_new: b
         return known.options
     url = known.options.database_url
     if given.database_url not in (None, url):
-        raise InvalidInputError(
-            f"{known.run.stream_id} was made with the database {url!r}, not {given.database_url!r}: release it first"
-        )
+        # A URL may hold a password, so it is not repeated.
+        raise InvalidInputError(f"{known.run.stream_id} was made with another database, or with none: release it first")
     return replace(given, database_url=url) if is_new else known.options
 
 

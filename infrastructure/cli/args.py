@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_DATABASE = "refold.db"
 DEFAULT_ACTOR = "cli"
-PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*(?=@)|([?&]password=)[^&#]*")
+PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*(?=@)|([?&](?:(?:ssl)?password|oauth_client_secret|scram_\w+_key)=)[^&#]*")
 MASTER_KEYS = "REFOLD_MASTER_KEYS"
 KEYS_HELP = "The master keys of a store that has keys.  [default: REFOLD_KEY_FILE, else the keys in REFOLD_MASTER_KEYS]"
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"

@@ -113,6 +113,8 @@ def test_a_server_that_cannot_be_reached(command: str, transcript: Path) -> None
         ("postgresql://mia:se@cret@host:5432/db", "postgresql://mia:***@host:5432/db"),
         ("postgresql://mia@host/db?a=b", "postgresql://mia@host/db?a=b"),
         ("postgresql://host/db?user=mia&password=secret&a=b", "postgresql://host/db?user=mia&password=***&a=b"),
+        ("postgresql://host/db?sslpassword=secret#a", "postgresql://host/db?sslpassword=***#a"),
+        ("postgresql://host/db?a=b&scram_client_key=secret", "postgresql://host/db?a=b&scram_client_key=***"),
         ("postgresql://host:5432/db", "postgresql://host:5432/db"),
         ("agents.db", "agents.db"),
         ("a\x1bb.db", "a\\x1bb.db"),

@@ -103,7 +103,7 @@ def test_a_sub_agent_by_its_number_goes_where_its_main_agent_goes(kept: ContextI
     assert again.initial == "Query(query00000)"
     assert {one._attachment.log for one in (main, sub, again, own)} == {main._attachment.log}
     assert [one.pre_workflow for one in (sub, again, own)] == [("load",), ("load",), ("own",)]
-    with pytest.raises(InvalidInputError, match="was made with the database"):
+    with pytest.raises(InvalidInputError, match="was made with another database"):
         ContextFactory.get_context(*KEY, 5, elsewhere)
 
 
@@ -234,8 +234,11 @@ def test_options_of_a_second_call_do_not_count(kept: ContextInitOptions) -> None
 
     assert ContextFactory.get_context(*KEY, 0, ContextInitOptions(pre_workflow=("two",))) is first
     assert first.pre_workflow == ("one",)
-    with pytest.raises(InvalidInputError, match=r"was made with the database None, not '.*': release it first"):
+    with pytest.raises(InvalidInputError, match=r"was made with another database, or with none: release it first"):
         ContextFactory.get_context(*KEY, 0, kept)
+    with pytest.raises(InvalidInputError) as refused:
+        ContextFactory.get_context(*KEY, 0, ContextInitOptions("postgresql://mia:secret@host/name"))
+    assert "secret" not in str(refused.value)
 
 
 def test_workflows_fill_the_queues() -> None:

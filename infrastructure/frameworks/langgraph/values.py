@@ -23,6 +23,8 @@ from ....domain.errors import DamagedError, InvalidInputError
 
 # These kinds of events of the serializer mean that it returned something else than was saved.
 BLOCKED = frozenset({"msgpack_blocked", "msgpack_method_blocked"})
+# What the serializer calls its own fallback, which a program may have allowed.
+PICKLE = "pickle"
 
 Packed = dict[str, Any]
 
@@ -120,7 +122,7 @@ class Values:
             kind, data = self._serde.dumps_typed(value)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"{what} cannot be saved: {error}") from error
-        if kind == "pickle":
+        if kind == PICKLE:
             raise InvalidInputError(
                 f"{what} could be saved by pickle only, which can run any code: give it a plain type"
             )
@@ -144,6 +146,9 @@ class Values:
             return json.loads(packed["text"])
         try:
             typed = (packed["type"], b64decode(packed["base64"]))
+            if typed[0] == PICKLE:
+                # None was saved, but who may write to the database may have put one there.
+                raise ValueError("a pickle, which can run any code")
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedError(what, f"it is no saved value ({error})") from error
         with refusing_blocked(what, "add {} to allowed_msgpack_modules"):

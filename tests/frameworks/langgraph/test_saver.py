@@ -468,12 +468,14 @@ def test_others_that_never_pause(memory: Store, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "packed", [{}, {"type": "json"}, {"type": "json", "base64": "a"}, {"type": "json", "base64": 7}]
-)
+    "packed",
+    [{}, {"type": "json"}, {"type": "json", "base64": "a"}, {"type": "json", "base64": 7},
+     {"type": "pickle", "base64": "Ti4="}],
+)  # fmt: skip
 def test_what_is_no_saved_value_is_damage(packed: dict[str, Any]) -> None:
     """The error names what was to be loaded."""
     with pytest.raises(DamagedError, match="the channel 'n' is damaged: it is no saved value"):
-        Values(JsonPlusSerializer()).unpack(packed, "the channel 'n'")
+        Values(JsonPlusSerializer(pickle_fallback=True)).unpack(packed, "the channel 'n'")
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,12 @@ class RequestGuard:
             await (self._refusal(scope) or self._app)(scope, receive, send_guarded)
         except ClientDisconnect:
             # Nobody is there to be answered, and nothing failed here.
-            log.info("%s %s: the client went away", scope["method"], scope["path"])
+            log.info("%s %r: the client went away", scope["method"], scope["path"])
         except Exception as error:
             if is_begun:
                 raise
             # A fault of Refold's own: nothing but its type is known to be safe to show.
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            log.exception("%s %r failed", scope["method"], scope["path"])
             text = f"the {self._name} failed with {type(error).__name__}: its log has the reason"
             await refused(500, text, "InternalError")(scope, receive, send_guarded)
 

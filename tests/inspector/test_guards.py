@@ -12,6 +12,7 @@ import time
 import webbrowser
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -60,8 +61,8 @@ def test_every_answer_has_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {answer.status_code for answer in answers} >= {200, 400, 403, 404, 405, 500}
 
 
-async def test_an_answer_that_breaks_off() -> None:
-    """What fails in the middle of an answer is raised, and no second answer is begun."""
+async def test_an_answer_that_breaks_off(caplog: pytest.LogCaptureFixture) -> None:
+    """What fails in the middle of an answer is raised, and no second answer is begun; a line of the log is one line."""
     sent = list[Any]()
 
     async def breaking(scope: Any, receive: Any, send: Any) -> None:
@@ -79,7 +80,11 @@ async def test_an_answer_that_breaks_off() -> None:
     with pytest.raises(RuntimeError, match="in the middle"):
         await guard(scope, receive, send)
 
-    assert [message["status"] for message in sent] == [200]
+    failing = RequestGuard(Mock(side_effect=RuntimeError), name="page", hosts=["localhost"], headers={})
+    await failing({**scope, "path": "/\nforged"}, receive, send)
+
+    assert [message["status"] for message in sent if "status" in message] == [200, 500]
+    assert [one.getMessage() for one in caplog.records] == [r"GET '/\nforged' failed"]
 
 
 async def test_a_request_without_an_end(caplog: pytest.LogCaptureFixture) -> None:

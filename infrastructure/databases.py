@@ -24,7 +24,7 @@ from ..domain.errors import (
 from ..domain.log.memory_log import MemoryLog
 from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING
-from .files import BESIDE_SQLITE
+from .files import BESIDE_SQLITE, OWNER, is_private
 from .log.codec import CODEC, Codec
 from .projecting.store import MemoryProjectionStore, ProjectionStore, ReadOnlyProjectionStore, kept_by
 from .trust.tables import (
@@ -47,9 +47,7 @@ if TYPE_CHECKING:
     from .trust.keys import Keys
 
 Database = tuple[LiveLog, ProjectionStore]
-# If this variable is set, and not 0, new files may be read by their owner alone.
-PRIVATE = "REFOLD_PRIVATE"
-OTHERS, OWNER = 0o077, 0o600
+OTHERS = 0o077
 # SQLAlchemy writes the name of a driver behind a plus sign.
 POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://|(postgres(?:ql)?|sqlite|file)(?:\+\w+)?:", re.IGNORECASE)
@@ -127,7 +125,7 @@ def open_database(
     is_file = location != ":memory:" and not location.startswith("postgresql://")
     if private and not is_file:
         raise InvalidInputError("private=True is for files of SQLite: on a server, roles say who may read")
-    if is_file and (private or (private is None and os.environ.get(PRIVATE, "0") not in ("", "0"))):
+    if is_file and is_private(private):
         _keep_private(Path(location), may_create=create and not read_only)
     if encrypt is not None:
         require_instance(encrypt, bool, "encrypt", "take True, False or None")

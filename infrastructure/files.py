@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,9 +17,18 @@ from ..domain.log.admission import JSON_DEPTH_MAX, is_deeper
 
 FILE_BYTES_MAX = 512 * 1024 * 1024
 ENDING = ".refold.tmp"
+# If this variable is set, and not 0, new files may be read by their owner alone.
+PRIVATE = "REFOLD_PRIVATE"
+# The rights of new files, of which the umask takes some away.
+OWNER, EVERYBODY = 0o600, 0o666
 # The files that SQLite keeps beside a database, by what follows its name.
 BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}({'|'.join(BESIDE_SQLITE)})?$")
+
+
+def is_private(asked: bool | None) -> bool:
+    """Return whether a new file is for its owner alone; None stands for what REFOLD_PRIVATE says."""
+    return os.environ.get(PRIVATE, "0") not in ("", "0") if asked is None else asked
 
 
 def read_bounded(path: Path) -> bytes:
@@ -139,7 +149,8 @@ def file_beside(path: Path) -> Iterator[IO[bytes]]:
 def _locked_beside(path: Path) -> IO[bytes]:
     while True:
         new = path.with_name(f"{path.name}.{os.urandom(16).hex()}{ENDING}")
-        file = new.open("x+b")
+        rights = OWNER if is_private(None) else EVERYBODY
+        file = open(new, "x+b", opener=partial(os.open, mode=rights))  # noqa: SIM115  # it outlives this function
         fcntl.flock(file, fcntl.LOCK_EX)
         if new.exists():
             return file

@@ -46,6 +46,7 @@ from ...domain.log.ports import LiveLog, PartitionedLog, Remnant
 from ...projections.catalogue import CATALOGUE
 from ..context_streams import context_named
 from ..databases import stored_log
+from ..files import OWNER
 from ..log.codec import CODEC
 from ..projecting.runner import ProjectionRunner
 from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, events_of_store, require_reason
@@ -57,7 +58,6 @@ from .export import Collection
 
 PAGE_EVENTS = 2_048
 HASH = "blake2b"
-PRIVATE = 0o600
 # An older archive may have an event that was packed twice: its bytes begin with one of these, as those of no other do.
 PACKED_BYTES = (b"\xc4", b"\xc5", b"\xc6")
 
@@ -170,7 +170,7 @@ class Archivist:
             writing_file(path, self._log) as file,
             TemporaryFile(dir=path.parent) as lines,
         ):
-            os.fchmod(file.fileno(), PRIVATE)
+            os.fchmod(file.fileno(), OWNER)
             collection = _StoredEvents(self._log, stored, lines)
             collection.take(heads)
             collection.write(file)
@@ -321,7 +321,7 @@ def _as_stored(log: LiveLog) -> Iterator[LiveLog]:
 def _new_file(path: Path) -> Iterator[None]:
     """Keep the name of a new file for what is written; remove the file if that fails."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER))
     except FileExistsError as error:
         raise InvalidInputError(f"{path} is there already: name a new file") from error
     except OSError as error:

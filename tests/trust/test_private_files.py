@@ -101,7 +101,15 @@ def test_the_environment_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     refold.open(tmp_path / "open.db", private=False).close()
     refold.open(":memory:").close()
 
-    assert rights(tmp_path) == {"made.db": 0o600, "open.db": 0o644}
+    with refold.open(tmp_path / "made.db") as store:
+        store.chat("a")
+    monkeypatch.chdir(tmp_path)
+    for command in ("backup a.backup", "export -o a.refold", "restore a.backup --into again.db"):
+        assert main(["--db", "made.db", *command.split()]) == 0
+
+    found = rights(tmp_path)
+    assert (found.pop("open.db"), set(found.values())) == (0o644, {0o600})
+    assert {"made.db", "a.backup", "a.refold", "again.db"} <= found.keys()
 
 
 def test_a_missing_file_stays_missing(tmp_path: Path) -> None:

@@ -58,6 +58,16 @@ def require_regular(path: Path) -> None:
         raise InvalidInputError(f"{path} is no regular file: name a file")
 
 
+def no_folder(path: Path) -> InvalidInputError:
+    """Return the error for a file whose folder does not exist."""
+    return InvalidInputError(f"there is no folder {path.parent}: make it first")
+
+
+def unwritable(path: Path, error: OSError) -> InvalidInputError:
+    """Return the error for a file that cannot be written."""
+    return InvalidInputError(f"{path} cannot be written: {error.strerror or error}")
+
+
 @contextmanager
 def reading_file(path: Path) -> Iterator[IO[bytes]]:
     """

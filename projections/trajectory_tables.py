@@ -141,7 +141,7 @@ class NodeTable:
         if identity is None:
             return None
         fields = msgspec.json.decode(node.fields, type=known(Fields))
-        own: dict[str, Any] = {name: _text(fields.pop(name)) for name in self.own if name in fields}
+        own: dict[str, Any] = {name: bytes(fields.pop(name)).decode() for name in self.own if name in fields}
         is_pointer = isinstance(node, QueryRegistered) or node.is_pointer
         return self.row(
             key=key,
@@ -235,10 +235,6 @@ def _pointing(row: NodeRow, event: RecordedEvent, *, left: Sequence[Ref] = (), j
 
 def _row(node_type: str, values: tuple[Any, ...]) -> NodeRow:
     return NODES[node_type].row(*values)
-
-
-def _text(value: Raw) -> str:
-    return bytes(value).decode()
 
 
 def _json(value: object) -> str:

@@ -49,6 +49,19 @@ def parse_reference(text: str) -> Reference:
     return Reference(context, ends, is_range=bool(dots))
 
 
+def parse_moment(text: str) -> Reference:
+    """
+    Return the parts of `CTX` or `CTX@V`.
+
+    Raises:
+        InvalidInputError: it is none of these, or a range.
+    """
+    found = parse_reference(text)
+    if found.is_range:
+        raise InvalidInputError(f"{text!r} names a range, and one moment is wanted here")
+    return found
+
+
 def resolve_version(
     log: Log,
     stream: str,

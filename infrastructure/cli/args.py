@@ -21,7 +21,7 @@ import click
 
 from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.clock import REAL_SYSTEM
-from ...domain.context.address import Reference, parse_reference
+from ...domain.context.address import Reference, parse_moment, parse_reference
 from ...domain.context.description import counted
 from ...domain.errors import (
     ContextNotFoundError,
@@ -307,10 +307,7 @@ def after_option(what: str) -> Callable[[Command], Command]:
 
 def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> Reference | None:
     """Return the context and the moment that `CTX` or `CTX@V` names."""
-    found = None if value is None else _parsed(value)
-    if found is not None and found.is_range:
-        raise click.BadParameter(f"{value!r} names a range, and one moment is wanted here")
-    return found
+    return None if value is None else _parsed(value, parse_moment)
 
 
 def reference_or_range(ctx: click.Context, param: click.Parameter, value: str | None) -> Reference | None:
@@ -361,9 +358,9 @@ def id_of_new(kind: str, name: str, what: str) -> str:
     return context_id if said == kind else name
 
 
-def _parsed(text: str) -> Reference:
+def _parsed(text: str, parse: Callable[[str], Reference] = parse_reference) -> Reference:
     try:
-        return parse_reference(checked_text(text))
+        return parse(checked_text(text))
     except InvalidInputError as error:
         raise click.BadParameter(str(error)) from error
 

@@ -284,7 +284,7 @@ def _pairs_named(
 def print_shown(shown: Shown, *, ids: bool, as_json: bool) -> None:
     """Print items for people or as JSON; with `ids` the id of each, too."""
     if as_json:
-        print_json(_shape(shown))
+        print_json({**head_shape(shown.view), **shown.view.settings, "items": entry_shapes(shown.entries, shown.left)})
         return
     print_head(shown.view, _counts(shown))
     older = [entry.happened_at for entry in shown.entries if entry.is_older]
@@ -335,10 +335,6 @@ def print_head(view: View, counts: str) -> None:
 def _print_dim(text: str) -> None:
     for line in wrapped(text, terminal_width()) if is_cut_short() else [text]:
         click.echo(paint(line, "dim"))
-
-
-def _shape(shown: Shown) -> dict[str, Any]:
-    return {**head_shape(shown.view), **shown.view.settings, "items": entry_shapes(shown.entries, shown.left)}
 
 
 def _counts(shown: Shown) -> str:

@@ -146,7 +146,8 @@ def print_run(view: RunView, *, as_json: bool) -> None:
     messages = view.run.messages()
     print_head(view, _run_counts(view, len(own), sum(map(len, steps.values())), len(messages)))
     if view.run.rounds:
-        click.echo(paint(_wrapped("goes back over " + _rounds(view), 0), "dim"))
+        rounds = ", ".join(source_of(one.stream, one.version) for one in view.run.rounds)
+        click.echo(paint(_wrapped(f"goes back over {rounds}", 0), "dim"))
     _print_nodes(view, own)
     _print_steps(steps)
     _print_messages(messages)
@@ -175,10 +176,6 @@ def _print_steps(steps: Mapping[str, Sequence[QueuedStep]]) -> None:
         for step in held:
             params = json_text(step["params"]) if step["params"] else ""
             click.echo(_wrapped(f"{source_of('', step.version)}  {step['name']} {params}", INDENT))
-
-
-def _rounds(view: RunView) -> str:
-    return ", ".join(source_of(one.stream, one.version) for one in view.run.rounds)
 
 
 def _node(view: RunView, node: TrajectoryNode, leading: Iterable[TrajectoryEdge]) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import msgspec
 
@@ -45,7 +43,7 @@ def command(repair: bool, processes: int | None, form: str, own: Own, location: 
     """
     report = _report(location, repair, processes, form, own)
     if as_json:
-        print_json(_shape(report, location))
+        print_json({"database": shown(location), "is_whole": report.is_whole, **msgspec.to_builtins(report)})
     else:
         _print(report)
     if report.left_out:
@@ -68,10 +66,6 @@ def _report(location: str, repair: bool, processes: int | None, form: str, own: 
         return Report(streams=0, events=0, projections=0, problems=(problem,))
     with reading(location, own) as store, projection_progress("checking", form) as progress:
         return store.verify(progress=progress, processes=processes)
-
-
-def _shape(report: Report, location: str) -> dict[str, Any]:
-    return {"database": shown(location), "is_whole": report.is_whole, **msgspec.to_builtins(report)}
 
 
 def _print(report: Report) -> None:

@@ -46,7 +46,7 @@ from ...domain.log.ports import LiveLog, PartitionedLog, Remnant
 from ...projections.catalogue import CATALOGUE
 from ..context_streams import context_named
 from ..databases import stored_log
-from ..files import OWNER
+from ..files import OWNER, unwritable
 from ..log.codec import CODEC
 from ..projecting.runner import ProjectionRunner
 from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, events_of_store, require_reason
@@ -325,7 +325,7 @@ def _new_file(path: Path) -> Iterator[None]:
     except FileExistsError as error:
         raise InvalidInputError(f"{path} is there already: name a new file") from error
     except OSError as error:
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
     try:
         yield
     except BaseException:

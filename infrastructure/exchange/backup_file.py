@@ -26,7 +26,7 @@ from ...domain.concurrency.known_types import known
 from ...domain.errors import DamagedFileError, InvalidInputError, StorageBusyError
 from ...domain.log.envelope import NO_META, Meta, RecordedEvent
 from ...domain.positions import Moment, Position
-from ..files import reading_file, require_regular, sync_folder
+from ..files import no_folder, reading_file, require_regular, sync_folder, unwritable
 from ..log.compression import Compression, no_dictionary
 from ..trust.tables import STORE
 
@@ -379,7 +379,7 @@ def writing_backup(path: Path) -> Iterator[BackupFile]:
         StorageBusyError: another process is writing it.
     """
     if not path.parent.is_dir():
-        raise InvalidInputError(f"there is no folder {path.parent}: make it first")
+        raise no_folder(path)
     try:
         require_regular(path)
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
@@ -387,7 +387,7 @@ def writing_backup(path: Path) -> Iterator[BackupFile]:
             sync_folder(path.parent)
             yield BackupFile(path, file)
     except OSError as error:
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
 
 
 def _lock(path: Path, file: IO[bytes], how: int) -> None:

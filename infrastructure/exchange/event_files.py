@@ -28,7 +28,7 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import PAYLOAD_BYTES_MAX, Event, Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ..files import reading_file, replacing, require_regular
+from ..files import no_folder, reading_file, replacing, require_regular, unwritable
 from ..log.codec import CODEC
 
 FORM_VERSION = 1
@@ -251,14 +251,14 @@ def writing_file(path: Path, log: LiveLog) -> Iterator[IO[bytes]]:
         with replacing(target) as file:
             yield file
     except OSError as error:
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
 
 
 def _replaceable(path: Path) -> Path:
     """Return the file that `path` names, without links; it may be missing."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        raise InvalidInputError(f"there is no folder {path.parent}: make it first")
+        raise no_folder(path)
     if not target.exists():
         return target
     require_regular(path)

@@ -305,7 +305,7 @@ class _Writer:
         }
         uuids = [placed.line.uuid for placed in plan.run.lines]
         self._items = dict(zip(uuids, plan.run.groups, strict=True))
-        self.outcomes = {context_id: _unchanged(context_id) for context_id in plan.kept}
+        self.outcomes = {name: ImportedContext(id=name, outcome="unchanged", messages=0, items=0) for name in plan.kept}
 
     def write(self, context_id: str, branch: Branch) -> None:
         """Write a branch to an existing or a new context."""
@@ -366,7 +366,3 @@ def _take_out(chat: ChatContext, ids: set[str], reason: str) -> None:
 
 def _call_id(item: ChatItem) -> str | None:
     return item.call_id if isinstance(item, FunctionCall | FunctionCallOutput) else None
-
-
-def _unchanged(context_id: str) -> ImportedContext:
-    return ImportedContext(id=context_id, outcome="unchanged", messages=0, items=0)

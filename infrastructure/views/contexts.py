@@ -17,9 +17,8 @@ from ...domain.chat.pairing import pair_calls
 from ...domain.chat.state.sequence import Items
 from ...domain.clock import exact
 from ...domain.concurrency.locks import cached_property
-from ...domain.context.address import parse_reference, resolve_version
+from ...domain.context.address import parse_moment, resolve_version
 from ...domain.context.description import Departure
-from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
@@ -335,9 +334,7 @@ def view_at(store: Store, address: str) -> ItemView | RunView:
         InvalidInputError: the address is none of these, or a range.
         NotFoundError: there is no such context, version or name.
     """
-    found = parse_reference(address)
-    if found.is_range:
-        raise InvalidInputError(f"{address!r} names a range, and one moment is wanted here")
+    found = parse_moment(address)
     return view_of(store, stream_named(store.log, found.context), next(iter(found.moments), None))
 
 

@@ -310,7 +310,8 @@ class RefoldSessionService(BaseSessionService):
         shown = rows[:limit]
         states: dict[str, dict[str, Any]] = {}
         sessions = [one for row in shown if (one := self._listed(row, saves[row.key], states)) is not None]
-        return SessionPage(sessions, _cursor(shown[-1]) if len(rows) > len(shown) else None)
+        more = f"{shown[-1].changed_at}:{shown[-1].key}" if len(rows) > len(shown) else None
+        return SessionPage(sessions, more)
 
     def _listed(self, row: CatalogueRow, saved: SavedStateRow, states: dict[str, dict[str, Any]]) -> Session | None:
         """Return a session without its events; `states` are those of users and apps that were read already."""
@@ -447,10 +448,6 @@ def _wanted_events(entries: Sequence[Entry], config: GetSessionConfig) -> list[E
 
 def _changed(row: CatalogueRow) -> tuple[int, str]:
     return row.changed_at, row.key
-
-
-def _cursor(row: CatalogueRow) -> str:
-    return f"{row.changed_at}:{row.key}"
 
 
 def _place(cursor: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from ....domain.chat.events import ConflictResolved, Forked, Merged
 from ....domain.chat.items import ChatItem
 from ....domain.chat.rules.commands import MergeRule
 from ....domain.chat.view import ChatView
-from ....domain.context.address import Reference, parse_reference
+from ....domain.context.address import Reference, parse_moment, parse_reference
 from ....domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError
 from ....domain.ids import split_stream_id, stream_id
 from ....domain.kinds import KINDS
@@ -287,9 +287,7 @@ def _id_of_chat(name: str) -> str:
 
 
 def _chat_at(store: Store, address: str) -> ChatView[Any]:
-    found = parse_reference(address)
-    if found.is_range:
-        raise InvalidInputError(f"{address!r} names a range, and one moment is wanted here")
+    found = parse_moment(address)
     chat = _chat(store, found.context)
     # Without a moment it is the chat itself: so a call that comes again is the same one, whatever was added since.
     return chat.at(found.moments[0]) if found.moments else chat

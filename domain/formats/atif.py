@@ -19,9 +19,8 @@ from ..chat.pairing import is_of_model, pair_calls
 from ..chat.usage import metrics_of, put_usage, usage_of
 from ..errors import InvalidInputError
 from .documents import DocumentForm
-from .openai.receive import Fields
 from .parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of, time_text
-from .receive import Receiver, as_text
+from .receive import Fields, Receiver, as_text
 from .send import arguments_of
 
 VERSION = "ATIF-v1.8"

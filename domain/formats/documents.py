@@ -16,7 +16,6 @@ from ..clock import REAL_SYSTEM
 from ..errors import InvalidInputError
 from .google.receive import GoogleReader
 from .google.send import SIGNATURE, is_file, parts_beside, parts_of_message, signature_of_call
-from .openai.receive import Fields
 from .openai.source_shape import grouped
 from .parts import (
     Call,
@@ -30,7 +29,7 @@ from .parts import (
     read_parts,
     role_of,
 )
-from .receive import Receiver
+from .receive import Fields, Receiver
 from .send import arguments_of
 
 Message = dict[str, Any]

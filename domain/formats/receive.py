@@ -1,4 +1,4 @@
-"""The common part of receiving: plain data of client objects, places in errors, collecting items, computed ids."""
+"""The common part of receiving: plain data of client objects, fields and places in errors, items, computed ids."""
 
 from __future__ import annotations
 
@@ -112,6 +112,49 @@ def field_of(value: Mapping[str, Any], name: str, kind: type, where: str) -> Any
         return found
     fault = f"found {kind_of(found)}" if name in value else "missing"
     raise InvalidInputError(f"{at_field(where, name)}: {fault}, expected {_EXPECTED[kind]}")
+
+
+class Fields:
+    """An object of a message: `where` names the message, `path` the object within it."""
+
+    def __init__(self, where: str, value: Any, path: str = "") -> None:
+        self.where, self.path = where, path
+        if not isinstance(value, dict):
+            raise self.unexpected("", value, "an object")
+        self.value: dict[str, Any] = value
+
+    def unexpected(self, name: str, found: Any, expected: str) -> InvalidInputError:
+        """Return the error for a field whose value has another type than `expected`."""
+        return self.error(name, f"found {kind_of(found)}", expected)
+
+    def unexpected_value(self, name: str, found: Any, expected: str) -> InvalidInputError:
+        """Return the error for a field whose value is not among the `expected` ones."""
+        return self.error(name, f"found {found!r}", expected)
+
+    def error(self, name: str, fault: str, expected: str) -> InvalidInputError:
+        """Return the error for a field that has a fault."""
+        path = f"{self.path}.{name}".strip(".").replace(".[", "[")
+        return InvalidInputError(f"{at_field(self.where, path)}: {fault}, expected {expected}")
+
+    def text(self, name: str) -> str:
+        """Return a field that must be text."""
+        if name not in self.value:
+            raise self.error(name, "missing", "text")
+        if not isinstance(self.value[name], str):
+            raise self.unexpected(name, self.value[name], "text")
+        return str(self.value[name])
+
+    def several(self, name: str) -> list[Any]:
+        """Return a field that is a list; an empty one if it is missing or null."""
+        found = self.value.get(name)
+        if found is not None and not isinstance(found, list):
+            raise self.unexpected(name, found, "a list")
+        return found or []
+
+    def inner(self, name: str) -> Fields:
+        """Return a field that is an object; an empty one if it is missing or null."""
+        found = self.value.get(name)
+        return Fields(self.where, {} if found is None else found, f"{self.path}.{name}".strip("."))
 
 
 def as_text(value: Any, where: str) -> str:

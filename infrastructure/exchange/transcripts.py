@@ -24,9 +24,8 @@ from ...domain.errors import InvalidInputError
 from ...domain.formats.atif import AtifForm
 from ...domain.formats.documents import DocumentForm, Documents, GeminiForm, OtelForm, ShareGptForm
 from ...domain.formats.messages import dialect_of, named_outputs
-from ...domain.formats.openai.receive import Fields
 from ...domain.formats.openai.source_shape import rest_of
-from ...domain.formats.receive import IdsOfPlaces
+from ...domain.formats.receive import Fields, IdsOfPlaces
 from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
 from ...domain.log.gate import leaving

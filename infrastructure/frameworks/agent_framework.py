@@ -13,9 +13,8 @@ from agent_framework._sessions import filter_new_messages
 from ...domain.chat.events import ChatItemEvent
 from ...domain.concurrency.threads import in_thread
 from ...domain.errors import InvalidInputError
-from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of
-from ...domain.formats.receive import Receiver
+from ...domain.formats.receive import Fields, Receiver
 from ...domain.ids import encoded_id
 from .conversation import Conversation, Message
 from .open_chats import Entry, OpenChat, OpenChats, acting_as, require_store

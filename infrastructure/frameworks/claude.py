@@ -33,9 +33,8 @@ from ...domain.context.transaction import current_or_new_transaction
 from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.receive import AnthropicReader
 from ...domain.formats.anthropic.source_shape import message_of
-from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import seconds_in, time_of
-from ...domain.formats.receive import Receiver
+from ...domain.formats.receive import Fields, Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, Order, read_lines
 from .conversation import Conversation, Message

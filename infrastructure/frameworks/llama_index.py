@@ -15,9 +15,8 @@ from ...domain.chat.events import ChatItemEvent, FunctionReturned
 from ...domain.chat.rules.commands import EvictItems, RestoreItems
 from ...domain.concurrency.threads import in_thread
 from ...domain.errors import InvalidInputError
-from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
-from ...domain.formats.receive import Receiver
+from ...domain.formats.receive import Fields, Receiver
 from ...domain.formats.send import arguments_of
 from ...domain.ids import decoded_id, encoded_id
 from .conversation import Conversation, Kept, Message

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from ...domain.clock import REAL_SYSTEM
-from ...domain.formats.openai.receive import Fields
 from ...domain.formats.parts import seconds_in
+from ...domain.formats.receive import Fields
 
 MESSAGE_TYPES = ("user", "assistant")
 # Types of lines with a short description of the session, and the field that has it.

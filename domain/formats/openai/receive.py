@@ -12,8 +12,7 @@ from ...arguments import require_several
 from ...canonical import canonical_json, json_in_order
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ...clock import System
-from ...errors import InvalidInputError
-from ..receive import IdsOfPlaces, as_plain_data, at_field, kind_of, place_of
+from ..receive import Fields, IdsOfPlaces, as_plain_data, place_of
 from ..source_json import difference, is_same, joined_output
 from .source_shape import OpenAIMessage, message_of, plain_call, plain_message
 
@@ -21,94 +20,6 @@ MESSAGE_ROLES = ("system", "developer", "user", "assistant")
 OUTPUT_ROLES = ("tool", "function")
 ROLES = MESSAGE_ROLES + OUTPUT_ROLES
 DETAILS = ("low", "high")
-
-
-class Fields:
-    """An object of a message: `where` names the message, `path` the object within it."""
-
-    def __init__(self, where: str, value: Any, path: str = "") -> None:
-        self.where, self.path = where, path
-        if not isinstance(value, dict):
-            raise self.unexpected("", value, "an object")
-        self.value: dict[str, Any] = value
-
-    def unexpected(self, name: str, found: Any, expected: str) -> InvalidInputError:
-        """Return the error for a field whose value has another type than `expected`."""
-        return self._error(name, f"found {kind_of(found)}", expected)
-
-    def unexpected_value(self, name: str, found: Any, expected: str) -> InvalidInputError:
-        """Return the error for a field whose value is not among the `expected` ones."""
-        return self._error(name, f"found {found!r}", expected)
-
-    def _error(self, name: str, fault: str, expected: str) -> InvalidInputError:
-        path = f"{self.path}.{name}".strip(".").replace(".[", "[")
-        return InvalidInputError(f"{at_field(self.where, path)}: {fault}, expected {expected}")
-
-    def text(self, name: str) -> str:
-        """Return a field that must be text."""
-        if name not in self.value:
-            raise self._error(name, "missing", "text")
-        if not isinstance(self.value[name], str):
-            raise self.unexpected(name, self.value[name], "text")
-        return str(self.value[name])
-
-    def several(self, name: str) -> list[Any]:
-        """Return a field that is a list; an empty one if it is missing or null."""
-        found = self.value.get(name)
-        if found is not None and not isinstance(found, list):
-            raise self.unexpected(name, found, "a list")
-        return found or []
-
-    def inner(self, name: str) -> Fields:
-        """Return a field that is an object; an empty one if it is missing or null."""
-        found = self.value.get(name)
-        return Fields(self.where, {} if found is None else found, f"{self.path}.{name}".strip("."))
-
-    def role(self) -> str:
-        """Return the role."""
-        expected = "one of " + ", ".join(ROLES)
-        if "role" not in self.value:
-            raise self._error("role", "missing", expected)
-        role = self.value["role"]
-        if not isinstance(role, str):
-            raise self.unexpected("role", role, expected)
-        if role not in ROLES:
-            raise self._error("role", f"{role!r} is no role", expected)
-        return role
-
-    def content(self) -> str | list[dict[str, Any]] | None:
-        """Return the content: text, checked parts, or None."""
-        content = self.value.get("content")
-        if content is None or isinstance(content, str):
-            return content
-        if not isinstance(content, list):
-            raise self.unexpected("content", content, "text, a list of parts, or null")
-        for index, part in enumerate(content):
-            fields = Fields(self.where, part, f"content[{index}]")
-            if part.get("type") == "text":
-                fields.text("text")
-        return content
-
-    def calls(self) -> list[Fields]:
-        """Return the entries of `tool_calls`."""
-        calls = enumerate(self.several("tool_calls"))
-        return [Fields(self.where, call, f"tool_calls[{index}]") for index, call in calls]
-
-    def legacy_call(self) -> list[Fields]:
-        """Return the deprecated `function_call` in a list, or an empty list."""
-        call = self.value.get("function_call")
-        return [] if call is None else [Fields(self.where, call, "function_call")]
-
-    def named_arguments(self) -> tuple[str, str]:
-        """Return the name and the arguments of a call, or the name and the input of a custom call."""
-        if "function" not in self.value and isinstance(self.value.get("custom"), dict):
-            custom = Fields(self.where, self.value["custom"], f"{self.path}.custom")
-            return custom.text("name"), custom.text("input")
-        if "function" not in self.value:
-            raise self._error("function", "missing", "an object")
-        function = Fields(self.where, self.value["function"], f"{self.path}.function")
-        return function.text("name"), function.text("arguments")
-
 
 Rest = dict[str, Any]
 Draft = tuple[ChatItemEvent, Rest]
@@ -158,6 +69,56 @@ def items_from_openai_messages(
     return items
 
 
+def role_in(fields: Fields) -> str:
+    """Return the role of a message."""
+    expected = "one of " + ", ".join(ROLES)
+    if "role" not in fields.value:
+        raise fields.error("role", "missing", expected)
+    role = fields.value["role"]
+    if not isinstance(role, str):
+        raise fields.unexpected("role", role, expected)
+    if role not in ROLES:
+        raise fields.error("role", f"{role!r} is no role", expected)
+    return role
+
+
+def _content(fields: Fields) -> str | list[dict[str, Any]] | None:
+    """Return the content of a message: text, checked parts, or None."""
+    content = fields.value.get("content")
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise fields.unexpected("content", content, "text, a list of parts, or null")
+    for index, part in enumerate(content):
+        inner = Fields(fields.where, part, f"content[{index}]")
+        if part.get("type") == "text":
+            inner.text("text")
+    return content
+
+
+def _calls(fields: Fields) -> list[Fields]:
+    """Return the entries of `tool_calls`."""
+    calls = enumerate(fields.several("tool_calls"))
+    return [Fields(fields.where, call, f"tool_calls[{index}]") for index, call in calls]
+
+
+def _legacy_call(fields: Fields) -> list[Fields]:
+    """Return the deprecated `function_call` in a list, or an empty list."""
+    call = fields.value.get("function_call")
+    return [] if call is None else [Fields(fields.where, call, "function_call")]
+
+
+def _named_arguments(call: Fields) -> tuple[str, str]:
+    """Return the name and the arguments of a call, or the name and the input of a custom call."""
+    if "function" not in call.value and isinstance(call.value.get("custom"), dict):
+        custom = call.inner("custom")
+        return custom.text("name"), custom.text("input")
+    if "function" not in call.value:
+        raise call.error("function", "missing", "an object")
+    function = Fields(call.where, call.value["function"], f"{call.path}.function")
+    return function.text("name"), function.text("arguments")
+
+
 class _Unanswered:
     """Calls that wait for their output, by a key; calls of the latest message come first, in their order there."""
 
@@ -188,7 +149,7 @@ class _Shaper:
     def items_of(self, index: int, message: Any, where: str) -> list[ChatItemEvent]:
         """Return the items of the message at `index`; `where` names it in errors."""
         fields = Fields(where, message)
-        role = fields.role()
+        role = role_in(fields)
         drafts = self._spoken(index, role, fields) if role in MESSAGE_ROLES else [self._returned(index, role, fields)]
         items = _with_origins(drafts, fields.where)
         if is_same(message_of(items), message):
@@ -199,9 +160,9 @@ class _Shaper:
     # Messages other than outputs
 
     def _spoken(self, index: int, role: str, fields: Fields) -> list[Draft]:
-        content = fields.content()
-        calls = fields.calls() if role == "assistant" else []
-        legacy = fields.legacy_call() if role == "assistant" else []
+        content = _content(fields)
+        calls = _calls(fields) if role == "assistant" else []
+        legacy = _legacy_call(fields) if role == "assistant" else []
         # The calls become items of their own; an empty list or a null stays with the message.
         apart = {"tool_calls"} if calls else set()
         apart |= {"function_call"} if legacy else set()
@@ -250,7 +211,7 @@ class _Shaper:
 
     def _call(self, index: int, part: int, call: Fields) -> Draft:
         call_id = call.text("id")
-        name, arguments = call.named_arguments()
+        name, arguments = _named_arguments(call)
         self._unanswered.ask(("id", call_id), index, name)
         called = FunctionCalled(
             id=self._id("call_", index, part),
@@ -277,7 +238,7 @@ class _Shaper:
 
     def _returned(self, index: int, role: str, fields: Fields) -> Draft:
         item_id = self._id("output_", index, 0)
-        content = fields.content()
+        content = _content(fields)
         output, rest = joined_output(content, ("text",)) if isinstance(content, list) else (content or "", {})
         if role == "tool":
             call_id = fields.text("tool_call_id")

@@ -9,7 +9,7 @@ of a computer. They are refused here: the API would refuse them later if they we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,8 +30,8 @@ from ...chat.events import (
 from ...chat.pairing import is_of_model
 from ...clock import REAL_SYSTEM, System
 from ...errors import InvalidInputError
-from ..openai.receive import MESSAGE_ROLES, Fields, refusal_in
-from ..receive import as_plain_data, kind_of, place_of
+from ..openai.receive import MESSAGE_ROLES, refusal_in, role_in
+from ..receive import Fields, as_plain_data, place_of
 from ..source_json import difference, is_same, joined_output
 from .source_shape import item_as_came, plain_item
 
@@ -69,11 +69,8 @@ def items_from_openai_responses(
     reader = _Reader(system_clock)
     if instructions is not None:
         reader.instruct(instructions)
-    for index, entry in enumerate(require_several(entries, "the entries")):
-        where = place_of(places, "entries", index)
-        plain = as_plain_data(entry)
-        canonical_json(plain, what=where)
-        reader.read(Fields(where, plain))
+    for fields in _read_fields(entries, "entries", places):
+        reader.read(fields)
     return reader.finished()
 
 
@@ -88,14 +85,17 @@ def items_from_session(entries: Iterable[Any]) -> list[ChatItemEvent]:
     """
     items: list[ChatItemEvent] = []
     reader = _Reader(REAL_SYSTEM)
-    for index, entry in enumerate(require_several(entries, "the items")):
-        where = f"items[{index}]"
+    for fields in _read_fields(entries, "items"):
+        items.append(reader.item_of(fields, items))
+    return items
+
+
+def _read_fields(entries: Iterable[Any], what: str, places: Sequence[str] = ()) -> Iterator[Fields]:
+    for index, entry in enumerate(require_several(entries, f"the {what}")):
+        where = place_of(places, what, index)
         plain = as_plain_data(entry)
         canonical_json(plain, what=where)
-        if not isinstance(plain, dict):
-            raise InvalidInputError(f"{where}: found {kind_of(plain)}, expected an object")
-        items.append(reader.item_of(Fields(where, plain), items))
-    return items
+        yield Fields(where, plain)
 
 
 class _Reader:
@@ -165,7 +165,7 @@ class _Reader:
     # Messages
 
     def _read_message(self, fields: Fields) -> None:
-        role = fields.role()
+        role = role_in(fields)
         if role not in MESSAGE_ROLES:
             raise fields.unexpected_value("role", role, "one of " + ", ".join(MESSAGE_ROLES))
         content = fields.value.get("content")

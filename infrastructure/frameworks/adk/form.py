@@ -16,9 +16,8 @@ import msgspec
 
 from ....domain.chat.events import ChatItemEvent
 from ....domain.chat.usage import NO_USAGE, metrics_of, put_usage, usage_in
-from ....domain.formats.openai.receive import Fields
 from ....domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
-from ....domain.formats.receive import Receiver, as_text
+from ....domain.formats.receive import Fields, Receiver, as_text
 from ..conversation import Conversation, Message
 
 NAME = "adk"

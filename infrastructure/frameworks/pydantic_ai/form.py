@@ -15,9 +15,8 @@ from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturn
 from ....domain.chat.usage import put_usage
 from ....domain.chat.view import ChatView
 from ....domain.errors import InvalidInputError
-from ....domain.formats.openai.receive import Fields
 from ....domain.formats.parts import seconds_in, time_text
-from ....domain.formats.receive import Receiver, as_text
+from ....domain.formats.receive import Fields, Receiver, as_text
 from ..conversation import Conversation, Message
 from ..open_chats import acting_as
 

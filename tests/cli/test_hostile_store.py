@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.domain.ids import encoded_id
 from refold.infrastructure.cli.program import COMMANDS
 from tests.cli.running import environment
 from tests.cli.running import refold as command
@@ -64,17 +65,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+# Other contexts have the same name.
+CHAT = f"chat:{NAME}"
 SHOWN = [
-    ["contexts"], ["show", NAME], ["show", NAME, "--ids"], ["show", NAME, "--evicted"], ["log"], ["log", NAME],
-    ["audit", NAME], ["audit", f"pool:{NAME}"], ["search", "z"], ["diff", f"{NAME}@1", f"{NAME}@8"], ["approvals"],
-    ["queue", "show", NAME], ["pool", "show", NAME], ["memory", "show", TEXT], ["memory", "search", TEXT], ["moments"],
+    ["contexts"], ["show", CHAT], ["show", CHAT, "--ids"], ["show", CHAT, "--evicted"], ["log"], ["log", CHAT],
+    ["log", "--graph"], ["audit", CHAT], ["audit", f"pool:{NAME}"], ["audit", CHAT, "--item", TEXT],
+    ["search", "owned"], ["diff", f"{CHAT}@1", f"{CHAT}@8"], ["approvals"], ["show", f"window:{NAME}"], ["queue", "show", NAME],
+    ["pool", "show", NAME], ["memory", "show", encoded_id(TEXT, "a scope")], ["memory", "search", TEXT], ["moments"],
     ["changes", "pos:1"], ["replay", NAME, "--policy", "items:2"], ["projections"], ["verify"], ["usage"], ["stats"],
-    ["graph", "--user", TEXT, "--session", TEXT], ["rebuild", "--check"], ["show", "no such" + EVIL],
-    ["audit", NAME, "--item", TEXT], ["fork", NAME, NAME], ["merge", "nothing" + EVIL, NAME],
+    ["graph", TEXT, "--user", TEXT], ["rebuild", "--all", "--check"], ["show", CHAT, "--as", "openai"],
+    ["show", CHAT, "--as", "anthropic"], ["show", CHAT, "--as", "google"], ["show", CHAT, "--as", "openai-responses"],
+]  # fmt: skip
+REFUSED = [
+    ["show", NAME], ["show", "no such" + EVIL], ["fork", CHAT, CHAT], ["merge", "nothing" + EVIL, NAME],
     ["evict", NAME, TEXT + "7"], ["pin", NAME, TEXT + "7"], ["unpin", NAME, TEXT + "7"], ["restore", NAME, TEXT + "7"],
     ["summarize", NAME, "--model", TEXT], ["export", "-o", "/no such folder/" + EVIL], ["import", "/nothing" + EVIL],
-    ["seal"], ["copy", "/no such folder/" + EVIL], ["run", "--app", TEXT], ["show", NAME, "--as", "openai"],
-    ["show", NAME, "--as", "anthropic"], ["show", NAME, "--as", "google"], ["show", NAME, "--as", "responses"],
+    ["seal"], ["copy", "/no such folder/" + EVIL], ["run", "--app", TEXT],
 ]  # fmt: skip
 # These print none of the store's texts by themselves.
 ELSEWHERE = {
@@ -94,15 +100,17 @@ def unsafe(text: str) -> set[str]:
 
 
 # A command that is not in the lists gets at least a hostile argument.
-SHOWN += [[name, TEXT] for name in COMMANDS if name not in ELSEWHERE and name not in {one[0] for one in SHOWN}]
+NAMED = {*ELSEWHERE, *(one[0] for one in SHOWN + REFUSED)}
+REFUSED += [[name, TEXT] for name in COMMANDS if name not in NAMED]
 
 
-@pytest.mark.parametrize("arguments", SHOWN, ids=lambda arguments: arguments[0])
+@pytest.mark.parametrize("arguments", SHOWN + REFUSED, ids=lambda arguments: arguments[0])
 def test_a_pipe_gets_no_control_character(arguments: list[str], place: Path) -> None:
     """Neither on stdout nor on stderr, and JSON has each character as an escape."""
     ended = command(*arguments, db=place)
 
     assert ended.out + ended.err
+    assert (ended.code == 0) == (arguments in SHOWN), ended.fault
     assert unsafe(ended.out + ended.err) == set()
     if arguments[0] in WITH_JSON and "--as" not in arguments and ended.code == 0:
         found = command(*arguments, "--json", db=place)
@@ -129,7 +137,7 @@ def test_a_terminal_gets_only_colours(place: Path) -> None:
     )  # fmt: skip
     os.close(slave)
     assert process.stdin is not None
-    process.stdin.write(json.dumps(SHOWN).encode())
+    process.stdin.write(json.dumps(SHOWN + REFUSED).encode())
     process.stdin.close()
     printed = b""
     try:

@@ -16,6 +16,8 @@ from .errors import InvalidInputError
 
 DAY_SECONDS = 86_400
 DAY_MICROSECONDS = DAY_SECONDS * 1_000_000
+# In seconds: the years that can be shown, 1 to 9999.
+YEARS_BEGIN, YEARS_END = -62_135_596_800, 253_402_300_800
 
 
 class System(Protocol):
@@ -78,6 +80,11 @@ def day_named(day: date | str) -> str:
     if not isinstance(found, date) or isinstance(found, datetime):
         raise InvalidInputError(f"{day!r} is no day: give a date, or a text like 2026-11-21; days are those of UTC")
     return found.isoformat()
+
+
+def within_years(seconds: float) -> float:
+    """Return a time in seconds since 1970, UTC; for one beyond all years, the end of the nearest year."""
+    return min(max(seconds, YEARS_BEGIN), YEARS_END)
 
 
 def require_time(seconds: float, what: str) -> float:

@@ -18,6 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from ...domain.chat.events import UNFINISHED, FunctionCalled, FunctionReturned, MessageAdded, MessageFinished, Piece
 from ...domain.chat.pieces import written
 from ...domain.chat.usage import usage_of
+from ...domain.clock import within_years
 from ...domain.formats.documents import OtelForm
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent, correlate_by
@@ -153,4 +154,4 @@ def _set(span: Span, attributes: dict[str, Any]) -> None:
 
 def _nanos(seconds: float) -> int:
     # By whole microseconds: a float of nanoseconds would be inexact.
-    return round(seconds * 1_000_000) * (NANOS // 1_000_000)
+    return round(within_years(seconds) * 1_000_000) * (NANOS // 1_000_000)

@@ -18,7 +18,7 @@ from ...domain.canonical import parse_json
 from ...domain.chat import describe as chats
 from ...domain.chat.events import ChatItemEvent, FunctionCalled
 from ...domain.chat.pairing import Approval
-from ...domain.clock import exact
+from ...domain.clock import exact, within_years
 from ...domain.content import Content, plain_content
 from ...domain.context.description import Change, WriteJson, place_of
 from ...domain.kinds import EVERY_KIND
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
     def happened_at(self) -> int:
         """The time of an item of a chat, or else the time when it was recorded, in microseconds since 1970, UTC."""
         if isinstance(self.item, ChatItemEvent):
-            return int(self.item.created_at * 1_000_000)
+            return int(within_years(self.item.created_at) * 1_000_000)
         return self.recorded.recorded_at
 
     @property

@@ -29,7 +29,7 @@ async def _filled(store: refold.Store) -> None:
     with refold.acting(actor=TEXT, correlation_id=TEXT):
         chat = store.chat(NAME, user=TEXT, session=TEXT, agent=TEXT, source=TEXT, attributes={TEXT: TEXT})
         chat.add_message("system", TEXT, message_id=TEXT + "0")
-        chat.add_message("user", TEXT, message_id=TEXT)
+        chat.add_message("user", TEXT, message_id=TEXT, created_at=sys.float_info.max)
         chat.add_function_call(TEXT, json.dumps({TEXT: TEXT}), TEXT)
         chat.approvals.request(TEXT, by=TEXT, because=TEXT)
         chat.add_function_call(TEXT, json.dumps({TEXT: TEXT}), TEXT + "2")
@@ -70,9 +70,10 @@ CHAT = f"chat:{NAME}"
 SHOWN = [
     ["contexts"], ["show", CHAT], ["show", CHAT, "--ids"], ["show", CHAT, "--evicted"], ["log"], ["log", CHAT],
     ["log", "--graph"], ["audit", CHAT], ["audit", f"pool:{NAME}"], ["audit", CHAT, "--item", TEXT],
-    ["search", "owned"], ["diff", f"{CHAT}@1", f"{CHAT}@8"], ["approvals"], ["show", f"window:{NAME}"], ["queue", "show", NAME],
-    ["pool", "show", NAME], ["memory", "show", encoded_id(TEXT, "a scope")], ["memory", "search", TEXT], ["moments"],
-    ["changes", "pos:1"], ["replay", NAME, "--policy", "items:2"], ["projections"], ["verify"], ["usage"], ["stats"],
+    ["search", "owned"], ["diff", f"{CHAT}@1", f"{CHAT}@8"], ["approvals"], ["show", f"window:{NAME}"],
+    ["queue", "show", NAME], ["pool", "show", NAME], ["memory", "show", encoded_id(TEXT, "a scope")],
+    ["memory", "search", TEXT], ["moments"], ["changes", "pos:1"], ["replay", NAME, "--policy", "items:2"],
+    ["projections"], ["verify"], ["usage"], ["stats"],
     ["graph", TEXT, "--user", TEXT], ["rebuild", "--all", "--check"], ["show", CHAT, "--as", "openai"],
     ["show", CHAT, "--as", "anthropic"], ["show", CHAT, "--as", "google"], ["show", CHAT, "--as", "openai-responses"],
 ]  # fmt: skip

@@ -79,14 +79,14 @@ def require_callable(value: T, what: str) -> T:
     return value
 
 
-def require_reason(reason: str | None) -> str | None:
+def require_optional(text: str | None, what: str) -> str | None:
     """
-    Return the reason of a change, if there is one.
+    Return a text, or None where none was given; `what` names it in the error.
 
     Raises:
         InvalidInputError: it is no text.
     """
-    return None if reason is None else require_unicode(reason, "the reason")
+    return None if text is None else require_unicode(text, what)
 
 
 def refuse_copy(kept: object) -> tuple[Any, ...]:

@@ -640,11 +640,11 @@ class Store:
             NotFoundError, InvalidInputError: as for `lineage`; or a day is none, or `by` has another name.
         """
         from ..domain.clock import day_named
-        from ..projections.usage import USAGE, summed_by
+        from ..projections.usage import USAGE, require_names, summed_by
 
         first, last = (None if day is None else day_named(day) for day in (since, until))
         only = None if context is None else context_named(self.log, context)
-        users = self.contexts() if "user" in by else ()
+        users = self.contexts() if "user" in require_names(by) else ()
         # The keys of rows begin with their day.
         rows = self._runner.page(USAGE, after=first or "", where={} if only is None else {"context": only})
         return summed_by(rows, by, users, since=first, until=last, context=only)

@@ -9,7 +9,7 @@ has them (`refold.domain.chat.usage`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -211,6 +211,18 @@ def _day_text(day: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
+def require_names(by: Collection[str]) -> Collection[str]:
+    """
+    Return the names by which usage is summed up.
+
+    Raises:
+        InvalidInputError: one is none of NAMES, or they are no list.
+    """
+    if isinstance(by, str) or not isinstance(by, Collection) or any(name not in NAMES for name in by):
+        raise InvalidInputError(f"usage by {by!r}: take some of {', '.join(NAMES)}, in a list")
+    return by
+
+
 def summed_by(
     rows: Iterable[UsageRow],
     by: Sequence[str],
@@ -229,9 +241,7 @@ def summed_by(
     Raises:
         InvalidInputError: `by` has another name than those of NAMES.
     """
-    unknown = [name for name in by if name not in NAMES]
-    if isinstance(by, str) or unknown:
-        raise InvalidInputError(f"usage by {by!r}: take some of {', '.join(NAMES)}, in a list")
+    require_names(by)
     users = {one.key: one.user for one in contexts}
     groups: dict[tuple[str, ...], list[UsageRow]] = {}
     for row in rows:

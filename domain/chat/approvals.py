@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..arguments import require_reason
+from ..arguments import require_optional
 from ..canonical import canonical_json, require_unicode
 from ..context.context import Context
 from ..errors import InvalidInputError
@@ -105,7 +105,7 @@ class Approvals:
         by = command.by
         if by is not None or command.state != "requested":
             by = _require_name(by)
-        command = msgspec.structs.replace(command, by=by, reason=require_reason(command.reason))
+        command = msgspec.structs.replace(command, by=by, reason=require_optional(command.reason, "the reason"))
         arguments = None if command.changed is None else command.changed.arguments
         call = ("decide_call", command.call, command.state, command.by, command.reason, arguments)
         with Trace(command.by).recording():

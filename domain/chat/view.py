@@ -113,7 +113,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     def get_by_id(self, item_id: str) -> ChatItem | None:
         """Return the item with this id, or the call with this call id, or None."""
         items = self._state.items
-        ordinal = items.named(item_id)
+        ordinal = items.named(require_unicode(item_id, "the item"))
         return None if ordinal is None or not items.shows(ordinal) else self._item(ordinal)
 
     def _item(self, ordinal: int) -> ChatItem:

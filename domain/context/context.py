@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from ..arguments import refuse_copy, require_callable, require_limits, require_whole
+from ..canonical import require_given_key
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
 from ..erasure.forgetting import watch
@@ -68,6 +69,7 @@ class Attachment:
         It is made from the root's id, since every descendant names all its ancestors. It is the same one when a call is
         repeated under its idempotency key, or under that of the transaction.
         """
+        key = None if key is None else require_given_key(key)
         open_transaction = current_transaction(self.log) if key is None else None
         if open_transaction is not None:
             key = open_transaction.key_of_next_child()
@@ -437,7 +439,8 @@ class Context(Generic[S]):
         Raises:
             InvalidInputError: `after` or `until` is no version.
         """
-        require_limits(after=after, until=until)
+        require_whole(after, "after")
+        require_limits(until=until)
         self.flush()
         journal = self._journal
         return journal.log.read(journal.place.stream, after=after, until=until, known=journal.known)

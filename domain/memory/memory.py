@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ..arguments import refuse_copy, require_reason, require_whole
+from ..arguments import refuse_copy, require_instance, require_optional, require_whole
 from ..canonical import Without, require_unicode
 from ..concurrency.locks import fork_safe_lock, renew_in_child, synchronized
 from ..content import stored_content
@@ -52,7 +52,7 @@ class MemoryScope(Context[MemoryState]):
 
     def get(self, key: str) -> MemoryRecord | None:
         """Return the record under a key, or None."""
-        held = self._state.records.get(key)
+        held = self._state.records.get(require_unicode(key, "the key"))
         return None if held is None else held.record_in(self.scope)
 
     def search(
@@ -70,6 +70,7 @@ class MemoryScope(Context[MemoryState]):
             InvalidInputError: there is no such kind, or the limit is negative or no whole number.
         """
         require_whole(limit, "limit")
+        key_prefix, tag = require_optional(key_prefix, "key_prefix"), require_optional(tag, "tag")
         wanted = None if kind is None else _kind(kind)
 
         def passes(held: Held) -> bool:
@@ -97,6 +98,7 @@ class MemoryScope(Context[MemoryState]):
         Raises:
             InvalidInputError: it is of another scope, or has a value that cannot be stored.
         """
+        require_instance(record, MemoryRecord, "the record", "give a MemoryRecord")
         if record.scope != self.scope:
             raise InvalidInputError(f"the record is of the scope {record.scope!r}, not of {self.scope!r}")
         command = Remember(
@@ -126,7 +128,7 @@ class MemoryScope(Context[MemoryState]):
         Raises:
             ConcurrencyError: another writer came first.
         """
-        command = Forget(key, require_reason(reason))
+        command = Forget(require_optional(key, "the key"), require_optional(reason, "the reason"))
         outcome = self._record(command, expected_version, idempotency_key, catch_up=False)
         return sum(-event.change.items for event in outcome.events if isinstance(event, MemoryForgotten))
 
@@ -143,6 +145,7 @@ class MemoryScope(Context[MemoryState]):
             NotFoundError: no record under this key was forgotten and not restored.
             ConcurrencyError: another writer came first.
         """
+        key = require_optional(key, "the key")
         call = ("restore", key)
         outcome = self._writer.repeated(call, idempotency_key)
         if outcome is None:
@@ -161,7 +164,7 @@ class MemoryScope(Context[MemoryState]):
         Raises:
             DecisionRefusedError: an open transaction changed the key.
         """
-        version = self.version
+        version, key = self.version, require_optional(key, "the key")
         recorded = self.recorded_events(until=version)
         known = self._journal.known.version
         if known < version:
@@ -327,6 +330,7 @@ class Memory:
         Raises:
             InvalidInputError: it has a value that cannot be stored, or its scope is not valid.
         """
+        require_instance(record, MemoryRecord, "the record", "give a MemoryRecord")
         await self._changed(
             lambda: self.scope(record.scope).put(
                 record, expected_version=expected_version, idempotency_key=idempotency_key

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ..arguments import NotAnItemError, other_item, require_callable
+from ..arguments import NotAnItemError, other_item, require_callable, require_texts
 from ..canonical import require_short, require_unicode
 from ..concurrency.semaphore import CrossLoopLock
 from ..concurrency.threads import in_thread
@@ -311,7 +311,7 @@ class Container(Context[ContainerState], Generic[T]):
             LimitExceededError: there are more items than the limit allows.
             ConcurrencyError: another writer came first.
         """
-        await self.change(Restoring(names), expected_version, idempotency_key)
+        await self.change(Restoring(require_texts(names, "the names")), expected_version, idempotency_key)
 
     async def change_settings(
         self,

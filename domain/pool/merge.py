@@ -14,6 +14,7 @@ from itertools import islice
 from math import inf
 from typing import Any, Literal, NamedTuple
 
+from ..arguments import require_instance
 from ..context.adopt import adopted_copy
 from ..context.context import Attachment
 from ..context.folded_stream import Place
@@ -182,6 +183,7 @@ async def merge_into(
         InvalidInputError: `other` is the container itself, or of another kind; or there is no such rule.
     """
     container._require_writer()
+    require_instance(other, Container, "the other side", f"give a {container.kind.name}")
     if other.kind is not container.kind:
         raise InvalidInputError(f"a {other.kind.name} cannot be merged into a {container.kind.name}")
     if other.stream_id == container.stream_id and other.log is container.log:

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..arguments import require_reason, require_whole
+from ..arguments import require_instance, require_optional, require_whole
 from ..canonical import require_unicode
 from ..errors import InvalidInputError, NotFoundError, RefoldError
 from ..hooks.hook import ContextPoolHook
@@ -169,6 +169,7 @@ class ContextPool(Container[T]):
             SelectionError: the model failed, or gave no valid choice.
         """
         require_whole(limit, "limit", least=1)
+        query = require_unicode(query, "the query")
         held = await self._attachment.waiting(lambda: [*self._state.items.values()])
         chosen = ranked_by_words(query, held, limit) if llm is None else await chosen_by_model(llm, query, held, limit)
         return await self._attachment.waiting(lambda: [one.item for one in chosen])
@@ -204,7 +205,7 @@ class ContextPool(Container[T]):
             Any error that a hook raises: then nothing was changed.
         """
         self._require_writer()
-        change = Removing(require_unicode(id, "the id of an item"), require_reason(reason))
+        change = Removing(require_unicode(id, "the id of an item"), require_optional(reason, "the reason"))
         await self.change(change, expected_version, idempotency_key)
 
     async def merge(
@@ -280,6 +281,7 @@ class ContextPool(Container[T]):
             KeyError: an item has no content.
             UnregisteredHookError: the name of a hook is not registered.
         """
+        require_instance(data, Mapping, "the data", "give a dict, as `to_dict` returns it")  # type: ignore[type-abstract]
         if any(item.get("id") is None for item in data.get("items", ())):
             raise InvalidInputError("ContextPool requires a ContextItem with 'id' set")
         pool: ContextPool[Any] = ContextPool(data.get("limit"), data.get("tags"))

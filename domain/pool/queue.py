@@ -7,7 +7,7 @@ from datetime import datetime
 from types import EllipsisType
 from typing import Any, TypeVar
 
-from ..arguments import require_limits
+from ..arguments import require_instance, require_limits, require_several
 from ..hooks.hook import ContextQueueHook, Hook
 from ..hooks.registry import HookDecorator
 from ..positions import Moment
@@ -120,10 +120,11 @@ class ContextQueue(Container[T]):
         Raises:
             InvalidInputError: the limit is less than 1, or the id is taken or malformed.
         """
+        given = None if isinstance(hooks, EllipsisType) else require_several(hooks or (), "the hooks")
         context_id, limit = of_branch(id_or_limit, context_id, limit, None)
         new_limit = self.limit if limit is None else require_limit(limit, QUEUE)
         branch: ContextQueue[T] = ContextQueue.standing_on(*branch_of(self, new_limit, context_id, idempotency_key))
-        branch.hooks = list(self.hooks if isinstance(hooks, EllipsisType) else hooks or ())
+        branch.hooks = list(self.hooks if given is None else given)
         return branch
 
     def at(self, moment: int | str | datetime | Moment) -> ReadOnlyQueue[T]:
@@ -149,6 +150,7 @@ class ContextQueue(Container[T]):
             KeyError: the limit is missing, or the content of an item.
             UnregisteredHookError: the name of a hook is not registered.
         """
+        require_instance(data, Mapping, "the data", "give a dict, as `to_dict` returns it")  # type: ignore[type-abstract]
         queue: ContextQueue[Any] = ContextQueue(data["limit"], data.get("tags"))
         queue._fill_from_dict(data)
         return queue

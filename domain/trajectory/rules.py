@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..arguments import require_reason
+from ..arguments import require_optional
 from ..canonical import canonical_json, require_unicode
 from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
@@ -68,7 +68,7 @@ def decide(command: commands.Command, state: RunState) -> Decided:
         case NameVersion():
             return decide_name(command, state.names, events.RunNamed)
         case commands.Close(reason=reason):
-            given = require_reason(reason)
+            given = require_optional(reason, "the reason")
             return [] if state.is_closed else [events.RunClosed(reason=given)]
         case commands.RestoreRounds(event=event, past=past):
             return [] if state.pins == event.rounds else [Resolved(event, past)]
@@ -297,7 +297,7 @@ def _modify_node(command: commands.ModifyNode, graph: RunGraph) -> list[events.N
 
 def _remove_node(command: commands.RemoveNode, graph: RunGraph) -> events.NodeRemoved:
     """Remove a node; if it is a pointer, its predecessors become pointers."""
-    reason = require_reason(command.reason)
+    reason = require_optional(command.reason, "the reason")
     ref = graph.resolve(command.name)
     joined = [edge.end for edge in graph.predecessors(ref)] if ref in graph.state.pointers else []
     return events.NodeRemoved(node=ref, joined=_new_pointers(joined, graph), reason=reason)

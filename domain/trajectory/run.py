@@ -365,7 +365,7 @@ class Run(Context[RunState]):
 
     def get_historical_trajectory(self, run_id: int) -> Trajectory | None:
         """Return the graph of an earlier round alone, or None if it was not restored."""
-        return self.get_all_historical_trajectories().get(run_id)
+        return self.get_all_historical_trajectories().get(require_whole(run_id, "run_id"))
 
     def get_all_historical_trajectories(self) -> dict[int, Trajectory]:
         """Return the graphs of the earlier rounds, each alone, by number."""

@@ -8,7 +8,7 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..arguments import NotAnItemError, other_item, require_reason, require_whole
+from ..arguments import NotAnItemError, other_item, require_optional, require_whole
 from ..canonical import Without, require_unicode
 from ..chat.tokens import TokenCounter
 from ..context.context import Attachment, Context, detached_attachment, detached_journal
@@ -223,7 +223,7 @@ class ContextWindow(Context[WindowState]):
 
     def get(self, key: str) -> ContextItem | None:
         """Return the last item with a key, or None."""
-        items = self._state.with_key(key)
+        items = self._state.with_key(require_unicode(key, "the key"))
         return items[-1].item if items else None
 
     def build(self) -> str:
@@ -319,7 +319,7 @@ class ContextWindow(Context[WindowState]):
             NotFoundError: there is no such item (a KeyError).
             ConcurrencyError: another writer came first.
         """
-        command = rules.Remove(key, require_reason(reason))
+        command = rules.Remove(require_unicode(key, "the key"), require_optional(reason, "the reason"))
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def evict(
@@ -337,7 +337,7 @@ class ContextWindow(Context[WindowState]):
             InvalidInputError: one of `births` is not the name of an origin.
             ConcurrencyError: another writer came first.
         """
-        command = rules.Evict(self._versions(births), require_reason(reason))
+        command = rules.Evict(self._versions(births), require_optional(reason, "the reason"))
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def restore(self, *births: str, expected_version: int | None = None, idempotency_key: str | None = None) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import msgspec
 from msgspec.structs import replace
 
+from ...domain.arguments import require_optional
 from ...domain.canonical import require_unicode
 from ...domain.clock import System
 from ...domain.context.decider import Decider
@@ -188,6 +189,7 @@ class Eraser:
         require_reason(wanted.why)
         if wanted.user is not None and not require_unicode(wanted.user, "the user"):
             raise InvalidInputError("the user is empty: give the name of one")
+        require_optional(wanted.item, "the item")
         require_no_transaction(self._log, "nothing is erased")
         if not dry_run and (left := self.state.unfinished):
             # Texts that an earlier call took out of the log may still be in rows, which nothing else leads to now.

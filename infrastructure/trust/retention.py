@@ -148,7 +148,7 @@ class Retention:
             NotFoundError: there is none of this name.
         """
         policies = self._eraser.state.policies
-        if name not in policies:
+        if require_unicode(name, "the name of a policy") not in policies:
             raise NotFoundError(f"there is no policy {name!r}: {', '.join(policies) or 'none is set'}")
         self._eraser.record(RetentionEnded(name=name, why=why))
 

@@ -77,7 +77,20 @@ NAMES = [
     *wrong("the name of a projection is ['a']: it is a text", "store.rows(['a'])", "store.rebuild(['a'])"),
     *wrong("the name of a projection is None: it is a text", "store.check(None)"),
     *wrong("the id of an item is ['a']: it is a text", "pool.get(['a'])", "pool.remove(['a'])"),
-]
+    *wrong("the item is ['a']: it is a text", "chat.get_by_id(['a'])", "store.erase(item=['a'], why='x')"),
+    *wrong("the summary is ['a']: it is a text", "chat.undo_summary(['a'])"),
+    *wrong("the names, number 1, is ['a']: it is a text", "pool.restore('x', ['a'])", "queue.restore('x', ['a'])"),
+    *wrong("the name of a policy is ['a']: it is a text", "store.stop_retaining(['a'], why='x')"),
+    *wrong("the query is 5: it is a text", "pool.select(5)"),
+    *wrong(
+        "the key is ['a']: it is a text",
+        "window.get(['a'])", "window.remove(['a'])", "store.memory().get(scope='mia', key=['a'])",
+        "store.memory().scope('mia').forget(['a'])", "store.memory().scope('mia').restore(['a'])",
+        "store.memory().scope('mia').history(['a'])",
+    ),
+    *wrong("key_prefix is 5: it is a text", "store.memory().search(scope='mia', key_prefix=5)"),
+    *wrong("tag is ['a']: it is a text", "store.memory().scope('mia').search(tag=['a'])"),
+]  # fmt: skip
 DEEP: Any = []
 for _ in range(5_000):
     DEEP = [DEEP]
@@ -131,6 +144,8 @@ NUMBERS = [
     *wrong("the version of a node is 1.5: take a whole number", "run.node_at('Query(x)', 1.5)"),
     *wrong("the count is -1: take 0 or more", "chat.tail(-1)"),
     *wrong("after is 'x'", "chat.history(after='x')"),
+    *wrong("after is None: take a whole number", "chat.history(after=None)", "run.recorded_events(after=None)"),
+    *wrong("run_id is [1]: take a whole number", "run.get_historical_trajectory([1])"),
     *wrong("until is -1", "chat.history(until=-1)"),
     *wrong("recent_turns is '3'", "chat.fork_filtered('3')"),
     *wrong("keep_recent_turns is '3'", "chat.summarize(model, keep_recent_turns='3')"),
@@ -145,6 +160,11 @@ KEYS = [
     *wrong("the idempotency key is empty", "chat.fork('new', idempotency_key='')", "run.close(idempotency_key='')"),
     *wrong("the idempotency key is empty", "store.transaction(idempotency_key='').__enter__()"),
     *wrong("the idempotency key is 5", "chat.add_message('user', 'x', idempotency_key=5)"),
+    *wrong(
+        "the idempotency key holds a lone surrogate",
+        r"chat.fork(idempotency_key='\ud800')",
+        r"queue.branch(idempotency_key='\ud800')",
+    ),
     *wrong("stands for another call", "chat.add_message('user', 'x', idempotency_key='k')", error=IdempotencyError),
     *wrong("stands for another call", "chat.evict(item.id, idempotency_key='k')", error=IdempotencyError),
     *wrong("which names no event", "refold.acting(because='a ticket').__enter__()"),
@@ -160,6 +180,16 @@ OTHERS = [
     *wrong("pre_workflow is 5: give a list of steps", "run.init_todolist(5)"),
     *wrong("give a chat", "chat.merge('talk')", "chat.merge(None)", "chat.merge_result(queue)"),
     *wrong("give a chat", "chat.merge_with_summary('talk', llm=model)"),
+    *wrong("the other side is None: give a queue", "queue.merge(None)"),
+    *wrong("a queue cannot be merged into a pool", "pool.merge(queue)"),
+    *wrong("the record is None: give a MemoryRecord", "store.memory().put(None)"),
+    *wrong("the record is 'x': give a MemoryRecord", "store.memory().scope('mia').put('x')"),
+    *wrong(
+        "the data is None: give a dict", "refold.ContextQueue.from_dict(None)", "refold.ContextPool.from_dict(None)"
+    ),
+    *wrong("the hooks: found a int", "queue.branch(hooks=5)"),
+    *wrong("usage by None: take some of day, agent", "store.usage(by=None)"),
+    *wrong("thought_signatures is 'x': give a dict", "chat.to_google_json(thought_signatures='x')"),
     *wrong("base is 'x'", "chat.merge(refold.ChatContext(), base='x')"),
     *wrong("on_conflict is 'x'", "chat.merge(refold.ChatContext(), on_conflict='x')"),
     *wrong("give an object with the method `chat`", "chat.summarize(None)", "chat.summarize('gpt-5')"),

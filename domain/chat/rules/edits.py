@@ -8,7 +8,7 @@ from itertools import accumulate, islice, pairwise
 
 import msgspec
 
-from ...arguments import require_reason
+from ...arguments import require_optional
 from ...canonical import require_short
 from ...concurrency.locks import cached_property
 from ...errors import CallSettledError, DecisionRefusedError, DuplicateItemError, InvalidInputError, NotFoundError
@@ -228,8 +228,8 @@ def evict_items(command: EvictItems, state: ChatState) -> list[ChatEvent]:
 
 def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | None) -> ItemsEvicted:
     """Return the event with which these items leave the view."""
-    left = spans_by_age(items, leaving)
-    return ItemsEvicted(items=left, change=-items.total_of(leaving), how=how, reason=require_reason(reason))
+    reason = require_optional(reason, "the reason")
+    return ItemsEvicted(items=spans_by_age(items, leaving), change=-items.total_of(leaving), how=how, reason=reason)
 
 
 def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, state: ChatState) -> list[ChatEvent]:
@@ -250,8 +250,8 @@ def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, st
         back = with_partners(items, gone, are_gone=True)
     if not back:
         return []
-    back_again = spans_by_age(items, back)
-    return [ItemsRestored(items=back_again, change=items.total_of(back), reason=require_reason(reason))]
+    reason = require_optional(reason, "the reason")
+    return [ItemsRestored(items=spans_by_age(items, back), change=items.total_of(back), reason=reason)]
 
 
 def _require_unchanged(stream: str, items: Items, ordinal: int) -> None:
@@ -280,12 +280,13 @@ def pin_items(
     if not changing:
         return []
     event = ItemsPinned if is_pinned else ItemsUnpinned
-    return [event(items=spans_by_age(items, changing), reason=require_reason(reason))]
+    return [event(items=spans_by_age(items, changing), reason=require_optional(reason, "the reason"))]
 
 
 def clear(reason: str | None, state: ChatState) -> list[ChatEvent]:
     """Return the event that takes everything out of the view."""
-    return [Cleared(change=-state.items.totals, reason=require_reason(reason))] if len(state.items) else []
+    reason = require_optional(reason, "the reason")
+    return [Cleared(change=-state.items.totals, reason=reason)] if len(state.items) else []
 
 
 def with_partners(items: Items, ordinals: Iterable[int], *, are_gone: bool = False) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...arguments import require_whole
+from ...arguments import require_optional, require_whole
 from ...errors import DecisionRefusedError, NotFoundError
 from ..events import (
     ChatEvent,
@@ -153,7 +153,7 @@ def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
     """
     items = state.items
     folded = {summary: ordinals for summary, ordinals in items.folded().items() if items.shows(summary)}
-    wanted = command.summary_id
+    wanted = require_optional(command.summary_id, "the summary")
     summary = max(folded, default=None) if wanted is None else items.visible_ordinal(wanted)
     if summary is None or summary not in folded:
         which = "no summary" if wanted is None else f"no summary {wanted!r}"

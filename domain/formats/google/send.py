@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...arguments import require_instance
 from ...canonical import parse_json
 from ...chat.events import ChatItemEvent, FunctionCalled, Image, MessageAdded
 from ...chat.state.fold import active_config
@@ -81,7 +82,9 @@ def google_contents(
             thread.ask(turn)
         else:
             thread.say(turn)
-    for name, signature in (thought_signatures or {}).items():
+    signatures = {} if thought_signatures is None else thought_signatures
+    require_instance(signatures, Mapping, "thought_signatures", "give a dict of the names of functions")  # type: ignore[type-abstract]
+    for name, signature in signatures.items():
         thread.sign(name, signature_of(signature))
     return thread.closed(), system
 

@@ -213,20 +213,19 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
         change=change,
     )
     taking: Events = [Resolved(merged, command.taken)]
-    after = fold(state, taking)
-    made = _add(kind, command.made, after) if command.made else []
-    leaving = overflow(fold(after, made), 0)
-    # Items that make room leave first, so that no version holds more items than the limit. Items that were added only
-    # now leave last.
-    own = [held for held in leaving if held == state.items.get(_key_of(kind, held))]
-    rest = [held for held in leaving if held not in own]
-    return [
-        *command.conflicts,
-        *_evicted(kind, own, "limit"),
-        *taking,
-        *made,
-        *_evicted(kind, rest, "limit"),
-    ]
+    instead = [one for one in command.made if str(one.id) in state.items]
+    new = [one for one in command.made if one not in instead]
+    # Each step is decided on the state before it, since the names of items added here have the versions they get.
+    events: Events = [*command.conflicts]
+    events += _add(kind, instead, fold(state, events))
+    before = fold(state, events)
+    leaving = overflow(fold(before, taking), len(new))
+    # Items that make room leave first, so that no version holds more items than the limit. Items that come only now
+    # leave last.
+    events += _evicted(kind, [held for held in leaving if held == before.items.get(_key_of(kind, held))], "limit")
+    events += taking
+    events += _add(kind, new, fold(state, events))
+    return [*events, *_evicted(kind, overflow(fold(state, events), 0), "limit")]
 
 
 def _change_settings(kind: Kind, limit: int | None, tags: tuple[str, ...], state: ContainerState) -> Events:

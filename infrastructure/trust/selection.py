@@ -208,7 +208,7 @@ class Selection:
         if isinstance(event, chat.Merged) and event.how == "summary" and self._names_erased(stream, event.told):
             made.add((stream, version + 1))
         if isinstance(event, PoolConflictResolved) and event.kept == "made":
-            # The item that the rule of a merge made of two comes behind the merge.
+            # The item that the rule of a merge made of two comes later.
             sides = (side.within(stream) for side in (event.ours, event.theirs) if side is not None)
             if any(self.has(side.stream, side.version) for side in sides):
                 made.add((stream, event.id))

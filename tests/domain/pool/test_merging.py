@@ -225,6 +225,23 @@ class TestPools:
         await filled(pool, "d", "ours again")
         await pool.merge(branch, rule=rule)
 
+    async def test_a_function_decides_where_there_is_no_room(self) -> None:
+        """What it makes may leave at once; no version holds more than the limit, and the pool is read as it was."""
+        with refold.open(":memory:") as store:
+            pool = await filled(store.pool("p"), "abr")
+            small, branch = pool.branch(limit=3, context_id="small"), pool.branch(context_id="branch")
+            for one in (small, branch):
+                await filled(one, "ab", one.id)
+            await small.remove("r")
+            await filled(branch, "rcd", "theirs")
+
+            await small.merge(branch, rule=lambda *_: ContextItem("both", "both"))
+
+            shown = {"c": "theirs", "d": "theirs", "r": "both"}
+            assert contents(small) == contents(store.pool("small")) == shown
+            assert [left.item.content for left in small.evicted() if left.how == "evict"] == ["both", "both"]
+            assert max(len(small.at(version)) for version in range(1, small.version + 1)) == 3
+
     async def test_removed_here_and_changed_there(self) -> None:
         """That is a conflict too; a function is given None for what is gone."""
         pool = await filled(ContextPool(), "a")

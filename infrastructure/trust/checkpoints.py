@@ -47,6 +47,7 @@ from .witness import (
     WriterClosed,
     WriterOpened,
     is_over,
+    reaching,
     root_over,
     text_of,
 )
@@ -361,8 +362,9 @@ class Checkpoints:
     def accept(self, actor: str, reason: str) -> None:
         """Have the witness begin anew with the store as it is; its earlier entries stay, and count no more."""
         lineage = lineage_of(self._notes)
-        self._add(Accepted(lineage=lineage, time=_now(), actor=actor, reason=reason))
-        self._connect()
+        with reaching(self.witness):
+            self._add(Accepted(lineage=lineage, time=_now(), actor=actor, reason=reason))
+            self._connect()
         self._is_behind = True
 
     def close(self) -> None:

@@ -17,7 +17,17 @@ from .checkpoints import Checkpoints
 from .known_events import KnownEvents
 from .merkle import Growing, consistency_path, inclusion_path, is_consistent, leaf_hash, root_of
 from .slices import HEIGHT, SliceEvidence
-from .witness import Checkpoint, FileWitness, SliceSeen, Witness, WitnessHistory, root_over, slice_leaves, slices_of
+from .witness import (
+    Checkpoint,
+    FileWitness,
+    SliceSeen,
+    Witness,
+    WitnessHistory,
+    reaching,
+    root_over,
+    slice_leaves,
+    slices_of,
+)
 
 READ_EVENTS = 2_048
 LEAF, NODE = "00", "01"
@@ -161,12 +171,17 @@ def _is_whole(last: Checkpoint | None, slices: Mapping[int, SliceSeen]) -> bool:
 def _checkpoints_in(witness: Witness) -> Iterator[_SeenAt]:
     """Yield the checkpoints that a witness has; None where those before count no more."""
     seen = WitnessHistory()
-    for line in witness.all_entries() if isinstance(witness, FileWitness) else witness.entries():
+    for line in _lines_of(witness):
         before = seen.last
         seen.add_line(line)
         if seen.last is not before:
             yield seen.last, seen.slices
             del seen.checkpoints[:-1]
+
+
+def _lines_of(witness: Witness) -> Iterator[str]:
+    with reaching(witness):
+        yield from witness.all_entries() if isinstance(witness, FileWitness) else witness.entries()
 
 
 def _covered(known: KnownEvents, recorded: RecordedEvent, before: bytes) -> bytes:
@@ -262,7 +277,8 @@ def faults_of(checkpoints: Checkpoints, stop: Callable[[], bool] = lambda: False
     """
     if checkpoints.failure:
         return [("the witness", f"it cannot be reached ({checkpoints.failure}): nothing was compared with it")]
-    seen = WitnessHistory(checkpoints.witness.entries())
+    with reaching(checkpoints.witness):
+        seen = WitnessHistory(checkpoints.witness.entries())
     faults = [("the witness", f"{seen.unreadable:,} of its lines are no entries")] if seen.unreadable else []
     if seen.others:
         faults.append(("the witness", f"it has entries of other stores, {', '.join(sorted(seen.others))}"))

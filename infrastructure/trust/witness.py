@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -19,7 +20,7 @@ import msgspec
 from ...domain.canonical import require_unicode
 from ...domain.clock import DAY_SECONDS
 from ...domain.concurrency.known_types import known
-from ...domain.errors import InvalidInputError
+from ...domain.errors import InvalidInputError, RefoldError, StorageUnavailableError
 from ...domain.positions import ONE_SEQUENCE
 from .merkle import EMPTY_ROOT, root_of
 
@@ -315,6 +316,25 @@ def witness_at(given: object) -> Witness:
     if isinstance(given, Witness):
         return given
     raise InvalidInputError(f"the witness is {given!r}: give a path, http(s)://..., or an object with add and entries")
+
+
+@contextmanager
+def reaching(witness: Witness) -> Iterator[None]:
+    """
+    Let what a call needs of a witness fail with an error of Refold's.
+
+    Raises:
+        StorageUnavailableError: the witness cannot be reached, or answers with something else.
+    """
+    try:
+        yield
+    except RefoldError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise StorageUnavailableError(
+            f"the witness {witness!r} cannot be reached ({reason}): try again when it can"
+        ) from error
 
 
 def is_over(writer: WriterOpened, now: float) -> bool:

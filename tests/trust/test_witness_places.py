@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http.client import BadStatusLine
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -20,7 +21,8 @@ from unittest.mock import patch
 import pytest
 
 import refold
-from refold.domain.errors import TamperedError
+from refold.domain.errors import StorageUnavailableError, TamperedError
+from refold.infrastructure.open import accept_store
 from refold.infrastructure.trust import checkpoints, witness
 from refold.infrastructure.trust.witness import FileWitness, HttpWitness
 
@@ -256,6 +258,22 @@ def test_a_witness_that_is_out_of_reach_for_long(tmp_path: Path, monkeypatch: py
         # The next append wakes the thread again.
         assert not known.is_awake
     assert closed_in(place)
+
+
+def test_calls_that_need_a_witness_out_of_reach(tmp_path: Path) -> None:
+    """Whatever goes wrong there is an error of Refold's, also what no program expects of a server."""
+    with refold.open(tmp_path / "a.db") as store:
+        store.chat("a")
+    place = Kept()
+    with patch.object(Kept, "entries", side_effect=BadStatusLine("\x1b[2J")), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        store = refold.open(tmp_path / "a.db", witness=place)
+        for call in (lambda: store.prove("chat:a@1"), lambda: store.prove_consistency(1)):
+            with pytest.raises(StorageUnavailableError, match=r"cannot be reached \(BadStatusLine: "):
+                call()
+        store.close()
+    with patch.object(Kept, "add", side_effect=OSError("no route")), pytest.raises(StorageUnavailableError):
+        accept_store(str(tmp_path / "a.db"), witness=place, keys=None, encrypt=None, actor="tom", reason="a test")
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -7,7 +7,7 @@ import pytest
 
 import refold
 from refold.domain.chat.events import Named, Opened
-from refold.domain.errors import StorageReadOnlyError, StorageUnavailableError
+from refold.domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
 from refold.domain.ids import slice_of
 from refold.infrastructure.cli import main
 from refold.infrastructure.log.postgres import connection
@@ -57,6 +57,10 @@ def test_a_newer_schema_is_refused(log: PostgresLog, pg_url: str) -> None:
 
     with pytest.raises(StorageUnavailableError, match="was written by a newer Refold: update this one"):
         PostgresLog(pg_url)
+    for damaged in ("0", "-5", "two", "9" * 5_000):
+        spoil(pg_url, f"update refold_meta set value = '{damaged}' where name = 'schema_version'")
+        with pytest.raises(DamagedError, match="its schema_version is"):
+            PostgresLog(pg_url)
 
 
 def test_nothing_is_made_unasked(pg_url: str) -> None:

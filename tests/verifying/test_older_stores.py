@@ -10,7 +10,7 @@ import pytest
 
 import refold
 from refold.domain.chat.events import Opened
-from refold.domain.errors import InvalidInputError, StorageUnavailableError
+from refold.domain.errors import DamagedError, InvalidInputError, StorageUnavailableError
 from refold.infrastructure.exchange.restore import restore
 from refold.infrastructure.log.postgres import schema as postgres_schema
 from refold.infrastructure.log.sqlite import schema as sqlite_schema
@@ -125,6 +125,9 @@ def test_a_store_of_a_newer_version(tmp_path: Path) -> None:
         refold.open(place)
 
     assert version(place) == 3
+    sql(place, "PRAGMA user_version = -5")
+    with pytest.raises(DamagedError, match="its tables have the version -5"):
+        refold.open(place)
 
 
 STEP = ("CREATE TABLE added (one int)", "INSERT INTO added VALUES (3)")

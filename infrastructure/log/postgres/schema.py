@@ -16,7 +16,7 @@ from importlib import resources
 
 import psycopg
 
-from ....domain.errors import StorageUnavailableError
+from ....domain.errors import DamagedError, StorageUnavailableError
 from ....domain.ids import SLICES
 from .wire import BEGIN, COMMIT, Call, Wire
 
@@ -29,6 +29,7 @@ NOT_YET = " WHERE NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid =
 # are those of version 1.
 # 3: old events may be in blocks.
 SCHEMA_VERSION = 3
+VERSION = re.compile("[1-9][0-9]{0,8}")
 LOCKED_VERSION = Call("SELECT value FROM refold_meta WHERE name = 'schema_version' FOR UPDATE")
 # A statement that waits for the lock on a table makes all later ones wait.
 WAIT_BRIEFLY = Call("SET LOCAL lock_timeout = '5s'")
@@ -127,6 +128,8 @@ def _version(wire: Wire) -> tuple[int | None, bool]:
     version = Call("SELECT value FROM refold_meta WHERE name = 'schema_version'")
     is_distributed = Call("SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'event'::regclass")
     rows, *distributed = wire.run(version, is_distributed) if catalogue else wire.run(version)
+    if rows and not VERSION.fullmatch(rows[0][0]):
+        raise DamagedError("the table refold_meta", f"its schema_version is {rows[0][0]!r}")
     return int(rows[0][0]) if rows else None, any(distributed)
 
 

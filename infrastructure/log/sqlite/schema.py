@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ....domain.errors import StorageReadOnlyError, StorageUnavailableError
+from ....domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
 from .connection import SqliteDatabase, translated
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
@@ -65,6 +65,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
 
     Raises:
         StorageUnavailableError: the file belongs to another program, or to a newer Refold.
+        DamagedError: its version is none.
     """
     with database.reading() as connection:
         application, version, tables = _identity(connection)
@@ -72,6 +73,8 @@ def prepare_schema(database: SqliteDatabase) -> None:
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
             raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
+        if version < 1:
+            raise DamagedError(where, f"its tables have the version {version}, which there never was")
         if version < SCHEMA_VERSION and not database.read_only:
             with suppress(StorageReadOnlyError):
                 bring_forward(database)

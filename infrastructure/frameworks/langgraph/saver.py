@@ -32,10 +32,11 @@ from ....domain.concurrency.locks import fork_safe_lock, synchronized
 from ....domain.concurrency.threads import in_thread
 from ....domain.erasure.forgetting import watch
 from ....domain.errors import InvalidInputError
-from ....domain.ids import derived_id, encoded_id
+from ....domain.ids import derived_id, encoded_id, split_stream_id
+from ....projections.saved_states import SavedStateRow
 from ...store import Store
 from ..open_chats import acting_as, require_store, retried
-from .branch import FRAMEWORK, RUN, THREAD, Found
+from .branch import BRANCH, FRAMEWORK, RUN, THREAD, Found
 from .channels import SOURCE
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write
 from .thread import Name, Thread
@@ -230,15 +231,17 @@ class RefoldSaver(BaseCheckpointSaver[int]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of runs, all of a thread or none; their run_id is in the metadata."""
         runs, values = set(run_ids), self._values()
-        rows = self.store.saved_states(FRAMEWORK, prefix=RUN)
-        chats = {row.context for row in rows if row.name.removeprefix(RUN) in runs}
+        rows, names = self.store.saved_states(FRAMEWORK), {f"{RUN}{run}" for run in run_ids}
+        chats = {row.context for row in rows if row.name in names}
+        branches = {f"{BRANCH}{split_stream_id(chat)[1]}" for chat in chats}
+        # The chat in which a thread begins names its branches, so that other threads need not be looked at.
+        roots = chats | {row.context for row in rows if row.name in branches}
 
         def hide(thread: Thread) -> None:
             thread.hide([one for one in thread.checkpoints() if thread.metadata(one, values).get("run_id") in runs])
 
-        for thread in self._all_threads() if chats else ():
-            if not chats.isdisjoint(thread.streams()):
-                self._at_once(partial(list, [thread]), hide)
+        for thread in self._threads_begun(row for row in rows if row.name == THREAD and row.context in roots):
+            self._at_once(partial(list, [thread]), hide)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """
@@ -434,7 +437,11 @@ class RefoldSaver(BaseCheckpointSaver[int]):
                 yield self._thread_named(thread_id, about["namespace"])
 
     def _all_threads(self) -> Iterator[Thread]:
-        for row in self.store.saved_states(FRAMEWORK, prefix=THREAD):
+        yield from self._threads_begun(self.store.saved_states(FRAMEWORK, prefix=THREAD))
+
+    def _threads_begun(self, rows: Iterable[SavedStateRow]) -> Iterator[Thread]:
+        """Yield the threads that begin with what these rows name."""
+        for row in rows:
             saved = self.store.chat(row.context.partition(":")[2], create=False).saved_states.at(row.version)
             about = (saved.value if saved else None) or {}
             if about and self._name(about["thread"], about["namespace"]).chat == row.context.partition(":")[2]:

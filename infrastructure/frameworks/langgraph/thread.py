@@ -139,11 +139,6 @@ class Thread:
             root.read_back()
         return root.value(root.low) if root and root.is_alive else {}
 
-    @synchronized
-    def streams(self) -> set[str]:
-        """Return the streams of the thread's chats."""
-        return {branch.chat.stream_id for branch in self._branches()}
-
     def holds(self, message_id: str) -> bool:
         """Return whether one of the thread's chats that are open holds a message; it waits for no other call."""
         known = [one for one in (self._root, *list(self._forks.values())) if one]

@@ -95,19 +95,43 @@ def test_a_graph_goes_on_with_a_chat_of_others(store: Store) -> None:
     assert len(store.chat("u").items) == 1
 
 
-def test_what_a_run_saved_is_deleted_in_copies_too(store: Store) -> None:
-    """Of the thread that was copied, of a copy, and of a copy of that; other runs stay."""
+def test_what_a_run_saved_is_deleted_in_copies_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the thread that was copied, of a copy, and of a copy of that; other runs stay, and no other thread is read."""
     saver = RefoldSaver(store)
     graph = chatting(saver, echo)
     for run in ("r1", "r2"):
         graph.invoke(said("hello", run), {**thread(), "metadata": {"run_id": run}})
+    graph.invoke(said("hello", "r1"), {**thread("other"), "metadata": {"run_id": "r1"}})
     saver.copy_thread("t", "copy")
     RefoldSaver(store).copy_thread("copy", "again")
-    saver.delete_for_runs(["r2"])
+    read: list[str] = []
+    read_back = Branch.read_back
+
+    def noted(branch: Branch) -> None:
+        read.append(branch.chat.id)
+        read_back(branch)
+
+    with monkeypatch.context() as watched:
+        watched.setattr(Branch, "read_back", noted)
+        RefoldSaver(store).delete_for_runs(["r2"])
+    assert "t" in read
+    assert "other" not in read
 
     assert {row.name for row in store.saved_states("langgraph", prefix="run/")} == {"run/r1", "run/r2"}
     for name in ("t", "copy", "again"):
         assert {one.metadata["run_id"] for one in RefoldSaver(store).list(thread(name))} == {"r1"}
+
+
+def test_what_a_run_saved_in_a_fork_is_deleted(store: Store) -> None:
+    """The chat in which the thread begins has nothing of the run, and says which fork has."""
+    graph = chatting(RefoldSaver(store), echo)
+    graph.invoke(said("hello", "h1"), {**thread(), "metadata": {"run_id": "r1"}})
+    first = list(graph.get_state_history(thread()))[-1].config
+    graph.invoke(said("hello", "h2"), {**first, "metadata": {"run_id": "r2"}})
+    RefoldSaver(store).delete_for_runs(["r2"])
+
+    assert {row.context for row in store.saved_states("langgraph", prefix="run/r2")} != {"chat:t"}
+    assert {one.metadata["run_id"] for one in RefoldSaver(store).list(thread())} == {"r1"}
 
 
 def test_a_thread_is_deleted_beside_others_who_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -425,7 +425,7 @@ class RefoldStore(BaseStore):
     # Namespaces
 
     def _collection(self, namespace: Namespace) -> Collection:
-        path = "/".join(label.replace("%", "%25").replace("/", "%2F") for label in namespace)
+        path = _path_of(namespace)
         return Collection(namespace, self._scope(self._prefix + path), self._scope(self._prefix + BESIDE + path))
 
     def _scope(self, name: str) -> MemoryScope:
@@ -441,7 +441,12 @@ class RefoldStore(BaseStore):
     def _collections(self, prefix: Namespace) -> Iterator[Collection]:
         """Yield the namespaces that begin with these labels, those that have had items once."""
         root = f"memory:{encoded_id(self._prefix, 'the prefix')}"
-        for stream in self.store.log.streams(root):
+        try:
+            begun = f"memory:{encoded_id(self._prefix + _path_of(prefix), 'the namespace')}"
+        except InvalidInputError:
+            # None can have such a name.
+            return
+        for stream in self.store.log.streams(begun):
             path = decoded_id(stream.removeprefix(root))
             namespace = tuple(label.replace("%2F", "/").replace("%25", "%") for label in path.split("/"))
             if namespace[: len(prefix)] == prefix and not path.startswith(BESIDE):
@@ -451,3 +456,7 @@ class RefoldStore(BaseStore):
 
     def _now(self) -> int:
         return int(self.store._system.now() * 1_000_000)
+
+
+def _path_of(namespace: Namespace) -> str:
+    return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in namespace)

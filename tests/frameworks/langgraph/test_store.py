@@ -277,6 +277,32 @@ def test_a_read_seldom_writes(memory: Store, monkeypatch: pytest.MonkeyPatch) ->
     assert sum(map(memory.log.head, memory.log.streams())) == count + 60 // 7 + 1
 
 
+def test_a_search_looks_at_no_other_namespaces(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that begin with the labels are found by their names, however many others there are."""
+    kept = RefoldStore(memory)
+    for labels in (("users", "mia"), ("users", "mia", "a/b%"), ("users", "mia2"), ("a:b", "x"), ("ä", "mia")):
+        kept.put(labels, "k", {"is": labels})
+    read: list[str] = []
+    streams = memory.log.streams
+
+    def noted(prefix: str = "", **limit: Any) -> list[str]:
+        found = streams(prefix, **limit)
+        read.extend(found)
+        return found
+
+    monkeypatch.setattr(memory.log, "streams", noted)
+    found = {prefix: [one.namespace for one in kept.search(prefix)] for prefix in (("users", "mia"), ("ä",), ("x",))}
+
+    assert {prefix: sorted(names) for prefix, names in found.items()} == {
+        ("users", "mia"): [("users", "mia"), ("users", "mia", "a/b%")],
+        ("ä",): [("ä", "mia")],
+        ("x",): [],
+    }
+    assert len(read) == 4
+    assert len(kept.search(())) == 5
+    assert kept.search(("x" * 999,)) == kept.search(("\ud800",)) == []
+
+
 @pytest.mark.parametrize("namespace", [(), ("a.b",), ("",), ("langgraph", "x")])
 def test_what_is_no_namespace_is_refused(memory: Store, namespace: tuple[str, ...]) -> None:
     """Nothing is recorded."""

@@ -111,7 +111,7 @@ _add_decision("approve", "Allow a call of CTX to run as the model made it.", lam
 _add_decision("reject", "Forbid a call of CTX to run; the model is sent by whom and why.", lambda made: made.reject)
 
 
-@approvals.command("change", help="Allow a call of CTX to run with ARGUMENTS, a JSON object, instead.\n" + SHAPE)
+@approvals.command("change", help="Allow a call of CTX to run, with ARGUMENTS instead.\n" + SHAPE)
 @context
 @call
 @args.argument(

@@ -165,7 +165,7 @@ def _print_by_context(found: Mapping[str, str], what: str, nothing: str, as_json
 @click.command("archive")
 @argument("file", help="The new file; without it, contexts that are archived are listed.", metavar="[FILE]",
           required=False, type=Path)  # fmt: skip
-@argument("contexts", help="The contexts, by their names.", metavar="[CTX]...", nargs=-1, callback=texts)
+@argument("contexts", help="The contexts, by their names.", metavar="[CTX...]", nargs=-1, callback=texts)
 @click.option("--idle", metavar="TIME", callback=optional_text,
               help="All contexts whose last event is so long ago, as '90 days'.")  # fmt: skip
 @click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")

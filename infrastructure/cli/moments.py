@@ -37,14 +37,14 @@ CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
 @argument(
     "name",
     help="The name: it begins with a letter, and has no @, :, .. or blank.",
-    metavar="[NAME",
+    metavar="[NAME]",
     required=False,
     callback=optional_text,
 )
 @argument(
     "position",
     help="The position, as `refold log` prints it, or an existing name.",
-    metavar="[POSITION]]",
+    metavar="[POSITION]",
     required=False,
     callback=position,
 )

@@ -300,7 +300,24 @@ def _usage_message(error: click.ClickException) -> str:
         # The ids of Claude's sessions begin with the path of a directory, in which each slash is a hyphen.
         way_out += "; a context whose id begins with - has its kind in front: chat:-ID"
     message = error.format_message()
+    for of_click, plain in (("valid integer range", "whole number"), ("valid float range", "number")):
+        message = message.replace(of_click, plain)
+    if context is not None and isinstance(context.command, click.Group):
+        message = _with_commands(error.message, context, context.command) or message
     return (message if message.endswith("...") else message.rstrip(".")) + way_out
+
+
+def _with_commands(fault: str, context: click.Context, group: click.Group) -> str | None:
+    """Return the fault of a missing or unknown command with the commands of the group, of many those alike."""
+    if not fault.startswith(("Missing command", "No such command")):
+        return None
+    names = group.list_commands(context)
+    if group is not context.find_root().command:
+        return f"{fault.rstrip('.')}: there are {', '.join(names)}"
+    from difflib import get_close_matches
+
+    alike = get_close_matches(fault.split("'")[1], names)
+    return f"{fault.rstrip('.')}: did you mean {' or '.join(alike)}?" if alike else None
 
 
 def _message(error: RefoldError) -> str:

@@ -20,7 +20,7 @@ from .render import FAILED, json_text, note, one_line, print_json
 @click.command("new")
 @args.argument("file", metavar="FILE", type=click.Path(path_type=Path), help="The file of keys.")
 def new(file: Path) -> None:
-    """Add a new master key to a file of keys; the file is made if it does not exist."""
+    """Add a new master key to a file of keys, which is made if needed."""
     kept = KeyFile(file)
     name = kept.add_master() if file.exists() else kept.make()
     click.echo(f"{file} has the new master key {name}; `refold keys rotate` puts it into use")
@@ -80,8 +80,9 @@ keys = args.group(
 @args.as_json
 def show(location: str, as_json: bool) -> int:
     """
-    Show what the witness saw last: how many events, the root over them, and when. The exit code is 1 where it cannot be
-    reached.
+    Show how many events the witness saw, their root, and when.
+
+    The exit code is 1 where the witness cannot be reached.
 
     With --json: {witness, lineage, events, root, time, writers, failure}: `writers` are processes that have not closed
     the store, `failure` says why the witness cannot be reached.
@@ -126,8 +127,10 @@ def check(location: str, as_json: bool) -> int:
 @args.database
 def accept(reason: str, actor: str, location: str) -> None:
     """
-    Have the witness begin anew with the store as it is: after a restore, or when a program wrote without it. Its
-    earlier entries stay, and count no more.
+    Have the witness begin anew with the store as it is.
+
+    This is for a store that was restored, or to which a program wrote without the witness. The earlier entries stay,
+    and count no more.
     """
     from ..open import accept_store
 

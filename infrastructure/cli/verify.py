@@ -22,6 +22,7 @@ from .render import FAILED, note, one_line, paint, print_json
 )
 @click.option(
     "--processes",
+    metavar="N",
     type=click.IntRange(min=1),
     help="The most processes for a store of 100,000 events and more.  [default: one for each core, up to 3]",
 )

@@ -105,9 +105,7 @@ def _alone(store: Store) -> Iterator[None]:
 
 def _require_empty(store: Store) -> None:
     for stream in store.log.streams(limit=1):
-        raise DecisionRefusedError(
-            f"the store is not empty, it has {stream}: give a database that is not there yet, as --db demo.db"
-        )
+        raise DecisionRefusedError(f"the store is not empty, it has {stream}: give the name of a new file with --db")
 
 
 def _jobs(store: Store, simulation: Simulation, extent: Extent) -> list[tuple[float, Job]]:

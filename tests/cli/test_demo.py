@@ -95,7 +95,7 @@ def test_a_store_with_something_in_it_is_refused(tmp_path: Path) -> None:
     before = digests(place)
 
     assert refold("demo", db=place).fault == (
-        "the store is not empty, it has chat:mine: give a database that is not there yet, as --db demo.db"
+        "the store is not empty, it has chat:mine: give the name of a new file with --db"
     )
     with pytest.raises(DecisionRefusedError):
         demo.fill_store(str(place), size="small", until=UNTIL)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from refold.infrastructure.cli.program import COMMANDS
 from tests.cli.running import refold
 
 KINDS = ("queue", "pool", "memory")
@@ -23,6 +24,16 @@ def test_the_kinds_have_the_same_verbs(kind: str) -> None:
         assert ended.out.startswith(f"Usage: refold {kind} {verb} [OPTIONS]")
         assert "--json" in ended.out
         assert ("--actor" in ended.out) == (verb not in ("show", "search"))
+
+
+def test_every_help_is_whole() -> None:
+    """No line about a command is cut, the brackets of an argument are closed, and no type is called as click does."""
+    for command in COMMANDS:
+        text = refold(command, "--help").out
+        arguments = text.partition("Positional arguments:\n")[2].partition("Options:\n")[0]
+        assert not [line for line in text.partition("Commands:\n")[2].splitlines() if line.endswith("...")], command
+        assert not [line for line in arguments.splitlines() if line.split()[:1] and line.count("[") != line.count("]")]
+        assert " RANGE" not in text, command
 
 
 def test_help_imports_no_group() -> None:

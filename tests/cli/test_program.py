@@ -113,6 +113,7 @@ def test_commands_need_no_bar(database: Path) -> None:
     ("arguments", "fault"),
     [
         (["nonsense"], "No such command 'nonsense' (see `refold --help`)"),
+        (["cntexts"], "No such command 'cntexts': did you mean contexts? (see `refold --help`)"),
         # click says the rest in its own way, which has changed.
         (["--nonsense"], "No such option"),
         (["show", "-home-mia/0a1b"], "No such option"),
@@ -133,6 +134,8 @@ def test_commands_need_no_bar(database: Path) -> None:
         (["seal"], "a file packs its events by itself: give postgresql://... (see `refold seal --help`)"),
         (["contexts", "a"], "Got unexpected extra argument (a) (see `refold contexts --help`)"),
         (["show", "a", "--as", "pdf"], "Invalid value for '--as': 'pdf' is not one of"),
+        (["show", "a", "--tail", "x"], "Invalid value for '--tail': 'x' is not a whole number (see "),
+        (["copy", "a", "b", "--lag", "x"], "Invalid value for '--lag': 'x' is not a number (see "),
         (["show", "a", "--tail", "0"], "Invalid value for '--tail': 0 is not in the range"),
         (["import", "a", "--format", "pdf"], "Invalid value for '--format': 'pdf' is not one of"),
         (

@@ -185,8 +185,8 @@ def test_queues_are_forked_and_merged(stocked: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
-        (["queue"], 2, "Missing command (see `refold queue --help`)"),
-        (["queue", "drop", "notes"], 2, "No such command 'drop'"),
+        (["queue"], 2, "Missing command: there are show, add, remove, restore, search (see `refold queue --help`)"),
+        (["queue", "drop", "notes"], 2, "No such command 'drop': there are show, add,"),
         (["queue", "show", "nobody"], 1, "there is no queue 'nobody': `refold contexts` lists them"),
         (["queue", "show", "docs"], 1, "pool:docs is no queue: `refold pool --help` is for a pool"),
         (["queue", "show", "notes@9"], 1, "queue:notes has no version 9: it goes from 0 to 6"),

@@ -24,7 +24,7 @@ from ..store import Store
 from ..views.contexts import ChatItemView, view_at
 from ..views.differences import changes_between
 from ..views.shapes import Entry, Shape
-from .item_answers import body_shape
+from .item_answers import body_shape, with_origin
 from .jobs import Action, Jobs
 from .parameters import Parameters
 
@@ -126,7 +126,8 @@ def _conflict(store: Store, event: ConflictResolved, stream: str) -> Shape:
 def _bodies(store: Store, refs: Sequence[Ref]) -> Shape:
     """Return items by their origins, the first ones with their texts, and how many there are."""
     found = first_events(store.log, refs[:ITEMS_MAX])
-    return {"count": len(refs), "items": [body_shape(found[ref], BODY_MAX) for ref in refs[:ITEMS_MAX] if ref in found]}
+    items = [with_origin(store.log, found[ref]) for ref in refs[:ITEMS_MAX] if ref in found]
+    return {"count": len(refs), "items": [body_shape(item, BODY_MAX) for item in items]}
 
 
 def _fork(jobs: Jobs, given: Parameters) -> Shape:

@@ -59,10 +59,10 @@ def items_answer(store: Store, given: Parameters) -> list[Shape]:
         found = first_events(store.log, refs)
     except DamagedError:
         return [_body_or_damage(store, ref, most) for ref in refs]
-    return [body_shape(_with_origin(store.log, found[ref]), most) for ref in refs if ref in found]
+    return [body_shape(with_origin(store.log, found[ref]), most) for ref in refs if ref in found]
 
 
-def _with_origin(log: Log, recorded: RecordedEvent) -> RecordedEvent:
+def with_origin(log: Log, recorded: RecordedEvent) -> RecordedEvent:
     """Return an event with an item: the merge of an answer has the answer, as its writer left it."""
     event = recorded.event
     if not isinstance(event, Merged) or event.how != "result":
@@ -226,10 +226,10 @@ def diff_answer(store: Store, given: Parameters) -> Shape:
         "before": _side(before, olds),
         "after": _side(after, news),
         "tokens": after.tokens - before.tokens,
-        "added": [_whole(entry) for entry in changes.added],
-        "removed": [_whole(entry) for entry in changes.removed],
-        "changed": [{"from": _whole(one), "to": _whole(other)} for one, other in changes.changed],
-        "moved": [_whole(entry) for entry in changes.moved],
+        "added": [_whole(store.log, entry) for entry in changes.added],
+        "removed": [_whole(store.log, entry) for entry in changes.removed],
+        "changed": [{"from": _whole(store.log, one), "to": _whole(store.log, other)} for one, other in changes.changed],
+        "moved": [_whole(store.log, entry) for entry in changes.moved],
         # The items of both in one order, by their origins; the page asks for the unchanged ones only to show them.
         "lines": [
             [sort, before and before.recorded.reference, after and after.recorded.reference]
@@ -246,10 +246,11 @@ def _graph_diff(before: RunView, after: RunView) -> Shape:
     return {**sides, **difference_shape(graph_difference(before, after), before, after)}
 
 
-def _whole(entry: Entry) -> Shape:
+def _whole(log: Log, entry: Entry) -> Shape:
     """Return an item with its text as it is at that version: a message may have been written piece by piece."""
     text = item_text(entry.item, as_json)
-    return {**body_shape(entry.recorded, BODY_MAX), "body": text[:BODY_MAX], "cut": max(0, len(text) - BODY_MAX)}
+    shape = body_shape(with_origin(log, entry.recorded), BODY_MAX)
+    return {**shape, "body": text[:BODY_MAX], "cut": max(0, len(text) - BODY_MAX)}
 
 
 def _side(view: ItemView, entries: Sequence[Entry]) -> Shape:

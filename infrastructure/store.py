@@ -13,7 +13,7 @@ from weakref import finalize
 
 from ..domain.arguments import refuse_copy, require_callable, require_instance, require_texts
 from ..domain.canonical import canonical_json, require_unicode
-from ..domain.clock import REAL_SYSTEM, System
+from ..domain.clock import REAL_SYSTEM, System, day_named
 from ..domain.concurrency.locks import cached_property
 from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Attachment, Context
@@ -621,8 +621,7 @@ class Store:
         """
         from .queries.pages import edges
 
-        stream = None if context is None else context_named(self.log, context)
-        return edges(self._runner, stream)
+        return edges(self._runner, None if context is None else context_named(self.log, context))
 
     def usage(
         self,
@@ -639,7 +638,6 @@ class Store:
         Raises:
             NotFoundError, InvalidInputError: as for `lineage`; or a day is none, or `by` has another name.
         """
-        from ..domain.clock import day_named
         from ..projections.usage import USAGE, require_names, summed_by
 
         first, last = (None if day is None else day_named(day) for day in (since, until))
@@ -669,9 +667,9 @@ class Store:
         """
         from ..projections.saved_states import SAVED_STATES, states_prefix
 
-        require_unicode(framework, "the framework")
         stream = None if context is None else stream_id("chat", context)
-        found = self._runner.rows_under([SAVED_STATES], [states_prefix(framework, stream)])
+        start = states_prefix(require_unicode(framework, "the framework"), stream)
+        found = self._runner.rows_under([SAVED_STATES], [start])
         kept = (row for row in found if not row.is_deleted and row.name.startswith(prefix))
         return sorted(kept, key=lambda row: (row.context, row.version))
 
@@ -758,10 +756,9 @@ class Store:
         from .queries.why_gone import why_gone
 
         stream = context_named(self.log, context)
-        require_unicode(item, "the item")
         if split_stream_id(stream)[0] not in ITEM_KINDS:
             raise InvalidInputError(f"{stream} holds no items: `audit` tells what became of its nodes")
-        return why_gone(self.log, self._runner, stream, item)
+        return why_gone(self.log, self._runner, stream, require_unicode(item, "the item"))
 
     def _changes(self, stream: str) -> list[AuditEntry]:
         from .queries.audit import config_changes, context_changes, run_changes
@@ -1000,10 +997,9 @@ class Store:
         """
         from .verifying import verify, with_faults
 
-        projections = self._runner.projections.values()
         report = verify(
-            self._whole_log, self._projections, projections, repair=repair, progress=progress, stop=stop,
-            processes=processes,
+            self._whole_log, self._projections, self._runner.projections.values(), repair=repair, progress=progress,
+            stop=stop, processes=processes,
         )  # fmt: skip
         is_witnessed = self._checkpoints is not None and report.is_done
         return with_faults(report, self.compare_with_witness(stop)) if is_witnessed else report

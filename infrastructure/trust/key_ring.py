@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ...domain.clock import REAL_SYSTEM, System
 from ...domain.errors import DamagedError, KeyDestroyedError, KeyMissingError, KeyUnavailableError, RefoldError
-from .keys import BOUND, KEY_BYTES, Keys, unwrapped_for, wrapped_for
+from .keys import BOUND, KEY_BYTES, NONCE_BYTES, Keys, unwrapped_for, wrapped_for
 from .tables import (
     ADD_KEY,
     CHAIN,
@@ -55,6 +55,21 @@ class DataKey:
     def __init__(self, row: KeyRow, secret: bytes) -> None:
         self.id, self.subject, self.row, self.secret = row.id, row.subject, row, secret
         self.cipher = AESGCM(secret)
+
+    def sealed(self, data: bytes, bound: bytes) -> bytes:
+        """Return `data` encrypted under a new nonce, which comes first; `bound` must be given to open."""
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self.cipher.encrypt(nonce, data, bound)
+
+    def opened(self, data: bytes, bound: bytes) -> bytes:
+        """
+        Return what `sealed` encrypted.
+
+        Raises:
+            InvalidTag: this is another key, or the bytes were changed.
+            ValueError: they are too short.
+        """
+        return self.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
 
 
 # Reads a key again; it gets the key as it was known until now.

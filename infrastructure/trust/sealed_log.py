@@ -481,8 +481,7 @@ class SealedLog(LogOver):
         # Nothing says that a snapshot is whole: one that does not open is none.
         try:
             key = self.ring.key(packed[1 : 1 + packed[0]].decode())
-            data = packed[1 + packed[0] :]
-            return key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _snapshot_of(stream))
+            return key.opened(packed[1 + packed[0] :], _snapshot_of(stream))
         except (InvalidTag, ValueError, LookupError, KeyUnavailableError, DamagedError):
             return None
 
@@ -492,10 +491,9 @@ class SealedLog(LogOver):
     def _sealed_snapshot(self, stream: str, packed: bytes | None) -> bytes | None:
         if packed is None:
             return None
-        key, nonce = self.ring.newest(self.subject_of(stream)), os.urandom(NONCE_BYTES)
+        key = self.ring.newest(self.subject_of(stream))
         name = key.id.encode()
-        sealed = key.cipher.encrypt(nonce, packed, _snapshot_of(stream))
-        return bytes([len(name)]) + name + nonce + sealed
+        return bytes([len(name)]) + name + key.sealed(packed, _snapshot_of(stream))
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
         for row in self.below.idempotency_keys():

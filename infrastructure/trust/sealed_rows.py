@@ -11,7 +11,6 @@ a new page has all rows, and those before it are deleted.
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -217,9 +216,9 @@ class SealedProjectionStore(MemoryProjectionStore):
             self._bytes, self._count = self._bytes + size, self._count + 1
 
     def _sealed(self, number: int, page: Page) -> bytes:
-        nonce, encoded = os.urandom(NONCE_BYTES), _ENCODER.encode(page)
+        encoded = _ENCODER.encode(page)
         plain = self._compression.shrink(encoded) if len(encoded) <= COMPRESSED_MAX else PLAIN_MARK + encoded
-        return nonce + self._ring.store.cipher.encrypt(nonce, plain, _place_of(number))
+        return self._ring.store.sealed(plain, _place_of(number))
 
     def _opened(self, number: int, body: Any) -> Page:
         # SQLite stores a value of any type in each column.
@@ -227,7 +226,7 @@ class SealedProjectionStore(MemoryProjectionStore):
             raise DamagedError(WHAT, f"page {number} is {body!r}", remedy=REBUILD)
         body = bytes(body)
         try:
-            plain = self._ring.store.cipher.decrypt(body[:NONCE_BYTES], body[NONCE_BYTES:], _place_of(number))
+            plain = self._ring.store.opened(body, _place_of(number))
             return _DECODER.decode(self._compression.expand(plain, WHAT))
         except (InvalidTag, ValueError) as error:
             raise DamagedError(
@@ -379,16 +378,13 @@ class SealedProjectionStore(MemoryProjectionStore):
         if name == LINEAGE:
             # Backups read it, and give one, without a key.
             return value
-        nonce = os.urandom(NONCE_BYTES)
-        sealed = nonce + self._ring.store.cipher.encrypt(nonce, value.encode(), name.encode())
-        return base64.b64encode(sealed).decode()
+        return base64.b64encode(self._ring.store.sealed(value.encode(), name.encode())).decode()
 
     def _opened_note(self, name: str, stored: str | None) -> str | None:
         if stored is None or (name == LINEAGE and LINEAGE_ID.fullmatch(stored)):
             return stored
         try:
-            data = base64.b64decode(stored, validate=True)
-            plain = self._ring.store.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], name.encode())
+            plain = self._ring.store.opened(base64.b64decode(stored, validate=True), name.encode())
         except (InvalidTag, ValueError) as error:
             reason = "it does not open with the key of the store"
             raise DamagedError(f"the note {name}", reason, remedy=NO_NOTE) from error

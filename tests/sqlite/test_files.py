@@ -186,14 +186,13 @@ def test_a_closed_file_is_sealed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with refold.open(path) as store:
         chat = store.chat("a")
+        messages = [refold.ChatMessage(role=refold.ChatRole.USER, content=[f"message {n}"]) for n in range(1_500)]
         # A call that adds more than a segment has would pack them itself.
         for first in range(0, 1_500, 500):
-            numbers = range(first, first + 500)
-            chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=[f"message {n}"]) for n in numbers])
+            chat.add_items(messages[first : first + 500])
 
-    connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT count(*), min(position) FROM event").fetchone()
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT count(*), min(position) FROM event").fetchone()
     assert rows == (1_501 - 1_024, 1_025)
     assert list(tmp_path.iterdir()) == [path]
     with refold.open(path) as store:

@@ -240,7 +240,7 @@ class ChatMessage(_Item):
     role: ChatRole
     content: str | Annotated[list[ChatContent], Frozen]
     interrupted: bool = False
-    extra: Annotated[dict[str, Any], Frozen] = FrozenDict()
+    extra: Annotated[dict[str, Any], Frozen] = Field(default_factory=FrozenDict)
     confidence: float | None = None
     metrics: Annotated[dict[str, Any] | None, Frozen] = None
     audio_instructions: str | None = None

@@ -212,6 +212,14 @@ def test_items_can_be_copied_and_pickled(item: Any) -> None:
             made.id = "other"
 
 
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.type)
+def test_items_have_a_schema(item: Any) -> None:
+    """As frameworks for the web make one of a model that has items; a warning would be an error here."""
+    schema = type(item).model_json_schema(mode="serialization")
+
+    assert set(schema["properties"]) >= {"id", "type", "created_at"}
+
+
 @PROPERTY
 @given(ITEM_EVENT)
 def test_an_item_says_what_its_event_says(event: Any) -> None:

@@ -80,8 +80,7 @@ class MemoryLog:
 
     @synchronized
     def _append(self, batch: Sequence[NewEvents]) -> list[Receipt]:
-        if self._is_closed:
-            raise StorageClosedError("the store in memory is closed: open another one")
+        self._require_open()
         if self._read_only:
             raise StorageReadOnlyError("the log in memory was opened for reading only")
         if len({new.stream for new in batch}) != len(batch):
@@ -198,6 +197,8 @@ class MemoryLog:
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         count = self.news.count
         if len(self._all) <= seen.head(ONE_SEQUENCE):
+            # What is there can be read for ever, and nothing else will come.
+            self._require_open()
             self.news.wait_past(count, timeout_seconds=timeout_seconds)
 
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
@@ -278,3 +279,8 @@ class MemoryLog:
     def close(self) -> None:
         """Take no more events, as a log in a database; what is there can be read, since nothing was let go."""
         self._is_closed = True
+        self.news.announce()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise StorageClosedError("the store in memory is closed: open another one")

@@ -65,6 +65,23 @@ def test_a_store_that_is_closed(place: str) -> None:
         next(events)
 
 
+def test_a_store_in_memory_that_is_closed() -> None:
+    """What it has can still be read; who waits for more is told, and the worker of its projections ends."""
+    store = refold.open(":memory:")
+    worker = store.start_projections()
+    store.chat("a")
+    events = store.subscribe()
+    closing = threading.Timer(0.05, store.close)
+    closing.start()
+
+    assert next(events).reference == "chat:a@1"
+    with pytest.raises(StorageClosedError):
+        next(events)
+    closing.join()
+    worker._thread.join(10)
+    assert not worker._thread.is_alive()
+
+
 async def test_in_an_event_loop(store: refold.Store) -> None:
     """The loop goes on while a subscriber waits, and what is written meanwhile arrives."""
     chat = store.chat("a")

@@ -1,12 +1,14 @@
 """Each error of sqlite3 becomes one of Refold's, which names the file and says what to do."""
 
 import os
+import resource
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import refold
 from refold.domain.errors import (
     DamagedError,
     RefoldError,
@@ -94,3 +96,25 @@ def test_an_error_of_the_file_system() -> None:
     for error, reason in ((OSError(2, "No such file"), "No such file"), (OSError("strange"), "strange")):
         with pytest.raises(StorageUnavailableError, match=rf"^a\.db cannot be opened \({reason}\)"), translated("a.db"):
             raise error
+
+
+def test_too_many_open_files(tmp_path: Path) -> None:
+    """The error says so, since SQLite does not; what is open already goes on, and all does with a higher limit."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with refold.open(tmp_path / "a.db") as store:
+        chat = store.chat("a")
+        # Before the limit, since modules are loaded at their first use.
+        chat.add_message("user", "one")
+        # Of those that are open already, none is closed.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            chat.add_message("user", "one")
+            with pytest.raises(
+                StorageUnavailableError, match=r"b\.db cannot be opened: too many files are open: close"
+            ):
+                refold.open(tmp_path / "b.db")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        chat.add_message("user", "three")
+
+        assert len(store.chat("a").items) == 3

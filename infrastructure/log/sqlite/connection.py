@@ -33,7 +33,7 @@ from ....domain.errors import (
     StorageUnavailableError,
 )
 from ..row_faults import KEY_DESTROYED, RETIRED, MissingTableError, key_closed, opened_for_reading, opening, retired
-from .open_files import WAL_BYTES, OpenFiles, fill_wal, has_room, is_shut, require_place
+from .open_files import WAL_BYTES, OpenFiles, fill_wal, has_room, is_shut, require_place, why_not_opened
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
             also = " or for temporary files (SQLITE_TMPDIR)" if has_room(where) else ""
             return StorageFullError(f"no room left on the disk of {where}{also}: make some, then try again")
         case sqlite3.SQLITE_CANTOPEN if not is_shut(where):
-            return StorageUnavailableError(f"{where} cannot be opened: check that it exists and may be read")
+            return StorageUnavailableError(f"{where} cannot be opened: {why_not_opened()}")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
             return StorageReadOnlyError(f"{where} cannot be written: check the rights of the file and its folder")
         case sqlite3.SQLITE_NOTADB:

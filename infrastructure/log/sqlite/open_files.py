@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import time
@@ -93,6 +94,16 @@ def require_place(path: str | Path, shown: str, *, may_be_missing: bool = True) 
 def is_shut(path: str) -> bool:
     """Return whether a file can be read, and none made beside it: of a read-only disk SQLite says no more than that."""
     return os.access(path, os.R_OK) and not os.access(os.path.dirname(path) or ".", os.W_OK)
+
+
+def why_not_opened() -> str:
+    """Return the remedy where SQLite could open no file: it does not say that the process has too many of them."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return "too many files are open: close some, or raise the limit (ulimit -n)"
+    return "check that it exists and may be read"
 
 
 def has_room(path: str) -> bool:

@@ -24,7 +24,7 @@ from ..domain.errors import (
 from ..domain.log.memory_log import MemoryLog
 from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING
-from .files import BESIDE_SQLITE, OWNER, is_private
+from .files import BESIDE_SQLITE, OWNER, is_private, path_of
 from .log.codec import CODEC, Codec
 from .projecting.store import MemoryProjectionStore, ProjectionStore, ReadOnlyProjectionStore, kept_by
 from .trust.tables import (
@@ -68,7 +68,7 @@ def location_of(given: object) -> str:
         InvalidInputError: it is no location.
     """
     if isinstance(given, Path):
-        path = _without_nul(require_unicode(str(given), "the location"))
+        path = require_unicode(str(path_of(given, "the location")), "the location")
         return f"./{path}" if path == ":memory:" else path
     if not isinstance(given, str):
         raise InvalidInputError(f"the location is of the type {type(given).__name__}: {FORMS}")
@@ -84,14 +84,8 @@ def location_of(given: object) -> str:
         raise InvalidInputError(
             f"the location looks like a connection string, and is no URL: {FORMS}; for a file of this name give a Path"
         )
-    return _without_nul(text)
-
-
-def _without_nul(path: str) -> str:
-    # The system would take what stands in front of it for the whole path.
-    if "\0" in path:
-        raise InvalidInputError(f"the location {path!r} holds a NUL: leave it out")
-    return path
+    path_of(text, "the location")
+    return text
 
 
 def open_database(

@@ -15,7 +15,7 @@ from ..domain.errors import InvalidInputError, NotFoundError, StorageUnavailable
 from ..domain.ids import decoded_id
 from ..domain.memory.memory import InMemoryMemoryStore, Memory
 from ..domain.memory.records import MemoryRecord
-from .files import parse_foreign
+from .files import parse_foreign, path_of
 from .open import open_store
 
 OLD_RECORDS = (
@@ -94,7 +94,7 @@ def import_agent_memory(memory: Memory, path: str | Path) -> int:
         NotFoundError: there is no such file.
         InvalidInputError: it has no such table, or a record cannot be read; nothing was remembered.
     """
-    file = Path(path)
+    file = path_of(path)
     if not file.is_file():
         raise NotFoundError(f"there is no file {file}")
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
+from ..files import path_of
 from ..log.codec import tag_of
 from ..views.shapes import plain_fields
 from .event_files import Progress, pages_up_to, writing_file
@@ -75,7 +75,7 @@ def export_parquet(
         raise ContextNotFoundError(unknown[0])
     schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in COLUMNS.items()])
     written = 0
-    with writing_file(Path(path), log) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with writing_file(path_of(path), log) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for rows in _groups(log, wanted, after):
             writer.write_table(_table(arrow, schema, rows))
             written += len(rows)

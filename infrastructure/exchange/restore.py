@@ -32,6 +32,7 @@ from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position, cut_to
 from ..databases import Database, location_of, open_database, tables_of
+from ..files import path_of
 from ..log.codec import CODEC
 from ..log.evidence import place
 from ..log.row_faults import opening
@@ -237,7 +238,7 @@ def restore(
         StorageBusyError: programs use the store that is to be replaced, or the backup is being written.
     """
     target = location_of(into)
-    with reading_backup(Path(path)) as file:
+    with reading_backup(path_of(path)) as file:
         record = file.record
         _require_place(file, target)
         if not overwrite:

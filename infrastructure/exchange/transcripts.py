@@ -10,7 +10,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -30,6 +29,7 @@ from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
 from ...domain.log.gate import leaving
 from ...domain.log.ports import LiveLog
+from ..files import path_of
 from ..frameworks.conversation import Conversation, Kept, Message
 from .event_files import writing_file
 
@@ -190,7 +190,7 @@ def export_transcripts(
             cannot be written, and stays as it was.
     """
     lost: dict[str, tuple[str, ...]] = {}
-    with writing_file(Path(path), log) as file:
+    with writing_file(path_of(path), log) as file:
         for chat in chats:
             made = _transcript_of(chat, form) if skip_empty else transcript_of(chat, form)
             if made is None:

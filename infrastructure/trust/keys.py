@@ -21,7 +21,7 @@ from typing import Protocol
 
 from ...domain.canonical import require_unicode
 from ...domain.errors import DamagedError, InvalidInputError, KeyMissingError, WrongKeyError
-from ..files import sync_folder
+from ..files import path_of, sync_folder
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -89,7 +89,7 @@ class KeyFile:
 
     def __init__(self, path: str | Path) -> None:
         # The program may change its working folder.
-        self._path, self._where = Path(path).absolute(), str(path)
+        self._path, self._where = path_of(path).absolute(), str(path)
         self._seen: dict[str, bytes] = {}
 
     def wrap(self, key: bytes) -> tuple[str, bytes]:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ...domain.arguments import require_whole
 from ...domain.clock import REAL_SYSTEM
-from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
@@ -77,8 +77,8 @@ def processes_for(events: int, wanted: int | None) -> int:
     Raises:
         InvalidInputError: fewer than one are wanted.
     """
-    if wanted is not None and wanted < 1:
-        raise InvalidInputError(f"processes is {wanted}: take 1 or more")
+    if wanted is not None:
+        wanted = require_whole(wanted, "processes", least=1)
     if events < SHARED_EVENTS_MIN or not can_start():
         return 1
     return min(PROCESSES_MAX, cores() if wanted is None else wanted)

@@ -57,6 +57,7 @@ def first_events(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
         for stream, wanted in versions.items()
         for near in batches([Range(stream, version - 1, version) for version in sorted(wanted)])
         for recorded in log.read(stream, after=near.after, until=near.until)
+        if recorded.version in wanted
     }
 
 

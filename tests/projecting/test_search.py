@@ -157,6 +157,7 @@ def test_what_a_merge_brought_in(store: refold.Store) -> None:
     brief = chat.fork("brief")
     brief.add_message("user", "plum left out")
     brief.add_message("assistant", "plum of the result")
+    chat.add_message("user", "plum between two merges")
     asyncio.run(chat.merge_result(brief, agent_id="helper"))
     again = told(store, "plum five", context="again")
     asyncio.run(again.merge(chat))
@@ -164,7 +165,7 @@ def test_what_a_merge_brought_in(store: refold.Store) -> None:
     def texts(context: str) -> set[str]:
         return {hit.snippet for hit in store.search("plum", context=context)}
 
-    brought = {"plum one", "plum of a merge before", "plum two", "plum of the result"}
+    brought = {"plum one", "plum of a merge before", "plum two", "plum of the result", "plum between two merges"}
     assert texts("a") == brought
     assert texts("again") == brought | {"plum five"}
     assert {hit.context for hit in store.search("plum", context="a")} == {"a", "other", "child", "brief"}

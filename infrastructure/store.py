@@ -663,11 +663,12 @@ class Store:
         """
         Return what a framework saved last under each key that begins with `prefix`, in all chats or in one.
 
-        Rows are sorted by chat and version. `chat.saved_states.at(row.version)` returns the data itself.
+        Rows are sorted by chat and version. `chat.saved_states.at(row.version)` returns the data itself. The chat is
+        given with or without its kind; an unknown one is a NotFoundError.
         """
         from ..projections.saved_states import SAVED_STATES, states_prefix
 
-        stream = None if context is None else stream_id("chat", context)
+        stream = None if context is None else context_named(self.log, context, ("chat",))
         start = states_prefix(require_unicode(framework, "the framework"), stream)
         found = self._runner.rows_under([SAVED_STATES], [start])
         kept = (row for row in found if not row.is_deleted and row.name.startswith(prefix))

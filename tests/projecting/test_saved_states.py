@@ -1,6 +1,9 @@
 """The data that frameworks save, over all chats of a store."""
 
+import pytest
+
 import refold
+from refold.domain.errors import NotFoundError
 
 
 def saved(store: refold.Store, framework: str, *where: str) -> list[tuple[str, str, int]]:
@@ -20,7 +23,9 @@ def test_the_last_saves_of_all_chats(store: refold.Store) -> None:
     chats[0].fork("child")
 
     assert saved(store, "graph", "a") == [("chat:a", "step/2", 4), ("chat:a", "usage", 5), ("chat:a", "step/1", 6)]
-    assert saved(store, "graph", "b") == [("chat:b", "step/1", 3)]
+    assert saved(store, "graph", "b") == saved(store, "graph", "chat:b") == [("chat:b", "step/1", 3)]
+    with pytest.raises(NotFoundError):
+        saved(store, "graph", "nobody")
     assert saved(store, "graph", "child") == []
     assert [row.context for row in store.saved_states("graph", prefix="usage")] == ["chat:a", "chat:a-b"]
     assert saved(store, "other") == [("chat:a", "step/1", 7)]

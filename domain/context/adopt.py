@@ -20,8 +20,9 @@ from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.gate import behind_gate
 from ..log.memory_log import MemoryLog
 from ..log.ports import Log, NewEvents
+from ..named_events import LogAhead
 from ..spans import Ref, Segment, Span
-from .transaction import log_within
+from .transaction import current_transaction
 
 Names = Mapping[str, str]
 NAMES = frozenset({Ref, Segment, Span})
@@ -130,7 +131,8 @@ def adopted_copy(log: Log, stream: str, *, into: Log, beside: str, root: str, sy
 def _new_in(log: Log, parts: Iterable[NewEvents]) -> list[NewEvents] | None:
     """Return the part of events that a log does not have; None if it has others in their place."""
     new: list[NewEvents] = []
-    within = log_within(behind_gate(log))
+    current = current_transaction(log)
+    within = LogAhead(behind_gate(log), {} if current is None else current.ahead())
     for part in parts:
         known = within.head(part.stream)
         if tuple(within.read_events(part.stream, until=len(part.events))) != part.events[:known]:

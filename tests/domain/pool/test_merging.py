@@ -136,7 +136,7 @@ class TestQueues:
 
     async def test_a_copy_that_went_its_own_way(self) -> None:
         """If somebody wrote to what was imported, the other side is imported anew: nothing of it is mixed up."""
-        with refold.open(":memory:") as store:
+        with refold.open(":memory:", allow=lambda *_: True) as store:
             queue, other = store.queue("q"), await said(ContextQueue(9), "x")
             with store.transaction():
                 await queue.merge(other)

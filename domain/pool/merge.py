@@ -187,7 +187,7 @@ async def merge_into(
     if other.kind is not container.kind:
         raise InvalidInputError(f"a {other.kind.name} cannot be merged into a {container.kind.name}")
     if other.stream_id == container.stream_id and other.log is container.log:
-        raise InvalidInputError(f"{container.stream_id} cannot be merged into itself")
+        raise _into_itself(container)
     if isinstance(rule, str) and rule not in RULES:
         raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
     if other.log is container.log:
@@ -195,6 +195,10 @@ async def merge_into(
         await container.change(change, expected_version, key)
         return
     await _adopt_and_merge(container, other, rule, expected_version, key)
+
+
+def _into_itself(container: Container[Any]) -> InvalidInputError:
+    return InvalidInputError(f"{container.stream_id} cannot be merged into itself")
 
 
 def _settled_side(other: Container[Any]) -> Side:
@@ -221,6 +225,9 @@ async def _adopt_and_merge(
             root=container.root,
             system=container._attachment.system,
         )
+        if copy.stream == container.stream_id:
+            # Of a copy of this log, in which it has nothing that is not here.
+            raise _into_itself(container)
         return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
 
     copied, change = await other._attachment.waiting(read)

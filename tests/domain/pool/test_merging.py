@@ -11,6 +11,9 @@ from refold.domain.pool.events import PoolConflictResolved, PoolMerged, QueueMer
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.pool import ContextPool
 from refold.domain.pool.queue import ContextQueue
+from refold.domain.positions import BEGINNING
+
+from ...times.cuts import store_of
 
 
 def item(item_id: str, content: Any = "base") -> ContextItem[Any]:
@@ -125,6 +128,9 @@ class TestQueues:
                 await queue.merge(other)
                 assert queue.version == version
                 await said(other, text)
+            same = store_of(store.log.read_all(after=BEGINNING, limit=99).events)
+            with pytest.raises(InvalidInputError, match="into itself"):
+                await queue.merge(same.queue("q"))
             branch = store.what_if(store.now()).queue("q", "q2")
             await said(queue, "own")
             for text in ("v", "u"):

@@ -193,6 +193,21 @@ class ChatApprovalsContract:
         assert chat.version == before
         require_same_from_log(log, chat)
 
+    def test_merging_a_call_that_was_changed_there_and_answered_here(self, log: LiveLog) -> None:
+        """It waits for nobody: a tool must not run twice. What ran on both sides is shown."""
+        chat = begun(log, message("q"), call("c1"), call("c2"))
+        fork = chat.fork("f")
+        for name in ("c1", "c2"):
+            fork.approvals.change(name, {"sum": 7}, by="mia")
+            chat.answer_call(name, "paid")
+        fork.answer_call("c2", "paid 7")
+        run(chat.merge(fork))
+
+        assert chat.pending_calls() == []
+        assert [item.output for item in chat.items if item.type == "function_call_output"] == ["paid", "paid", "paid 7"]
+        assert [(one.how, one.reason) for one in chat.evicted_items()] == [("merge", "the call was answered here")]
+        require_same_from_log(log, chat)
+
     def test_two_people_decide_at_once(self, log: LiveLog) -> None:
         """One decision is recorded, and the other one is told so."""
         chat = begun(log, call("c1"))

@@ -7,7 +7,7 @@ added again, evicted or not. So a second merge adds nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -130,11 +130,12 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[Chat
     """
     Evict calls that wait here and that a person changed there: the added call has the new arguments.
 
-    Otherwise an output for the new arguments would answer the old call, since both have one call id.
+    Otherwise an output for the new arguments would answer the old call, since both have one call id. If the call was
+    answered here meanwhile, the added call leaves instead, unless it was answered as well: nobody is to run it now.
     """
     other, coming = command.other.items, set(wanted)
     changed = {
-        item.call_id
+        ordinal: item.call_id
         for ordinal, approval in (other.edits.approvals if other.edits else {}).items()
         if ordinal in coming
         and approval.state == "changed"
@@ -144,16 +145,31 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[Chat
         return []
     order = ours.order()
     answered = {order[call] for call in pair_calls(ours).output_of}
+    late = _answered_meanwhile(other, changed, {ours.arena.items[ordinal].id for ordinal in answered})
     leaving = [
         ordinal
         for ordinal in order
         if isinstance(item := ours.arena.items[ordinal], FunctionCalled)
-        and item.call_id in changed
+        and item.call_id in {call_id for there, call_id in changed.items() if there not in late}
         and ordinal not in answered
         and not ours.is_pinned(ordinal)
     ]
     reason = "its arguments were changed in the other context"
-    return [evicted(ours, leaving, how="change", reason=reason)] if leaving else []
+    events: list[ChatEvent] = [evicted(ours, leaving, how="change", reason=reason)] if leaving else []
+    if late:
+        named, change = _spans_here(command, late), -other.total_of(late)
+        events.append(ItemsEvicted(items=named, change=change, how="merge", reason="the call was answered here"))
+    return events
+
+
+def _answered_meanwhile(other: Items, changed: Mapping[int, str], answered: Set[str]) -> list[int]:
+    """Return the changed calls that wait there, and whose call from before the change was `answered` here."""
+    ran = set(_calls_of_outputs(other).values())
+    before = [
+        other.arena.items[o] for o, how in (other.edits.gone.items() if other.edits else ()) if how.how == "change"
+    ]
+    settled = {one.call_id for one in before if isinstance(one, FunctionCalled) and one.id in answered}
+    return [ordinal for ordinal, call_id in changed.items() if ordinal not in ran and call_id in settled]
 
 
 def _calls_of_outputs(items: Items) -> dict[int, int]:

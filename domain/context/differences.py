@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import Generic, NamedTuple, TypeVar
 
+# Longer lists are divided before their contents are matched.
+MATCHED_MAX = 1_000
+Pair = tuple[int, int]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -34,13 +39,68 @@ def changes_between(
     olds, news = list(map(content, before)), list(map(content, after))
     # The common beginning is skipped: it is nearly everything, and would cost the matcher most.
     start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))
-    removed: list[tuple[T, bytes]] = []
-    added: list[tuple[T, bytes]] = []
-    for tag, i, j, k, m in SequenceMatcher(None, olds[start:], news[start:]).get_opcodes():
-        if tag != "equal":
-            removed += zip(before[start + i : start + j], olds[start + i : start + j], strict=True)
-            added += zip(after[start + k : start + m], news[start + k : start + m], strict=True)
+    kept = list(_matched(olds[start:], news[start:]))
+    stay, same = ({start + pair[side] for pair in kept} for side in (0, 1))
+    removed = [(before[place], olds[place]) for place in range(start, len(olds)) if place not in stay]
+    added = [(after[place], news[place]) for place in range(start, len(news)) if place not in same]
     return _paired(added, removed, name)
+
+
+def _matched(olds: Sequence[bytes], news: Sequence[bytes]) -> Iterator[Pair]:
+    """Yield the places of equal contents in both lists, in their order."""
+    if max(len(olds), len(news)) <= MATCHED_MAX:
+        yield from _best_matched(olds, news)
+        return
+    # The best match of long lists can take a time that grows with the cube of their length. So what stands once in each
+    # of them divides them into pieces, which are short unless somebody wrote them to be slow.
+    starts = (0, 0)
+    for pair in [*_rising(_once(olds), _once(news)), (len(olds), len(news))]:
+        left, right = olds[starts[0] : pair[0]], news[starts[1] : pair[1]]
+        is_short = max(len(left), len(right)) <= MATCHED_MAX
+        found = _best_matched(left, right) if is_short else _rising(_numbered(left), _numbered(right))
+        yield from ((starts[0] + old, starts[1] + new) for old, new in found)
+        if pair[0] < len(olds):
+            yield pair
+        starts = (pair[0] + 1, pair[1] + 1)
+
+
+def _best_matched(olds: Sequence[bytes], news: Sequence[bytes]) -> Iterator[Pair]:
+    for block in SequenceMatcher(None, olds, news).get_matching_blocks():
+        yield from ((block.a + step, block.b + step) for step in range(block.size))
+
+
+def _once(contents: Sequence[bytes]) -> dict[Hashable, int]:
+    """Return the places of the contents that stand once in a list."""
+    counts = Counter(contents)
+    return {content: place for place, content in enumerate(contents) if counts[content] == 1}
+
+
+def _numbered(contents: Sequence[bytes]) -> dict[Hashable, int]:
+    """Return the places of all contents, each with how often it stands before there."""
+    counts: Counter[bytes] = Counter()
+    places: dict[Hashable, int] = {}
+    for place, content in enumerate(contents):
+        places[content, counts[content]] = place
+        counts[content] += 1
+    return places
+
+
+def _rising(olds: Mapping[Hashable, int], news: Mapping[Hashable, int]) -> list[Pair]:
+    """Return as many places of equal keys as can be in the same order in both lists."""
+    pairs = [(place, news[key]) for key, place in olds.items() if key in news]
+    # By the length of a chain: the place where the one that ends first does so, and the number of its last pair.
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for number, (_, place) in enumerate(pairs):
+        length = bisect_left(ends, place)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1], last[length : length + 1] = [place], [number]
+    chain, number = list[Pair](), last[-1] if last else -1
+    while number >= 0:
+        chain.append(pairs[number])
+        number = before[number]
+    return chain[::-1]
 
 
 def of_each(changes: Changes[T], make: Callable[[T], R]) -> Changes[R]:

@@ -1,0 +1,63 @@
+"""The differences between two lists of contents: the fewest for a reader, and in a time that nobody can stretch."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from refold.domain.context.differences import MATCHED_MAX, Changes, changes_between
+
+LONG = 4 * MATCHED_MAX
+
+
+def changed(before: list[str], after: list[str]) -> Changes[str]:
+    """Return the differences of two lists of texts, each of which is its own name."""
+    return changes_between(before, after, content=str.encode, name=lambda text: text)
+
+
+def test_long_lists() -> None:
+    """A change near the beginning of a long list is one change, also of a text that often stands there."""
+    before = [f"text {number}" if number % 20 else "ok" for number in range(LONG)]
+    after = before[:]
+    del after[20], after[30]
+    after[40:40] = ["ok", "new"]
+
+    assert changed(before, after) == Changes(["new"], ["text 31"], [], ["ok"])
+
+
+@pytest.mark.parametrize("texts", [30, LONG // 2, LONG * 10])
+def test_what_is_not_named_stays(texts: int) -> None:
+    """Without the added and the removed texts both lists are equal, however often a text stands in them."""
+    chance = random.Random(texts)
+    before, after = ([f"{chance.randrange(texts)}" for _ in range(LONG)] for _ in range(2))
+    said = before + after
+
+    found = changes_between(
+        range(LONG), range(LONG, 2 * LONG), content=lambda place: said[place].encode(), name=lambda place: f"{place}"
+    )
+    removed, added = {*found.removed}, {*found.added}
+    left = [said[place] for place in range(LONG) if place not in removed]
+
+    assert (found.changed, found.moved) == ([], [])
+    assert left == [said[place] for place in range(LONG, 2 * LONG) if place not in added]
+    assert len(left) > 9
+
+
+SLOW = {
+    "few texts in another order": (
+        [f"{one % 101}" for one in range(LONG)],
+        [f"{one * 7 % 101}" for one in range(LONG)],
+    ),
+    "pairs that changed places": ([f"{one}" for one in range(LONG)], [f"{one ^ 1}" for one in range(LONG)]),
+}
+
+
+@pytest.mark.parametrize("case", SLOW)
+def test_lists_made_to_be_slow(case: str) -> None:
+    """They took seconds, and minutes where they were four times as long."""
+    began = time.process_time()
+    changed(*SLOW[case])
+
+    assert time.process_time() - began < 1

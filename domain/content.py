@@ -13,7 +13,7 @@ import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal, DecimalException
+from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -273,7 +273,7 @@ def typed_content(type_name: str, value: Any) -> Any:
     if type_name == MARKED:
         try:
             return _unmarked(value)
-        except (TypeError, ValueError, LookupError, AttributeError, DecimalException) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise InvalidInputError(f"stored content cannot be read: {error}") from error
     cls = _CLASSES.get(type_name) or _imported(type_name)
     if cls is None:

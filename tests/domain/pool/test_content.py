@@ -218,7 +218,11 @@ def test_a_codec_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert restored_content(content) == plain_content(content) == {"paid": [mark]}
 
 
-@pytest.mark.parametrize("data", [b'{"$":"datetime","of":"soon"}', b'{"$":"dict"}', b'{"$":"tuple","of":3}'])
+@pytest.mark.parametrize(
+    "data",
+    [b'{"$":"datetime","of":"soon"}', b'{"$":"dict"}', b'{"$":"tuple","of":3}',
+     b'{"$":"timedelta","of":[1000000000000,0,0]}'],
+)  # fmt: skip
 def test_marks_that_cannot_be_read(data: bytes) -> None:
     """Another program wrote them: the error is one of the tree, and the data can be seen."""
     content = Content(json=data, type="marks")

@@ -18,7 +18,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from ...domain.chat.events import UNFINISHED, FunctionCalled, FunctionReturned, MessageAdded, MessageFinished, Piece
 from ...domain.chat.pieces import written
 from ...domain.chat.usage import usage_of
-from ...domain.clock import within_years
 from ...domain.formats.documents import OtelForm
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent, correlate_by
@@ -29,6 +28,7 @@ TRACEPARENT = "traceparent"
 # Calls that wait for their output, and answers for their end; more are forgotten, the oldest first.
 CALLS_AWAITED_MAX = 10_000
 NANOS = 1_000_000_000
+LAST_SECOND = (1 << 63) // NANOS
 K = TypeVar("K")
 V = TypeVar("V")
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -153,5 +153,6 @@ def _set(span: Span, attributes: dict[str, Any]) -> None:
 
 
 def _nanos(seconds: float) -> int:
-    # By whole microseconds: a float of nanoseconds would be inexact.
-    return round(within_years(seconds) * 1_000_000) * (NANOS // 1_000_000)
+    # By whole microseconds: a float of nanoseconds would be inexact. An item may have any time, and a span has one that
+    # is sent in 64 bits.
+    return round(min(max(seconds, 0.0), LAST_SECOND) * 1_000_000) * (NANOS // 1_000_000)

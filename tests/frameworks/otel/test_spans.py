@@ -15,6 +15,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
 
 import refold
+import refold.chat
 from refold.domain.chat.context import ChatContext
 from refold.infrastructure.frameworks.otel import CALLS_AWAITED_MAX
 from refold.infrastructure.store import Store
@@ -89,6 +90,18 @@ def test_texts_where_asked_for(store: Store, provider: TracerProvider, exporter:
     assert failed["error.type"] == "_OTHER"
     said = json.loads(str(answer["gen_ai.output.messages"]))
     assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "In Lyon."}]}]
+
+
+def test_items_of_any_time(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
+    """One that no span can have, as a stranger may have written it, does not end the spans of the others."""
+    chat = store.chat("trip")
+    for at in (-1e300, 1e300):
+        chat.add_items([refold.chat.ChatMessage(role="assistant", content=["hi"], created_at=at)])
+
+    Spans(provider).follow(chat.history())
+
+    found = [(span.start_time or 0, span.end_time or 0) for span in exporter.get_finished_spans()]
+    assert [0 <= start <= end < 1 << 63 for start, end in found] == [True, True]
 
 
 @pytest.mark.parametrize("content", [False, True])

@@ -22,7 +22,7 @@ def test_a_time_is_written_in_utc() -> None:
 def test_a_time_beyond_all_years_is_the_nearest_one(tmp_path: Path) -> None:
     """As that of an item which was given in milliseconds."""
     with package.open(tmp_path / "s.db") as store:
-        for at in (-1e13, None, 1.7643e12, 1e300):
+        for at in (-1e305, -1e13, None, 1.7643e12, 1e305):
             store.chat("late").add_message("user", "Hello.", created_at=at)
 
     shown = refold("show", "late", db=tmp_path / "s.db").out

@@ -57,13 +57,17 @@ def kind_of(message: Any) -> Kind | None:
 
 def calls_of(message: Any) -> list[Any]:
     """Return an assistant message's tool calls; if there are none, those in `additional_kwargs`."""
-    calls = field(message, "tool_calls") or (field(message, "additional_kwargs") or {}).get("tool_calls")
-    return list(calls or ())
+    return _listed(field(message, "tool_calls") or field(field(message, "additional_kwargs"), "tool_calls"))
 
 
 def invalid_calls_of(message: Any) -> list[Any]:
     """Return the calls that a model wrote in a form that cannot be read."""
-    return list(field(message, "invalid_tool_calls") or ())
+    return _listed(field(message, "invalid_tool_calls"))
+
+
+def _listed(calls: Any) -> list[Any]:
+    # A recorded message is any JSON object, as a stranger may have written it.
+    return list(calls) if isinstance(calls, list | tuple) else []
 
 
 def is_blank(value: Any) -> bool:

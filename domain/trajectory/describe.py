@@ -70,7 +70,7 @@ def value_text(value: Any, write: WriteJson) -> str:
 
 def message_text(record: Any, write: WriteJson) -> str:
     """Return the content of a message and the calls that it asks for."""
-    content = record["content"]
+    content = field(record, "content")
     texts = [value_text(content, write)] if content else []
     return "\n".join([*texts, *(_call(call, write) for call in calls_of(record))])
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from refold.domain.canonical import canonical_json
 from refold.domain.errors import DecisionRefusedError, InvalidInputError
 from refold.domain.messages import (
     AIMessage,
@@ -18,6 +19,8 @@ from refold.domain.messages import (
     message_of,
     message_to_dict,
 )
+from refold.domain.trajectory.describe import describe
+from refold.domain.trajectory.events import MessageRecorded
 
 CALL = {"name": "f", "args": {"x": 1}, "id": "1", "type": "tool_call"}
 
@@ -128,3 +131,15 @@ def test_objects_are_known_by_their_classes_first() -> None:
     assert (kind_of(SimpleNamespace(type="tool")), kind_of(SimpleNamespace(role="system"))) == ("tool", "system")
     assert (kind_of({"type": "ai"}), kind_of({"role": "user"}), kind_of({"type": 1})) == ("assistant", "user", None)
     assert kind_of(object()) is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{}, {"content": 0}, {"role": "assistant", "tool_calls": 7, "invalid_tool_calls": {"a": 1}},
+     {"type": "ai", "tool_calls": [7], "additional_kwargs": "x"}, {"additional_kwargs": {"tool_calls": "x"}}],
+)  # fmt: skip
+def test_a_recorded_object_that_is_no_message(record: dict[str, Any]) -> None:
+    """A log takes any object, and a line about it ends no list of events."""
+    said = describe(MessageRecorded(record=canonical_json(record, what="it"))).words(repr)
+
+    assert said.startswith("assistant: " if "type" in record or "role" in record else "None: ")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,8 +20,10 @@ from typing import Any
 
 import click
 
-from ...domain.errors import InvalidInputError, RefoldError
-from ..projecting.status import ProjectionStatus
+from ...domain.clock import REAL_SYSTEM
+from ...domain.errors import DamagedError, InvalidInputError, RefoldError
+from ..projecting.read_only import kept_by
+from ..projecting.status import ProjectionStatus, status_of
 from ..projecting.worker import name_projections
 from ..store import Store
 from .render import one_line
@@ -33,6 +35,7 @@ Failing = Callable[[], Mapping[str, str]]
 # Whether each job that a worker does beside projections failed the last time.
 Jobs = Mapping[str, bool]
 NO_JOBS: Jobs = MappingProxyType({})
+COUNTED_EVERY_SECONDS = 300.0
 
 
 def address_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
@@ -45,14 +48,22 @@ def address_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return host.strip("[]") or LOOPBACK, int(port)
 
 
-def page_of(store: Store, names: Sequence[str], failing: Mapping[str, str], jobs: Jobs = NO_JOBS) -> str:
+def page_of(
+    store: Store,
+    names: Sequence[str],
+    failing: Mapping[str, str],
+    jobs: Jobs = NO_JOBS,
+    counts: RowCounts | None = None,
+) -> str:
     """
     Return the metrics of a store, of some of its projections and of a worker, in the text format of Prometheus.
 
     `failing` are the projections that the worker could not bring up to date, and why.
     """
+    counts = counts or RowCounts(store)
     try:
-        events, found = store.now().events, _statuses(store, names)
+        events, found = store.now().events, statuses_of(store, names)
+        rows = {one.name: counts.of(one.name) for one in found}
     except RefoldError:
         return _metric("refold_up", "gauge", "Whether the store answers.", [("", 0)])
     each = [(f'{{projection="{one.name}"}}', one) for one in found]
@@ -64,7 +75,8 @@ def page_of(store: Store, names: Sequence[str], failing: Mapping[str, str], jobs
             [(label, one.behind) for label, one in each],
         ),
         _metric(
-            "refold_projection_rows", "gauge", "Rows of a projection.", [(label, one.rows) for label, one in each]
+            "refold_projection_rows", "gauge", "Rows of a projection, counted every few minutes.",
+            [(label, rows[one.name]) for label, one in each],
         ),
         _metric(
             "refold_projection_stopped", "gauge",
@@ -90,7 +102,7 @@ def page_of(store: Store, names: Sequence[str], failing: Mapping[str, str], jobs
 def health_of(store: Store, names: Sequence[str], failing: Mapping[str, str]) -> tuple[bool, str]:
     """Return whether a store answers and all its projections are brought up to date, and what is wrong otherwise."""
     try:
-        stopped = [one for one in _statuses(store, names) if one.error is not None]
+        stopped = [one for one in statuses_of(store, names) if one.error is not None]
     except RefoldError as error:
         return False, one_line(str(error))
     alike: dict[str, list[str]] = {}
@@ -108,8 +120,28 @@ def _fault(status: ProjectionStatus) -> str:
     return where + one_line(status.error or "")
 
 
-def _statuses(store: Store, names: Sequence[str]) -> list[ProjectionStatus]:
-    return [status for status in store.projections() if status.name in names]
+def statuses_of(store: Store, names: Container[str]) -> list[ProjectionStatus]:
+    """Return the status of projections by their names, without the numbers of their rows."""
+    chosen = (one for one in store._runner.projections.values() if one.name in names)
+    return [status_of(store._whole_log, store._projections, one, is_counted=False) for one in chosen]
+
+
+class RowCounts:
+    """The numbers of the rows of projections, counted anew after a while: a database reads all rows for it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._counted: dict[str, tuple[float, int]] = {}
+
+    def of(self, name: str) -> int:
+        """Return how many rows a projection has, or had a while ago; 0 if its table cannot be read."""
+        now = REAL_SYSTEM.monotonic()
+        at, rows = self._counted.get(name, (None, 0))
+        if at is None or now - at >= COUNTED_EVERY_SECONDS:
+            with suppress(DamagedError):
+                rows = kept_by(self._store._projections).count(self._store._runner.named(name))
+            self._counted[name] = now, rows
+        return rows
 
 
 def _metric(name: str, kind: str, meaning: str, rows: Rows) -> str:
@@ -138,14 +170,17 @@ class _Handler(BaseHTTPRequestHandler):
     # A client that sends nothing keeps a thread for at most so many seconds.
     timeout = 10
 
-    def __init__(self, *args: Any, store: Store, names: Sequence[str], failing: Failing, jobs: Jobs) -> None:
-        self._store, self._names, self._failing, self._jobs = store, names, failing, jobs
+    def __init__(
+        self, *args: Any, store: Store, names: Sequence[str], failing: Failing, jobs: Jobs, counts: RowCounts
+    ) -> None:
+        self._store, self._names, self._failing, self._jobs, self._counts = store, names, failing, jobs, counts
         super().__init__(*args)
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(HTTPStatus.OK, page_of(self._store, self._names, self._failing(), self._jobs))
+            page = page_of(self._store, self._names, self._failing(), self._jobs, self._counts)
+            self._answer(HTTPStatus.OK, page)
         elif path == "/health":
             is_fine, said = health_of(self._store, self._names, self._failing())
             self._answer(HTTPStatus.OK if is_fine else HTTPStatus.SERVICE_UNAVAILABLE, said + "\n")
@@ -189,7 +224,8 @@ def metrics_served(
         yield None
         return
     try:
-        server = _Server(address, partial(_Handler, store=store, names=names, failing=failing, jobs=jobs))
+        about: dict[str, Any] = {"store": store, "names": names, "failing": failing, "jobs": jobs}
+        server = _Server(address, partial(_Handler, **about, counts=RowCounts(store)))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInputError(f"--metrics: {address[0]}:{address[1]} cannot be used: {reason}") from error

@@ -19,7 +19,7 @@ from ..projecting.worker import ProjectionWorker
 from ..store import Store
 from .app import Own, app
 from .args import database, keeping, shown
-from .metrics import address_of, metrics_served
+from .metrics import address_of, metrics_served, statuses_of
 from .progress import asked_to_stop, known_names, names
 from .render import clock, duration, one_line
 
@@ -61,7 +61,7 @@ class WorkerLog:
         return self._done(self._first, self._standing()) or "there was nothing to do"
 
     def _standing(self) -> Standing:
-        return {status.name: status for status in self._store.projections() if status.name in self._names}
+        return {status.name: status for status in statuses_of(self._store, self._names)}
 
     def _done(self, before: Standing, now: Standing) -> str:
         """Return the numbers of events; projections with the same numbers share a phrase."""

@@ -37,10 +37,16 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     set_aside: tuple[SetAside, ...] = ()
 
 
-def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
-    """Return the present status of a projection; of its stored rows, where the store is open for reading only."""
+def status_of(
+    log: LiveLog, store: ProjectionStore, projection: Projection, *, is_counted: bool = True
+) -> ProjectionStatus:
+    """
+    Return the present status of a projection; of its stored rows, where the store is open for reading only.
+
+    To count the rows, a database reads all of them. For who asks again and again they are not `is_counted`, and are 0.
+    """
     try:
-        return _status(log, kept_by(store), projection)
+        return _status(log, kept_by(store), projection, is_counted)
     except DamagedError as error:
         # The others can be asked, and a rebuild makes these rows anew.
         behind, nothing = log.now().events, str(BEGINNING)
@@ -49,8 +55,14 @@ def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> P
         )
 
 
-def _status(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
+def _status(log: LiveLog, store: ProjectionStore, projection: Projection, is_counted: bool) -> ProjectionStatus:
     checkpoint = store.checkpoint(projection)
+    rows = 0
+    if is_counted:
+        rows = store.count(projection)
+    else:
+        # One row, too, shows a table that cannot be read.
+        store.page(projection, after="", limit=1)
     seen = dict(checkpoint.heads)
     behind = sum(number - seen.get(lane, 0) for lane, number in log.now().heads)
     # If a projection has seen all events, a noted fault is old: some process went past it.
@@ -59,7 +71,7 @@ def _status(log: LiveLog, store: ProjectionStore, projection: Projection) -> Pro
     return ProjectionStatus(
         name=projection.name,
         version=projection.version,
-        rows=store.count(projection),
+        rows=rows,
         position=str(checkpoint),
         behind=behind,
         worker=", ".join(workers_on(members_of(store), store, projection)) or None,

@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -16,7 +17,9 @@ import pytest
 
 import refold as package
 from refold.domain.errors import StorageBusyError
+from refold.infrastructure.cli import metrics
 from refold.infrastructure.cli.metrics import address_of, metrics_served
+from refold.infrastructure.cli.run_worker import WorkerLog
 from tests.cli.running import refold, started
 from tests.support.waiting import soon
 
@@ -61,6 +64,30 @@ def test_what_a_worker_is_behind(store: package.Store) -> None:
     assert all(re.fullmatch(line, one) for one in after.splitlines())
 
 
+def test_rows_are_counted_now_and_then(store: package.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape every few seconds, the look for health, and the log of the worker would read all rows each time."""
+    counted: list[str] = []
+    count = type(store._projections).count
+
+    def noted(rows: Any, projection: Any) -> int:
+        counted.append(projection.name)
+        return count(rows, projection)
+
+    monkeypatch.setattr(type(store._projections), "count", noted)
+    worker_log = WorkerLog(store, ["catalogue", "rollup"])
+    store.contexts()
+    with metrics_served(store, ["catalogue", "rollup"], ANYWHERE) as url:
+        assert url is not None
+        pages = [asked(url, path)[1] for path in ("/metrics", "/health", "/metrics")]
+        assert worker_log.news() == "catalogue: 14 events"
+        assert counted == ["catalogue", "rollup"]
+        monkeypatch.setattr(metrics, "COUNTED_EVERY_SECONDS", 0.0)
+        asked(url, "/metrics")
+
+    assert counted == ["catalogue", "rollup"] * 2
+    assert 'refold_projection_rows{projection="catalogue"} 3\n' in pages[2]
+
+
 def test_whether_all_is_well(store: package.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A projection that stands still, or fails each time, or a store that does not answer, is not."""
     failing: dict[str, str] = {}
@@ -76,15 +103,16 @@ def test_whether_all_is_well(store: package.Store, monkeypatch: pytest.MonkeyPat
         assert asked(url, "/health") == (503, wrong)
         assert 'refold_projection_failing{projection="rollup"} 1\n' in asked(url, "/metrics")[1]
         failing.clear()
-        stands = [msgspec.structs.replace(one, stopped_at="chat:a@7", error="no\nluck") for one in store.projections()]
-        monkeypatch.setattr(store, "projections", lambda: stands)
+        found = metrics.statuses_of(store, ["rollup"])
+        stands = [msgspec.structs.replace(one, stopped_at="chat:a@7", error="no\nluck") for one in found]
+        monkeypatch.setattr(metrics, "statuses_of", lambda *_: stands)
         assert asked(url, "/health") == (503, "rollup stands still at chat:a@7: no luck\n")
         assert 'refold_projection_stopped{projection="rollup"} 1\n' in asked(url, "/metrics")[1]
 
-        def busy() -> None:
+        def busy(*_: object) -> None:
             raise StorageBusyError("it is busy")
 
-        monkeypatch.setattr(store, "projections", busy)
+        monkeypatch.setattr(metrics, "statuses_of", busy)
         assert asked(url, "/health") == (503, "it is busy\n")
         assert "refold_up 0\n" in asked(url, "/metrics")[1]
         assert asked(url, "/")[0] == 404

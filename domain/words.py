@@ -20,6 +20,8 @@ QUERY_WORDS_MAX = 64
 SNIPPET_LENGTH = 160
 SNIPPET_LEAD = 40
 SHOWN_LENGTH = 40
+# A term is looked for in so many characters at first.
+LOOKED_AT = 16_384
 
 # Bytes above 127 are of no text that is ASCII.
 _ASCII = bytes(ord(char.lower()) if char.isalnum() else ord(" ") for char in map(chr, range(128))) + bytes(128)
@@ -142,11 +144,24 @@ def _within_limit(words: list[str]) -> list[str]:
 
 def snippet_of(text: str, term: Term) -> str:
     """Return a piece of `text` on one line; it begins a little before the first occurrence of `term`."""
-    words_before = f" {words_of(text)} ".partition(term.pattern)[0].count(" ")
-    start = _place_behind(text, words_before) - SNIPPET_LEAD
+    start = _place_of(text, term) - SNIPPET_LEAD
     first = max(0, min(start, len(text) - SNIPPET_LENGTH))
     piece = text[first : first + SNIPPET_LENGTH].replace("\0", "\u2400")
     return "…" * (first > 0) + " ".join(piece.split()) + "…" * (first + SNIPPET_LENGTH < len(text))
+
+
+def _place_of(text: str, term: Term) -> int:
+    """Return an index in the first occurrence of a term, for which not much more of a long text is read than needed."""
+    length = LOOKED_AT
+    while length < len(text):
+        piece = text[:length]
+        # The last word may be cut, and be another one then.
+        whole, _, _ = words_of(piece).rpartition(" ")
+        before, found, _ = f" {whole} ".partition(term.pattern)
+        if found:
+            return _place_behind(piece, before.count(" "))
+        length *= 4
+    return _place_behind(text, f" {words_of(text)} ".partition(term.pattern)[0].count(" "))
 
 
 def _place_behind(text: str, words_before: int) -> int:

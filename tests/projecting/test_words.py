@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from refold.domain import words
 from refold.domain.errors import InvalidInputError, LimitExceededError
 from refold.domain.words import (
     QUERY_WORDS_MAX,
@@ -125,6 +126,36 @@ SNIPPETS = {
     ("here " + "x" * (SNIPPET_LENGTH - 5), "here"): "here " + "x" * (SNIPPET_LENGTH - 5),
     ("here " + "x" * (SNIPPET_LENGTH - 4), "here"): "here " + "x" * (SNIPPET_LENGTH - 5) + "…",
 }
+
+
+@pytest.mark.parametrize("near", [1, 3, 8, 20])
+def test_a_snippet_of_a_long_text_is_found_piece_by_piece(near: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the place is, and wherever a piece ends: the beginning of a word is not taken for the word."""
+    monkeypatch.setattr(words, "LOOKED_AT", near)
+    texts = ("needles no nee-dle crème e\u0301te\u0301 มะนาว 東京 ", "needle. " * 3, "ae\u0301" * 30 + " ")
+    for text in (before + "x " * count + "a needle東, it is" for before in texts for count in (0, 1, 9, 99)):
+        for term in (Term("needle"), Term("needle 東"), Term("need", is_prefix=True), Term("nee dle"), Term("missing")):
+            found = words._place_of(text, term)
+            with monkeypatch.context() as whole:
+                whole.setattr(words, "LOOKED_AT", len(text))
+                known = words._place_of(text, term)
+            # They are in the same word, and may be at another character of it.
+            assert " " not in text[min(found, known) : max(found, known)], (text, term)
+
+
+def test_a_snippet_reads_little_of_a_long_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search finds outputs of tools of any length; of a megabyte, the beginning is enough for a word there."""
+    read: list[int] = []
+    spread = words._spread
+
+    def noted(text: str) -> str:
+        read.append(len(text))
+        return spread(text)
+
+    monkeypatch.setattr(words, "_spread", noted)
+
+    assert "a needle in" in snippet_of("hay " * 99 + "a needle in it " + "hay " * 250_000, Term("needle"))
+    assert sum(read) < 100_000
 
 
 @pytest.mark.parametrize(("asked", "snippet"), SNIPPETS.items())

@@ -18,6 +18,7 @@ from contextlib import suppress
 from copy import copy
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from langchain_core.embeddings import Embeddings
@@ -351,8 +352,11 @@ class RefoldStore(BaseStore):
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         reader = InMemoryStore()
-        for one, _ in self._shown_records(()):
-            reader._data[one.namespace] = {}
+        beginnings = (one.path for one in op.match_conditions or () if one.match_type == "prefix")
+        begun = tuple(takewhile(lambda label: label != "*", next(beginnings, ())))
+        for one in self._collections(begun):
+            if any(self._is_shown(one, record) for record in one.records()):
+                reader._data[one.namespace] = {}
         namespaces: Any = reader.batch([op])[0]
         listed: list[Namespace] = namespaces
         return listed

@@ -299,6 +299,10 @@ def test_a_search_looks_at_no_other_namespaces(memory: Store, monkeypatch: pytes
         ("x",): [],
     }
     assert len(read) == 4
+    read.clear()
+    for prefix, names in ((("users", "mia"), 2), (("users", "*"), 3), (("*", "mia"), 3), (None, 5)):
+        assert len(kept.list_namespaces(prefix=prefix)) == names
+    assert len(read) == 3 + 3 + 5 + 5
     assert len(kept.search(())) == 5
     assert kept.search(("x" * 999,)) == kept.search(("\ud800",)) == []
 

@@ -17,8 +17,6 @@ from refold.infrastructure.inspector import answers
 from refold.infrastructure.inspector.parameters import Parameters
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS
 from refold.infrastructure.log.codec import tag_of
-from refold.infrastructure.queries.origins import first_events
-from refold.infrastructure.views import contexts
 from tests.support.every_kind import fill
 
 from .asking import LOCAL, Asked
@@ -472,30 +470,8 @@ async def test_news_come_once_and_go_on_after_a_pause() -> None:
         assert '"chat:b": 2' in await anext(lines)
 
 
-def test_a_family_is_drawn_from_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The points of one context's family are those that it has among all, and of other contexts nothing is read."""
-    with refold.open(":memory:") as store:
-        for name in ("a", "b"):
-            store.chat(name).name_version("begun")
-            asyncio.run(store.chat(name).merge(store.chat(name).fork(f"fork-of-{name}").fork(f"last-of-{name}")))
-        page = Asked(store)
-        every = page("lineage")
-        monkeypatch.setattr(refold.Store, "contexts", lambda _: pytest.fail("all contexts were read"))
-
-        families = [page("lineage", context=f"last-of-{name}") for name in ("a", "b")]
-
-    assert [{**point, "family": 0} for point in every] == [{**point, "family": 0} for one in families for point in one]
-
-
-def test_what_left_comes_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest departure first, each once, and how many there are; those of other pages are not read."""
-    read: list[object] = []
-
-    def noted(log: Any, refs: Any) -> Any:
-        read.extend(refs)
-        return first_events(log, refs)
-
-    monkeypatch.setattr(contexts, "first_events", noted)
+def test_what_left_comes_a_page_at_a_time() -> None:
+    """The newest departure first, each once, and how many there are."""
     with refold.open(":memory:") as store:
         chat = store.chat("x")
         ids = [chat.add_message("user", str(number)).id for number in range(5)]
@@ -505,10 +481,8 @@ def test_what_left_comes_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
 
         assert [one["item"]["id"] for one in page("left", context="x")["items"]] == ids[2::-1]
         for skip, more in ((0, True), (1, False)):
-            read.clear()
             answer = page("left", context="x", limit=2, skip=skip)
             assert [one["item"]["id"] for one in answer["items"]] == ids[2::-1][skip : skip + 2]
-            assert len(read) == 2
             assert (answer["count"], answer["more"]) == (3, more)
 
 

@@ -302,32 +302,6 @@ def test_what_must_be_kept_is_not_erased(store: refold.Store) -> None:
     assert WORD not in repr(events_of(store))
 
 
-def test_many_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of them show something of what is to be erased is found in one reading of all forks and merges."""
-    with refold.open(":memory:") as store:
-        chat = store.chat("a", user="mia")
-        chat.add_message("user", WORD)
-        chat.fork("b").fork("c")
-        reads: list[str] = []
-        rows = store._runner.rows
-
-        def noted(projection: Any) -> list[Any]:
-            reads.append(projection.name)
-            return rows(projection)
-
-        monkeypatch.setattr(store._runner, "rows", noted)
-
-        counts = []
-        for held in ("d", "e", "c"):
-            store.chat(held)
-            store.hold(held, why="case 12")
-            reads.clear()
-            found = store.erase(user="mia", why="ticket").held
-            counts.append(reads.count("lineage"))
-
-    assert (found, len({*counts})) == (("chat:c",), 1)
-
-
 def test_the_event_and_the_receipt_name_nobody(store: refold.Store) -> None:
     """They say who asked and why; of a user they have a salted hash, which tells whether it is this user."""
     fill_with_word(store)

@@ -473,30 +473,6 @@ async def test_sessions_come_page_by_page(store: refold.Store) -> None:
         await service.list_sessions_page(**APP, limit=0)
 
 
-async def test_a_list_reads_no_sessions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a user, or of an app: the rows of others are not read."""
-    with refold.open(":memory:") as store:
-        service = RefoldSessionService(store)
-        for app, user in (("a", "u"), ("a", "u2"), ("ab", "u")):
-            for session in ("s1", "s2"):
-                await service.create_session(app_name=app, user_id=user, session_id=session)
-        rows_under = store._projections.rows_under
-        read: list[Any] = []
-
-        def noted(*asked: Any) -> list[Any]:
-            found = rows_under(*asked)
-            read.extend(found)
-            return found
-
-        monkeypatch.setattr(store._projections, "rows_under", noted)
-
-        mine = (await service.list_sessions(app_name="a", user_id="u")).sessions
-        assert ([one.id for one in mine], len(read)) == (["s1", "s2"], 4)
-        read.clear()
-        every = (await service.list_sessions(app_name="a")).sessions
-        assert (len(every), len(read)) == (4, 8)
-
-
 async def test_what_was_erased_is_not_read_from_memory(tmp_path: Any) -> None:
     """Neither events nor the states beside them, which are the user's: the same service reads them again."""
     with refold.open(str(tmp_path / "s.db")) as store:

@@ -137,8 +137,8 @@ class _Chats:
     def _record_of(self, found: OpenChat) -> ConversationRecord | None:
         """Return the record that was saved last, with the head that the view has now; None if there is nothing."""
         saved = found.chat.saved_states.last(NAME, RECORD)
-        entries = found.entries()
-        head = entries[-1].item_ids[0] if entries else None
+        newest = found.last(1)
+        head = newest[-1].item_ids[0] if newest else None
         if saved is None or saved.value is None:
             if head is None:
                 return None

@@ -25,6 +25,7 @@ from pydantic_ai.models.test import TestModel
 
 import refold
 from refold.domain.errors import InvalidInputError
+from refold.infrastructure.frameworks import open_chats
 from refold.infrastructure.frameworks.pydantic_ai import conversations as conversations_module
 from refold.pydantic_ai import RefoldConversations, messages_of, record
 
@@ -405,3 +406,28 @@ async def test_what_is_known_of_entries_has_a_limit(store: refold.Store, monkeyp
 
     assert [(await conversations.read_entry(entry.id)).message for entry in saved] == [one.message for one in saved]
     assert len(conversations._sync._chat_of) <= 6
+
+
+async def test_a_list_converts_no_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each conversation the newest message says whether others wrote to it; the others are not converted."""
+    with refold.open(":memory:") as store:
+        for name in "abc":
+            messages = [asked(f"{name} {number}") for number in range(20)]
+            await RefoldConversations(store).save(Conversation(conversation_id=name, messages=messages))
+        store.chat("b").add_message("user", "And?")
+        conversations, converted = RefoldConversations(store), list[Any]()
+        entries_of = open_chats.entries_of
+
+        def noted(*given: Any) -> list[Any]:
+            found = entries_of(*given)
+            converted.extend(found)
+            return found
+
+        monkeypatch.setattr(open_chats, "entries_of", noted)
+        listed = {record.conversation_id: record for record in await conversations.read_records()}
+
+        assert sorted(listed) == ["a", "b", "c"]
+        # That of another writer is part of a message whose beginning is found from the start.
+        assert len(converted) == 1 + 21 + 1
+        assert [await conversations.read_record(name) for name in "abc"] == [listed[name] for name in "abc"]
+        assert "+" in listed["b"].revision

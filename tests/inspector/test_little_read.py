@@ -47,3 +47,20 @@ def test_what_left_is_read_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert [one["item"]["id"] for one in answer["items"]] == [ids[2], ids[1]]
     assert (answer["count"], answer["more"], len(read)) == (4, True, 2)
+
+
+def test_the_rows_of_one_projection_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of its rows has its status, and not that of all others, whose rows a database would read to count them."""
+    with refold.open(":memory:") as store:
+        store.chat("x")
+        counted: list[str] = []
+        count = type(store._projections).count
+
+        def noted(rows: Any, projection: Any) -> int:
+            counted.append(projection.name)
+            return count(rows, projection)
+
+        monkeypatch.setattr(type(store._projections), "count", noted)
+        answer = Asked(store)("projection", name="catalogue")
+
+    assert (answer["projection"]["rows"], len(answer["rows"]), counted) == (1, 1, ["catalogue"])

@@ -83,6 +83,15 @@ def test_a_text_that_is_cut_off_shows_it(watched: Watched, served: Served) -> No
     expect(clipped.filter(has_text="9 lines, 8")).to_have_css("mask-image", re.compile("linear-gradient"))
     expect(clipped.filter(has_text="2 lines")).to_have_count(0)
 
+    window = served.store.window("lengths")
+    for lines in (2, 9):
+        window.add(refold.BudgetItem(f"{lines} lines", "\n".join(map(str, range(lines))), "tool", 1))
+    text = watched.open("/c/window:lengths").locator("td.text > [tabindex]")
+    expect(text).to_have_count(1)
+    height = text.evaluate("text => text.clientHeight")
+    text.click()
+    assert text.evaluate("text => text.clientHeight") > 2 * height
+
 
 def test_an_inherited_item_says_how_it_came(watched: Watched, served: Served) -> None:
     """The event in the context it was forked from, and the fork."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Browser, Page, expect
 
 from .browser import Served, Watched, ready
@@ -301,3 +303,8 @@ def test_what_is_not_there_says_so(watched: Watched, served: Served) -> None:
         expect(page.get_by_role("button", name="Try again")).to_be_visible()
     page.get_by_role("link", name="All contexts").click()
     expect(ready(page).get_by_role("heading", level=1)).to_have_text("Contexts")
+    expect(watched.open("/c/none").get_by_role("alert").locator("code")).to_have_text("refold contexts")
+    expect(watched.open("/search").locator(".empty")).to_have_text(re.compile("^All words must be in one item"))
+    nothing = {"row": 0, "events": [], "next": None, "total": 0, "scanned": 0}
+    page.route(re.compile("/api/log"), lambda route: route.fulfill(json=nothing))
+    expect(watched.open("/log").locator("main")).to_contain_text("No event was recorded yet.")

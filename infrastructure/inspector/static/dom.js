@@ -16,6 +16,9 @@ const FROM_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\
 /** Return a name or an address, for a text, in parts that are each read in their own direction: else `@3` stood before a Hebrew name. */
 export const named = (text) => FROM_RIGHT.test(text) ? text.split(/([/:@]+)/).map((part, at) => at % 2 ? part : h("bdi", {}, part)) : text;
 
+/** Return a text with the commands that it names, between back quotes, as code. */
+export const withCommands = (text) => text.split(/`(refold [^`]*)`/).map((part, at) => at % 2 ? h("code", {}, part) : part);
+
 let failed = () => {};
 /** Have something called with each error that ends what a person had begun, as by a button. */
 export const onFailure = (call) => { failed = call; };

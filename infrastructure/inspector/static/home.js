@@ -1,11 +1,11 @@
 /** All contexts of the store, or its pools and queues, a page at a time. */
 import { contextAddress, go, withQuery } from "./address.js";
 import { about } from "./api.js";
-import { ago, brief, counted, fill, h, merged, named, number, time } from "./dom.js";
+import { ago, brief, counted, fill, h, merged, named, number, time, withCommands } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const POOLS = ["pool", "queue"];
-const HEADS = [["Context"], ["Kind"], ["Version", "number"], ["Items", "number roomy"], ["Tokens", "number"], ["User", "roomy"], ["Session", "roomy"],
+const HEADS = [["Context"], ["Kind"], ["Version", "number"], ["Items", "number roomy"], ["Tokens", "number roomy"], ["User", "roomy"], ["Session", "roomy"],
   ["Forked from", "roomy"], ["Last change"]];
 const POOL_HEADS = [["Name"], ["Kind"], ["Version", "number"], ["Holds", "number"], ["Tokens", "number roomy"], ["Branch of", "roomy"], ["By", "roomy"], ["Last change"]];
 
@@ -24,7 +24,7 @@ export async function screen(place) {
   } : {
     taken, path: "/", question: "contexts", rows: "contexts", wish: { kind, user, session, agent },
     fields: [["kind", "Kind", kinds], ["user", "User"], ["session", "Session"], ["agent", "Agent"]], heads: HEADS, row, nouns: ["context", "contexts"],
-    empty: "The store is empty. `refold import FILE` brings conversations in; an agent that records into it appears here at once.",
+    empty: withCommands("The store is empty. `refold import FILE` brings conversations in; an agent that records into it appears here at once."),
   });
   await list.load(null);
   const missed = about().missed ? h("a", { class: "tag warn", href: withQuery("/projections") }, `${counted(about().missed, "event")} set aside`) : null;
@@ -47,7 +47,7 @@ function row(one) {
   const stream = `${one.kind}:${one.id}`;
   return h("tr", { onclick: opens(stream) },
     h("td", { class: "name" }, h("a", { href: contextAddress(stream) }, named(one.id))), h("td", {}, h("span", { class: "tag" }, one.kind)),
-    h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number roomy" }, counts(one.items)), h("td", { class: "number" }, counts(one.tokens, brief)),
+    h("td", { class: "number" }, `@${one.version}`), h("td", { class: "number roomy" }, counts(one.items)), h("td", { class: "number roomy" }, counts(one.tokens, brief)),
     h("td", { class: "roomy" }, one.user ?? ""), h("td", { class: "roomy" }, one.session ?? ""), parentOf(one), changed(one));
 }
 

@@ -1,7 +1,7 @@
 /** A table whose rows come a page at a time, with filters that are in the address. */
 import { note, withQuery } from "./address.js";
 import { ask } from "./api.js";
-import { debounced, fill, h, looksOf, number, refill } from "./dom.js";
+import { debounced, fill, h, looksOf, number, refill, withCommands } from "./dom.js";
 
 const ROWS_SHOWN_AGAIN = 200;
 
@@ -58,7 +58,7 @@ export class Listing {
   }
 
   fail(error) {
-    fill(this.fault, error.message);
+    fill(this.fault, withCommands(error.message));
     this.fault.hidden = false;
   }
 

@@ -252,7 +252,7 @@ class Lines {
     }
     if (!this.list && !this.wish.ctx) this.drawn(from, until - from);
     else this.drawn(0, 0);
-    refill(this.spacer, made.length ? made : h("p", { class: "empty" }, this.list && !this.isEnd ? "Looking…" : "No event fits."));
+    refill(this.spacer, made.length ? made : h("p", { class: "empty" }, this.list && !this.isEnd ? "Looking…" : this.isFiltered || this.wish.ctx ? "No event fits." : "No event was recorded yet."));
     if (this.missing.size || (this.list && !this.isEnd && until >= this.count - 20)) this.wanted();
   }
 

@@ -1,7 +1,7 @@
 /** The frame of all screens: header, news, theme, and the screen of the present address. */
 import { here, go, onAddress, withQuery } from "./address.js";
 import { about, begin, follow, Refused } from "./api.js";
-import { counted, debounced, fill, h, icon, kept, merged, number, onFailure, say } from "./dom.js";
+import { counted, debounced, fill, h, icon, kept, merged, number, onFailure, say, withCommands } from "./dom.js";
 import { bind, keyOf, showDialog, showHelp } from "./keys.js";
 
 const SCREENS = {
@@ -131,7 +131,7 @@ export function faultOf(error) {
   if (!(error instanceof Refused)) console.error(error);
   return h("section", { class: "fault", role: "alert" },
     h("h1", {}, isMissing ? "Not found" : isDamaged ? "The store is damaged" : "This cannot be shown"),
-    h("p", {}, error.message), h("p", { class: "dim" }, error.kind ?? error.name),
+    h("p", {}, withCommands(error.message)), h("p", { class: "dim" }, error.kind ?? error.name),
     isDamaged ? h("p", {}, "What can still be read is shown on the other screens. ",
       h("a", { href: withQuery("/projections") }, "Check the whole store"), " to see all that is damaged.") : null,
     event ? h("p", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, `Look at ${event}`)) : null,
@@ -184,7 +184,7 @@ function openTwin() {
   open(`${location.pathname}.json${location.search}`, "_blank", "noopener");
 }
 
-onFailure((error) => showDialog("This cannot be done", [h("p", { role: "alert" }, error.message)]));
+onFailure((error) => showDialog("This cannot be done", [h("p", { role: "alert" }, withCommands(error.message))]));
 setTheme();
 header();
 onAddress(show);

@@ -176,6 +176,8 @@ class Listed {
     const heads = isLeft ? ["Came", "Role", "Item", "Text", "How", "Why", "Left"] : ["Came", "Role", "Item", "Text", "Recorded"];
     fill(this.view, rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: ["Item", "Recorded", isLeft && "Role"].includes(name) ? "roomy" : undefined }, name)))), h("tbody", {}, rows))
       : h("p", { class: "empty" }, isLeft ? "Nothing has left the view up to this version." : "It holds nothing at this version."));
+    // A text that is cut off is whole while it has the focus.
+    for (const text of this.view.querySelectorAll("td.text > div")) if (text.scrollHeight > text.clientHeight + 1) text.tabIndex = 0;
     if (found.more) {
       const rest = h("div", { class: "rest" }, h("span", {}, isLeft ? `The newest ${number(rows.length)} of ${number(found.count)} departures.` : `The last ${counted(rows.length, "item")}.`),
         h("button", { type: "button", onclick: () => this.more(version).catch((error) => fill(rest, h("span", { role: "alert" }, error.message))) }, "Show more"));

@@ -10,16 +10,16 @@ export async function screen(place) {
   const said = h("span", { class: "dim" });
   const body = h("tbody");
   const table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Where", "Kind", "Text"].map((name) => h("th", { scope: "col", class: name === "Kind" ? "roomy" : undefined }, name)))), body));
-  const none = h("p", { class: "empty" }, "Nothing was found. All words must be in one item; begin* finds the beginning of a word.");
+  const none = h("p", { class: "empty" }, `${words ? "Nothing was found. " : ""}All words must be in one item; begin* finds the beginning of a word.`);
   async function load() {
     const hits = words ? await ask("search", { q: words, limit: HITS_MAX }) : [];
     refill(body, hits.map(row));
-    said.textContent = hits.length >= HITS_MAX ? `the best ${HITS_MAX}` : `${number(hits.length)} found`;
+    said.textContent = !words ? "" : hits.length >= HITS_MAX ? `the best ${HITS_MAX}` : `${number(hits.length)} found`;
     table.hidden = !hits.length;
     none.hidden = !table.hidden;
   }
   await load();
-  return { title: `Search: ${words}`, news: merged(1000, load), element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, words ? `“${words}”` : "Search"), said), table, none) };
+  return { title: words ? `Search: ${words}` : "Search", news: merged(1000, load), element: h("div", { class: "sheet" }, h("header", {}, h("h1", {}, words ? `“${words}”` : "Search"), said), table, none) };
 }
 
 function row(hit) {

@@ -1,7 +1,7 @@
 /** Tokens and costs by day and model; and the calls that wait for a person. */
 import { contextAddress } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { ago, fill, h, merged, number, refill, time } from "./dom.js";
+import { ago, fill, h, merged, number, refill, time, withCommands } from "./dom.js";
 
 export async function screen(place) {
   return place.screen === "approvals" ? approvals() : usage(place);
@@ -58,7 +58,7 @@ async function approvals() {
       h("div", {}, h("strong", {}, one.name), " in ", h("a", { href: contextAddress(`chat:${one.context}`, undefined, { msg: one.item_id }) }, one.context), asked),
       h("pre", { tabindex: 0 }, one.arguments), one.approval?.because ? h("p", {}, one.approval.because) : null,
       mayWrite ? h("p", { class: "buttons approve" }, because, h("button", { type: "button", class: "main", onclick: decide("approve") }, "Approve"), h("button", { type: "button", onclick: decide("reject") }, "Reject"), fault)
-        : h("p", { class: "dim" }, "Decide with `refold approvals`, or start this page with --write."));
+        : h("p", { class: "dim" }, withCommands("Decide with `refold approvals`, or start this page with --write.")));
     return { place, asked };
   };
   async function load() {

@@ -161,7 +161,9 @@ class HeldError(DecisionRefusedError):
         self.contexts = tuple(contexts)
         named = ", ".join(self.contexts[:CALLS_NAMED])
         more = f" and {len(self.contexts) - CALLS_NAMED:,} more" if len(self.contexts) > CALLS_NAMED else ""
-        super().__init__(f"{named}{more} must be kept, and what was to be erased is shown there: release it first")
+        super().__init__(
+            f"{named}{more} must be kept, and what was to be erased is shown there: `refold hold` releases it"
+        )
 
 
 class PendingCallsError(DecisionRefusedError):

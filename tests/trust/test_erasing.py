@@ -291,7 +291,7 @@ def test_what_must_be_kept_is_not_erased(store: refold.Store) -> None:
     store.chat("a").fork("b2")
     store.hold("chat:b2", why="case 12")
 
-    with pytest.raises(HeldError) as caught:
+    with pytest.raises(HeldError, match="`refold hold` releases it") as caught:
         store.erase(user="mia", why="ticket", dry_run=False)
     assert caught.value.contexts == ("chat:b2",)
     assert store.erase(user="mia", why="ticket").held == ("chat:b2",)

@@ -129,6 +129,8 @@ def _called(store: Store, tool: Tool, arguments: Mapping[str, Any], actor: str) 
             answer = leaving(tool.call(store, arguments), store.log)
     except Exception as error:
         kind, text = _kind_and_text(store, error)
+        if isinstance(error, ContextNotFoundError) and "create" in tool.arguments:
+            text += "; `create` makes one"
         content = [types.TextContent(text=text)]
         return types.CallToolResult(content=content, structured_content={"error": kind, "message": text}, is_error=True)
     text = json.dumps(answer, ensure_ascii=False)

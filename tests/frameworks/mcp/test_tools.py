@@ -294,7 +294,7 @@ async def test_errors_say_what_to_do(store: refold.Store) -> None:
         ]
 
     for text, part in zip(texts, ("there is no context 'nobody': the resources list them", "has no version 99",
-                                  "there is no context 'nobody'",
+                                  "the resources list them; `create` makes one",
                                   "is the past", "queue:todo is no chat", "on version 2: look at it with context_view",
                                   "fork under another id", "has no item 'none'", "is no cursor",
                                   "has no version 99 yet", "is pinned: leave it out",

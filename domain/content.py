@@ -199,7 +199,7 @@ def _marked(value: Any) -> Any:
             return {key: _marked(one) for key, one in value.items()}
         pairs = [[_marked(key), _marked(one)] for key, one in value.items()]
         return {KIND: DICT, OF: sorted(pairs, key=lambda pair: canonical_json(pair[0], what="a key"))}
-    raise TypeError(f"a {kind.__name__} is not JSON")
+    raise TypeError(f"the type {kind.__name__} is not JSON")
 
 
 def _unmarked(data: Any) -> Any:

@@ -419,6 +419,8 @@ def _in_one_line(error: ValidationError) -> str:
     if field.startswith("content") and fault["type"] not in ("value_error", "missing"):
         # pydantic names only one of the types that a content, or a part of it, may have.
         says = "give a text or an ImageContent" if "[" in field else "give a text, or a list of texts and ImageContents"
+    elif fault["type"] == "string_type":
+        says = "give a text, as json.dumps() makes one" if field in ("arguments", "output") else "give a text"
     return f"{field or error.title}: {says}, found {shown(fault['input'])}"
 
 

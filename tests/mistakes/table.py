@@ -107,6 +107,7 @@ DEPTHS = [
     *wrong("nested too deep", "chat.from_openai_messages([{'role': 'user', 'content': DEEP}])"),
     *wrong("nested too deep", "chat.from_anthropic_messages([], system=DEEP)"),
     *wrong("nested too deep", "chat.from_google_contents([{'role': 'user', 'parts': DEEP}])"),
+    *wrong("the type object is not JSON; `register_content` says", "pool.add(refold.PoolItem(object(), 'd', 'x'))"),
     *wrong("the content of item 'deep' cannot be stored", "pool.add(refold.PoolItem(DEEP, 'd', 'deep'))"),
 ]  # fmt: skip
 ITEMS = [
@@ -215,8 +216,8 @@ FIELDS = [
     *wrong("content: give a text, or a list of texts and ImageContents, found None", "chat.add_message('user', None)"),
     *wrong("content[1]: give a text or an ImageContent, found 1", "chat.add_message('user', ['x', 1])"),
     *wrong("content[0]: a data URL needs a comma", "chat.add_message('user', [{'image': 'data:x'}])"),
-    *wrong("arguments: Input should be a valid string, found {'a': 1}", "chat.add_function_call('f', {'a': 1})"),
-    *wrong("output: Input should be a valid string, found 5", "chat.add_function_output('f', 5, 'c1')"),
+    *wrong("arguments: give a text, as json.dumps() makes one, found {'a': 1}", "chat.add_function_call('f', {'a': 1})"),
+    *wrong("output: give a text, as json.dumps() makes one, found 5", "chat.add_function_output('f', 5, 'c1')"),
     *wrong("tools[1]: ", "chat.add_config_update(tools=['f', 5])"),
 ]  # fmt: skip
 APPROVALS = [

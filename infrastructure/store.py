@@ -663,8 +663,7 @@ class Store:
         """
         Return what a framework saved last under each key that begins with `prefix`, in all chats or in one.
 
-        Rows are sorted by chat and version. `chat.saved_states.at(row.version)` returns the data itself. The chat is
-        given with or without its kind; an unknown one is a NotFoundError.
+        Sorted by chat and version; `chat.saved_states.at(row.version)` has the data. An unknown chat: NotFoundError.
         """
         from ..projections.saved_states import SAVED_STATES, states_prefix
 

@@ -22,8 +22,8 @@ import click
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import DamagedError, InvalidInputError, RefoldError
-from ..projecting.read_only import kept_by
 from ..projecting.status import ProjectionStatus, status_of
+from ..projecting.store import kept_by
 from ..projecting.worker import name_projections
 from ..store import Store
 from .render import one_line

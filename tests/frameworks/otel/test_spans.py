@@ -96,7 +96,7 @@ def test_items_of_any_time(store: Store, provider: TracerProvider, exporter: InM
     """One that no span can have, as a stranger may have written it, does not end the spans of the others."""
     chat = store.chat("trip")
     for at in (-1e300, 1e300):
-        chat.add_items([refold.chat.ChatMessage(role="assistant", content=["hi"], created_at=at)])
+        chat.add_items([refold.chat.ChatMessage(role=refold.chat.ChatRole.ASSISTANT, content=["hi"], created_at=at)])
 
     Spans(provider).follow(chat.history())
 

@@ -120,8 +120,12 @@ def _with(state: MemoryState, held: Held) -> MemoryState:
 def _without(state: MemoryState, ref: Ref) -> MemoryState:
     key = state.keys.get(ref.version)
     if key is None:
-        raise DamagedError(f"record {ref.version} of a memory", "it was forgotten, and was not there")
+        raise _not_there(ref.version)
     return replace(state, records=state.records.minus(key), keys=state.keys.minus(ref.version))
+
+
+def _not_there(version: int) -> DamagedError:
+    return DamagedError(f"record {version} of a memory", "it was forgotten, and was not there")
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -230,8 +234,9 @@ def _touched(version: int, events: Sequence[Event], present: dict[str, Held]) ->
             present[event.key] = new
         case MemoryForgotten(items=items):
             for held in _records_named(items, events):
+                if present.pop(held.event.key, None) is None:
+                    raise _not_there(held.version)
                 yield _Touch(held.event.key, "forgotten", held, None)
-                del present[held.event.key]
         case MemoryRestored(items=items):
             for held in _records_named(items, events):
                 yield _Touch(held.event.key, "restored", None, held)
@@ -241,7 +246,10 @@ def _touched(version: int, events: Sequence[Event], present: dict[str, Held]) ->
 def _records_named(items: Iterable[Span], events: Sequence[Any]) -> Iterator[Held]:
     # The events of a scope name records of its own stream only.
     for ref in refs_of(items):
-        yield Held(ref.version, events[ref.version - 1])
+        event = events[ref.version - 1] if 0 < ref.version <= len(events) else None
+        if not isinstance(event, MemoryRemembered):
+            raise _not_there(ref.version)
+        yield Held(ref.version, event)
 
 
 def _change(recorded: RecordedEvent, scope: str, touch: _Touch) -> MemoryChange:

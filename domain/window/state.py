@@ -115,7 +115,10 @@ def _evolved(state: WindowState, event: Completed) -> WindowState:
         case WindowAdded() as added:
             return _with(state, Held(version, added, (version, 0)))
         case WindowReplaced() as replaced:
-            place = min(_require_held(state, ref).place for ref in refs_of(replaced.old))
+            places = [_require_held(state, ref).place for ref in refs_of(replaced.old)]
+            if not places:
+                raise DamagedError(f"item {version} of a window", "it replaced nothing")
+            place = min(places)
             return _with(reduce(_without, refs_of(replaced.old), state), Held(version, replaced, place))
         case WindowEvicted(items=items):
             return reduce(_without, refs_of(items), state)
@@ -157,8 +160,12 @@ def _without(state: WindowState, ref: Ref) -> WindowState:
 def _require_held(state: WindowState, ref: Ref) -> Held:
     held = state.held.items.get(ref.version)
     if held is None:
-        raise DamagedError(f"item {ref.version} of a window", "it left, and was not there")
+        raise _not_there(ref.version)
     return held
+
+
+def _not_there(version: int) -> DamagedError:
+    return DamagedError(f"item {version} of a window", "it left, and was not there")
 
 
 def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
@@ -308,7 +315,9 @@ class Departures:
         if left is not None:
             departure = left.with_version(number)
             for version in list(self._there) if left.items is None else _versions(left.items):
-                self._there.pop(version)
+                if version not in self._there:
+                    raise _not_there(version)
+                del self._there[version]
                 self._left[version] = departure
         match event:
             case WindowAdded() | WindowReplaced():

@@ -36,16 +36,18 @@ from refold.domain.context.adopt import names_in
 from refold.domain.errors import DamagedError, InvalidInputError, RefoldError
 from refold.domain.log import admission, memory_log
 from refold.domain.log.envelope import RecordedEvent, encode_payload
-from refold.domain.memory.events import MemoryRemembered
+from refold.domain.memory.events import MemoryForgotten, MemoryRemembered
 from refold.domain.moments import STREAM as MOMENTS
 from refold.domain.pool.events import QueueBranched
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 from refold.domain.trajectory.nodes import NODE_TYPES, own_fields
+from refold.domain.window.events import WindowEvicted, WindowOpened, WindowReplaced
 from refold.infrastructure.exchange import export_events, take_in_events
 from refold.infrastructure.log import records as drafting
 from refold.infrastructure.log.codec import CODEC, tag_of
+from refold.infrastructure.views.contexts import view_at
 from tests.contract.writing import append
 from tests.domain.strategies import JSON, PROPERTY, TEXT
 from tests.exchange.places import recorded
@@ -404,8 +406,8 @@ def test_past_the_door(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_goes_on_from_itself(store: refold.Store) -> None:
     """No walk up to its ancestors goes round for ever; it is said which context that is."""
     own = (Segment("chat:a", 1),)
-    append(store.log, "chat:a", Forked(parent="chat:a", version=1, lineage=own, root="a", how="full", change=Totals()))
-    branched = QueueBranched(parent="queue:a", version=1, lineage=(Segment("queue:a", 1),), root="a", change=Totals())
+    append(store.log, "chat:a", Forked(parent="chat:a", version=1, lineage=own, root="a", how="full", change=Totals(0)))
+    branched = QueueBranched(parent="queue:a", version=1, lineage=(Segment("queue:a", 1),), root="a", change=Totals(0))
     append(store.log, "queue:a", branched)
 
     with pytest.raises(DamagedError, match="chat:a is damaged: what it goes on from leads back to chat:a"):
@@ -419,7 +421,7 @@ def test_what_begins_with_each_other(store: refold.Store, tmp_path: Path) -> Non
     for name, other in (("a", "b"), ("b", "a")):
         before = (Segment(f"queue:{other}", 1),)
         branched = QueueBranched(
-            parent=f"queue:{other}", version=1, lineage=before, root=f"queue:{other}", change=Totals()
+            parent=f"queue:{other}", version=1, lineage=before, root=f"queue:{other}", change=Totals(0)
         )
         append(store.log, f"queue:{name}", branched)
 
@@ -431,7 +433,7 @@ def test_more_items_than_can_be(store: refold.Store, monkeypatch: pytest.MonkeyP
     for module in (memory_log, drafting):
         monkeypatch.setattr(module, "admitted", lambda event, _: encode_payload(event))
     span = Span.of_ranges("chat:b", [range(1, 2**31)])
-    append(store.log, "chat:a", ItemsEvicted(items=(span,), how="evict", change=Totals()))
+    append(store.log, "chat:a", ItemsEvicted(items=(span,), how="evict", change=Totals(0)))
 
     assert store.rows("validity") == []
     aside = {one.name: one.set_aside for one in store.projections()}
@@ -440,7 +442,7 @@ def test_more_items_than_can_be(store: refold.Store, monkeypatch: pytest.MonkeyP
 
 def test_a_time_beyond_all_years(store: refold.Store) -> None:
     """It could not be shown, so that no log takes it."""
-    late = MemoryRemembered(key="k", value=Content(text="v"), first_at=0, at=10**18, change=Totals())
+    late = MemoryRemembered(key="k", value=Content(text="v"), first_at=0, at=10**18, change=Totals(0))
     with pytest.raises(InvalidInputError, match="cannot be stored"):
         append(store.log, "memory:a", late)
 
@@ -456,3 +458,23 @@ def test_beside_an_item(rest: bytes) -> None:
             append(store.log, "chat:a", msgspec.structs.replace(event, origin=Origin(rest=rest)))
         assert [look(store) for look in SHOWN]
         assert store.chat("a").to_openai_messages(exact=True)[1] == {"role": "user", "content": "hello"}
+
+
+NAMING_NOTHING = {
+    "window:a": [WindowEvicted(items=(Span.of("", [1]),), change=Totals(0)), WindowReplaced(
+        key="k", value="v", source="s", priority=0, quarters=1, old=(), change=Totals(0))],
+    "memory:a": [MemoryForgotten(items=(Span.of("", [1]),), change=Totals(0)),
+                 MemoryForgotten(items=(Span.of("", [9]),), change=Totals(0))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stream", "event"), [(stream, one) for stream, some in NAMING_NOTHING.items() for one in some]
+)
+def test_an_event_that_names_what_is_not_there(stream: str, event: Any) -> None:
+    """What left a context, and what is in it, is damage then, as everywhere else."""
+    with refold.open(":memory:") as store:
+        append(store.log, stream, *([WindowOpened(max_tokens=9)] if stream == "window:a" else []), event)
+        view: Any = view_at(store, stream)
+        with pytest.raises(DamagedError, match=r"was not there|replaced nothing"):
+            assert (view.evicted(), view.entries()) is None

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,10 +20,8 @@ from typing import Any
 
 import click
 
-from ...domain.clock import REAL_SYSTEM
-from ...domain.errors import DamagedError, InvalidInputError, RefoldError
-from ..projecting.status import ProjectionStatus, status_of
-from ..projecting.store import kept_by
+from ...domain.errors import InvalidInputError, RefoldError
+from ..projecting.status import Count, ProjectionStatus, RowCounts, counted, status_of, uncounted
 from ..projecting.worker import name_projections
 from ..store import Store
 from .render import one_line
@@ -35,7 +33,6 @@ Failing = Callable[[], Mapping[str, str]]
 # Whether each job that a worker does beside projections failed the last time.
 Jobs = Mapping[str, bool]
 NO_JOBS: Jobs = MappingProxyType({})
-COUNTED_EVERY_SECONDS = 300.0
 
 
 def address_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
@@ -53,17 +50,15 @@ def page_of(
     names: Sequence[str],
     failing: Mapping[str, str],
     jobs: Jobs = NO_JOBS,
-    counts: RowCounts | None = None,
+    count: Count = counted,
 ) -> str:
     """
     Return the metrics of a store, of some of its projections and of a worker, in the text format of Prometheus.
 
     `failing` are the projections that the worker could not bring up to date, and why.
     """
-    counts = counts or RowCounts(store)
     try:
-        events, found = store.now().events, statuses_of(store, names)
-        rows = {one.name: counts.of(one.name) for one in found}
+        events, found = store.now().events, statuses_of(store, names, count)
     except RefoldError:
         return _metric("refold_up", "gauge", "Whether the store answers.", [("", 0)])
     each = [(f'{{projection="{one.name}"}}', one) for one in found]
@@ -75,8 +70,7 @@ def page_of(
             [(label, one.behind) for label, one in each],
         ),
         _metric(
-            "refold_projection_rows", "gauge", "Rows of a projection, counted every few minutes.",
-            [(label, rows[one.name]) for label, one in each],
+            "refold_projection_rows", "gauge", "Rows of a projection.", [(label, one.rows) for label, one in each]
         ),
         _metric(
             "refold_projection_stopped", "gauge",
@@ -120,28 +114,10 @@ def _fault(status: ProjectionStatus) -> str:
     return where + one_line(status.error or "")
 
 
-def statuses_of(store: Store, names: Container[str]) -> list[ProjectionStatus]:
-    """Return the status of projections by their names, without the numbers of their rows."""
+def statuses_of(store: Store, names: Container[str], count: Count = uncounted) -> list[ProjectionStatus]:
+    """Return the status of projections by their names, with the numbers of their rows that `count` returns."""
     chosen = (one for one in store._runner.projections.values() if one.name in names)
-    return [status_of(store._whole_log, store._projections, one, is_counted=False) for one in chosen]
-
-
-class RowCounts:
-    """The numbers of the rows of projections, counted anew after a while: a database reads all rows for it."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._counted: dict[str, tuple[float, int]] = {}
-
-    def of(self, name: str) -> int:
-        """Return how many rows a projection has, or had a while ago; 0 if its table cannot be read."""
-        now = REAL_SYSTEM.monotonic()
-        at, rows = self._counted.get(name, (None, 0))
-        if at is None or now - at >= COUNTED_EVERY_SECONDS:
-            with suppress(DamagedError):
-                rows = kept_by(self._store._projections).count(self._store._runner.named(name))
-            self._counted[name] = now, rows
-        return rows
+    return [status_of(store._whole_log, store._projections, one, count=count) for one in chosen]
 
 
 def _metric(name: str, kind: str, meaning: str, rows: Rows) -> str:
@@ -171,15 +147,15 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 10
 
     def __init__(
-        self, *args: Any, store: Store, names: Sequence[str], failing: Failing, jobs: Jobs, counts: RowCounts
+        self, *args: Any, store: Store, names: Sequence[str], failing: Failing, jobs: Jobs, count: Count
     ) -> None:
-        self._store, self._names, self._failing, self._jobs, self._counts = store, names, failing, jobs, counts
+        self._store, self._names, self._failing, self._jobs, self._count = store, names, failing, jobs, count
         super().__init__(*args)
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            page = page_of(self._store, self._names, self._failing(), self._jobs, self._counts)
+            page = page_of(self._store, self._names, self._failing(), self._jobs, self._count)
             self._answer(HTTPStatus.OK, page)
         elif path == "/health":
             is_fine, said = health_of(self._store, self._names, self._failing())
@@ -225,7 +201,7 @@ def metrics_served(
         return
     try:
         about: dict[str, Any] = {"store": store, "names": names, "failing": failing, "jobs": jobs}
-        server = _Server(address, partial(_Handler, **about, counts=RowCounts(store)))
+        server = _Server(address, partial(_Handler, **about, count=RowCounts().of))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInputError(f"--metrics: {address[0]}:{address[1]} cannot be used: {reason}") from error

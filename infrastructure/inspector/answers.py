@@ -8,8 +8,9 @@ long comes in parts: it says how many there are, and from where to ask on.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import DamagedError, InvalidInputError
@@ -22,12 +23,13 @@ from ...domain.trajectory.nodes import NODE_TYPES
 from ...domain.trajectory.run import Run
 from ...domain.trajectory.trajectory import Trajectory
 from ...projections.catalogue import CATALOGUE, CatalogueRow
+from ...projections.contract import Projection
 from ...projections.intervals import rows_prefix
 from ...projections.version_names import VERSION_NAMES, VersionNameRow
 from ..context_streams import stream_named
 from ..log.codec import tag_of
 from ..projecting.runner import ProjectionRunner
-from ..projecting.status import status_of
+from ..projecting.status import ProjectionStatus, RowCounts, status_of
 from ..queries.origins import event_at
 from ..queries.pages import row_page
 from ..queries.runs import NodeFilter, node_page
@@ -54,6 +56,7 @@ T = TypeVar("T")
 # Times and actors are sent for each version of a context up to this many, and for the newest ones beyond.
 VERSIONS_MAX = 50_000
 PAGE_MAX = 500
+_counts: Final[WeakKeyDictionary[Store, RowCounts]] = WeakKeyDictionary()
 
 
 def meta(store: Store, start: str) -> Shape:
@@ -284,10 +287,7 @@ def projection_answer(store: Store, given: Parameters) -> Shape:
     under, cursor = given.text("under") or "", given.text("cursor")
     rows, more = row_page(store._runner, name, under=under, limit=limit, cursor=cursor)
     now = store.now()
-    if (gate := gate_of(store.log)) is not None:
-        gate.ask("admin")
-    # Of this one alone: the status of all others would have their rows counted, too.
-    status = status_of(store._whole_log, store._projections, store._runner.named(name))
+    (status,) = _statuses(store, [store._runner.named(name)])
     return {
         "head": str(now), "events": now.events, "projection": status_shape(status),
         "rows": [plain_row(row) for row in rows], "cursor": more,
@@ -296,8 +296,21 @@ def projection_answer(store: Store, given: Parameters) -> Shape:
 
 def projections_answer(store: Store, given: Parameters) -> Shape:
     """Return the answer to `projections`."""
-    now = store.now()
-    return {"head": str(now), "events": now.events, "projections": [status_shape(one) for one in store.projections()]}
+    now, found = store.now(), _statuses(store, store._runner.projections.values())
+    return {"head": str(now), "events": now.events, "projections": [status_shape(one) for one in found]}
+
+
+def _statuses(store: Store, projections: Iterable[Projection]) -> list[ProjectionStatus]:
+    """
+    Return the status of projections, for which the page asks every second while others write.
+
+    Raises:
+        NotAllowedError: the present actor may not see it.
+    """
+    if (gate := gate_of(store.log)) is not None:
+        gate.ask("admin")
+    count = _counts.setdefault(store, RowCounts()).of
+    return [status_of(store._whole_log, store._projections, one, count=count) for one in projections]
 
 
 def search_answer(store: Store, given: Parameters) -> list[Shape]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import msgspec
 
+from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import DamagedError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
@@ -37,16 +41,50 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     set_aside: tuple[SetAside, ...] = ()
 
 
-def status_of(
-    log: LiveLog, store: ProjectionStore, projection: Projection, *, is_counted: bool = True
-) -> ProjectionStatus:
-    """
-    Return the present status of a projection; of its stored rows, where the store is open for reading only.
+# Returns how many rows a projection has.
+Count = Callable[[ProjectionStore, Projection], int]
+# So many rows are counted anew each time.
+FEW_ROWS = 100_000
+# A number is used for so many times as long as it took to count.
+USED_FOR = 100
 
-    To count the rows, a database reads all of them. For who asks again and again they are not `is_counted`, and are 0.
-    """
+
+def counted(store: ProjectionStore, projection: Projection) -> int:
+    """Return how many rows a projection has; a database reads all of them for it."""
+    return store.count(projection)
+
+
+def uncounted(store: ProjectionStore, projection: Projection) -> int:
+    """Return 0, for who asks again and again and shows no number; a table that cannot be read is an error as well."""
+    store.page(projection, after="", limit=1)
+    return 0
+
+
+class RowCounts:
+    """The numbers of rows, for who asks again and again and shows them: those of large tables are used for a while."""
+
+    def __init__(self, watch: Stopwatch = REAL_SYSTEM) -> None:
+        self._watch = watch
+        # How many rows each of them had, and until when that is used.
+        self._known: dict[str, tuple[int, float]] = {}
+
+    def of(self, store: ProjectionStore, projection: Projection) -> int:
+        """Return how many rows a projection has, or had a while ago."""
+        began = self._watch.monotonic()
+        rows, until = self._known.get(projection.name, (0, -math.inf))
+        if began >= until:
+            rows = store.count(projection)
+            took = self._watch.monotonic() - began
+            self._known[projection.name] = rows, (began + took * USED_FOR if rows > FEW_ROWS else -math.inf)
+        return rows
+
+
+def status_of(
+    log: LiveLog, store: ProjectionStore, projection: Projection, *, count: Count = counted
+) -> ProjectionStatus:
+    """Return the present status of a projection; of its stored rows, where the store is open for reading only."""
     try:
-        return _status(log, kept_by(store), projection, is_counted)
+        return _status(log, kept_by(store), projection, count)
     except DamagedError as error:
         # The others can be asked, and a rebuild makes these rows anew.
         behind, nothing = log.now().events, str(BEGINNING)
@@ -55,14 +93,8 @@ def status_of(
         )
 
 
-def _status(log: LiveLog, store: ProjectionStore, projection: Projection, is_counted: bool) -> ProjectionStatus:
+def _status(log: LiveLog, store: ProjectionStore, projection: Projection, count: Count) -> ProjectionStatus:
     checkpoint = store.checkpoint(projection)
-    rows = 0
-    if is_counted:
-        rows = store.count(projection)
-    else:
-        # One row, too, shows a table that cannot be read.
-        store.page(projection, after="", limit=1)
     seen = dict(checkpoint.heads)
     behind = sum(number - seen.get(lane, 0) for lane, number in log.now().heads)
     # If a projection has seen all events, a noted fault is old: some process went past it.
@@ -71,7 +103,7 @@ def _status(log: LiveLog, store: ProjectionStore, projection: Projection, is_cou
     return ProjectionStatus(
         name=projection.name,
         version=projection.version,
-        rows=rows,
+        rows=count(store, projection),
         position=str(checkpoint),
         behind=behind,
         worker=", ".join(workers_on(members_of(store), store, projection)) or None,

@@ -11,7 +11,9 @@ import pytest
 
 from refold.domain.errors import InvalidInputError
 from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.projecting import status
 from refold.infrastructure.projecting.shadow import shadow_of
+from refold.infrastructure.projecting.status import RowCounts
 from refold.infrastructure.projecting.store import Checkpoint, MemoryProjectionStore, Save
 
 from ..support.effort import CountedLock
@@ -139,3 +141,31 @@ def test_keys_stay_in_order() -> None:
     assert table.keys is before
     save(store, {key: Count(key, 1) for key in "eac"}, again, THIRD)
     assert [row.key for row in store.rows(Counts())] == ["a", "b", "c", "d", "e"]
+
+
+def test_numbers_of_many_rows_are_used_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred times as long as it took to count them; few rows are counted each time."""
+
+    class Watch:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    store, watch = MemoryProjectionStore(), Watch()
+    assert save(store, rows(1), Checkpoint(), FIRST) is not None
+    counts, count, counted = RowCounts(watch), store.count, list[float]()
+
+    def slow(projection: Any) -> int:
+        counted.append(watch.now)
+        watch.now += 0.5
+        return count(projection)
+
+    monkeypatch.setattr(store, "count", slow)
+    for few, until in ((1, 3.0), (0, 60.0)):
+        monkeypatch.setattr(status, "FEW_ROWS", few)
+        while watch.now < until:
+            assert counts.of(store, Counts()) == 1
+            watch.now += 0.5
+
+    assert counted == [0.0, 1.0, 2.0, 3.0, 53.0]

@@ -186,20 +186,26 @@ def test_what_was_erased_is_on_no_page(watched: Watched, served: Served, tmp_pat
 
 
 def test_news_without_a_pause_are_shown(folding: Page) -> None:
-    """Calls that come all the time do not put off what they ask for; many of them are one."""
+    """Calls that come all the time do not put off what they ask for; many are one; what is slow comes seldom."""
     source = str(folding.locator("script[src]").get_attribute("src")).replace("page.js", "dom.js")
-    runs, calls = folding.evaluate(
+    runs, calls, rested = folding.evaluate(
         """async address => {
           const { merged } = await import(address);
           let [runs, calls] = [0, 0];
           const ask = merged(50, async () => { runs++; });
           while (runs < 3 && calls < 1000) { calls++; ask(); await new Promise((done) => { setTimeout(done, 5); }); }
-          return [runs, calls];
+          const wait = (time) => new Promise((done) => { setTimeout(done, time); });
+          const [begun, ended] = [[], []];
+          const note = (times) => times.push(performance.now());
+          const slow = merged(20, async () => { note(begun); await wait(40); note(ended); });
+          while (begun.length < 2) { slow(); await wait(5); }
+          return [runs, calls, begun[1] - ended[0]];
         }""",
         source,
     )
     assert runs == 3
     assert calls > runs
+    assert rested > 150
 
 
 def test_a_first_question_says_how_far_it_has_come(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,11 @@ export function debounced(milliseconds, run) {
   };
 }
 
+// What takes long, as the usage of all contexts of a large store, rests so many times as long before it runs again; at
+// most so many times as long as others do.
+const RESTS = 4;
+const RESTS_MAX = 10;
+
 /**
  * Return a copy of a function that runs soon after a call, and not again before it is done: many calls are one, and
  * calls without a pause do not put it off.
@@ -151,12 +156,15 @@ export function debounced(milliseconds, run) {
 export function merged(milliseconds, run) {
   let isAsked = false;
   let isRunning = false;
+  let pause = milliseconds;
   const go = async () => {
     isRunning = true;
     while (isAsked) {
-      await new Promise((done) => { setTimeout(done, milliseconds); });
+      await new Promise((done) => { setTimeout(done, pause); });
       isAsked = false;
+      const began = performance.now();
       await Promise.resolve(run()).catch(() => {});
+      pause = Math.max(milliseconds, Math.min(RESTS * (performance.now() - began), RESTS_MAX * milliseconds));
     }
     isRunning = false;
   };

@@ -9,6 +9,7 @@ import click
 from ...domain.chat.approvals import Approvals
 from ...domain.chat.pairing import Approval
 from ...domain.clock import REAL_SYSTEM
+from ...domain.errors import NotFoundError
 from ..queries.approvals import PendingApproval
 from ..views.answer_shapes import waiting_shape
 from ..views.shapes import approval_shape
@@ -85,7 +86,11 @@ def _decide(
     with args.changing(location, by) as store:
         chat = args.opened(store, context)
         before = chat.version
-        approval = decide(chat.approvals)
+        try:
+            approval = decide(chat.approvals)
+        except NotFoundError as error:
+            fault = f"{chat.stream_id} has no call {call_id!r}: `refold approvals` lists those that wait"
+            raise NotFoundError(fault) from error
         said = f"the call {call_id} is {approval.state} by {approval.by}"
         shape = {"call_id": call_id, "approval": approval_shape(approval)}
         report(chat, one_line(said), shape, as_json=as_json)

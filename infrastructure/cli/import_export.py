@@ -293,7 +293,12 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
                 written = counted(export_parquet(store.log, file, streams, progress=progress), "event")
             else:
                 written = _summary_of_export(export_events(store.log, file, streams, progress=progress))
-    click.echo(f"{one_line(str(path))}: {written}", err=path == STDOUT)
+    _say_written(path, written)
+
+
+def _say_written(path: Path, written: str) -> None:
+    name = "stdout" if path == STDOUT else one_line(str(path))
+    click.echo(f"{name}: {written}", err=path == STDOUT)
 
 
 def _check_form(contexts: tuple[Reference, ...], parquet: bool) -> None:
@@ -315,7 +320,7 @@ def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path, location:
     if left_out:
         note(f"{counted(left_out, 'chat')} left out: {form} has no place for anything in them")
     _note_lost(form, {context: names for context, names in lost.items() if names})
-    click.echo(f"{one_line(str(path))}: {counted(len(lost), 'chat')}", err=path == STDOUT)
+    _say_written(path, counted(len(lost), "chat"))
 
 
 def _note_lost(form: str, lost: dict[str, tuple[str, ...]]) -> None:

@@ -304,7 +304,19 @@ def _usage_message(error: click.ClickException) -> str:
         message = message.replace(of_click, plain)
     if context is not None and isinstance(context.command, click.Group):
         message = _with_commands(error.message, context, context.command) or message
+    elif context is not None and isinstance(error, click.NoSuchOption):
+        message = _before_command(error.option_name, context) or message
     return (message if message.endswith("...") else message.rstrip(".")) + way_out
+
+
+def _before_command(option: str, context: click.Context) -> str | None:
+    """Return the fault of an option of the whole program that stands behind the name of a command."""
+    root = context.find_root()
+    known = next((one for one in root.command.params if option in one.opts and one.metavar), None)
+    if known is None:
+        return None
+    command = context.command_path.removeprefix(root.command_path)
+    return f"{option} stands before the command: {root.command_path} {option} {known.metavar}{command}"
 
 
 def _with_commands(fault: str, context: click.Context, group: click.Group) -> str | None:

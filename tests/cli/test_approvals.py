@@ -86,7 +86,7 @@ def test_decisions_that_are_refused(asking: Path) -> None:
     nobody = refold("approvals", "approve", "support-42", "c2", db=asking)
 
     assert again.fault == "the call 'c1' of chat:support-42 has an approval that was approved by mia at version 9"
-    assert unknown.fault.startswith("chat:support-42 has no call 'c7': ")
+    assert unknown.fault.startswith("chat:support-42 has no call 'c7': `refold approvals` lists")
     assert no_object.fault == "the arguments are '[1]': give a JSON object"
     assert (nobody.code, "Missing option '--by'" in nobody.fault) == (2, True)
 

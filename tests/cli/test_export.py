@@ -134,7 +134,7 @@ def test_stdout(database: Path, tmp_path: Path) -> None:
     ended = refold("export", "-o", "-", db=database)
 
     assert (ended.code, ended.out) == (0, Path("all.jsonl").read_text())
-    assert ended.err == "-: 3 contexts, 14 events\n"
+    assert ended.err == "stdout: 3 contexts, 14 events\n"
     assert not Path("-").exists()
 
 

@@ -142,6 +142,10 @@ def test_commands_need_no_bar(database: Path) -> None:
             ["--redact", "keys,x", "contexts"],
             "Invalid value for '--redact': there is no group 'x': take all, or some of ",
         ),
+        (
+            ["keys", "rotate", "--keys", "k"],
+            "--keys stands before the command: refold --keys FILE keys rotate (see `refold keys rotate --help`)",
+        ),
         (["--db", "", "contexts"], "Invalid value for '--db': it is empty"),
         (["contexts", "--db", "a\udcff"], "Invalid value for '--db': it is not UTF-8 text"),
         (["import", "a", "--user", "\udcff"], "Invalid value for '--user': it is not UTF-8 text"),

@@ -149,6 +149,13 @@ def test_what_is_not_in_the_view_is_found(watched: Watched, served: Served) -> N
     page = watched.open("/c/brief?q=no-such-item")
     expect(page.locator("aside")).to_contain_text("It never was in it.")
 
+    page.set_viewport_size({"width": 390, "height": 800})
+    expect(watched.open("/c/a?q=question").locator(".found")).to_be_visible()
+    page.get_by_role("tab", name="Items").click()
+    expect(rows.first).to_be_hidden()
+    page.get_by_label("Find an item").press("Enter")
+    expect(rows.first).to_be_visible()
+
 
 def test_an_item_has_a_menu(watched: Watched, served: Served) -> None:
     """Copy, its beginning, a fork there, its audit and its JSON."""

@@ -11,6 +11,8 @@ import { hasVersion, heldOf, Windows } from "./windows.js";
 
 const MIDDLE = "refold-graph-beside";
 const HOLDS_INTERVALS = ["chat", "queue", "pool"];
+// As in page.css: the details have a tab of their own.
+const NARROW = matchMedia("(max-width: 900px)");
 
 export async function screen(place) {
   // Most runs are looked at as graphs, whose code comes while the versions are asked for.
@@ -186,12 +188,14 @@ class ContextScreen {
     this.chosen = this.placeOf(place.query.msg);
     // What this window has not is looked for in all of them.
     const isElsewhere = this.index.window && this.chosen === null;
+    const { query } = this;
     this.query = this.finder.value = place.query.q ?? (isElsewhere ? place.query.msg : undefined) ?? "";
     this.win = windowOf(place.query.win, this.index.head);
     const tab = names.includes(place.query.tab) ? place.query.tab : names[0];
     if (tab === this.tab && this.pane?.move) await this.pane.move(place.query);
     if (tab !== this.tab) await this.open(tab, place.query);
     if (tab === "items") await this.beside?.move(place.query);
+    if (this.query && this.query !== query) this.turnToFound();
     this.pane?.narrow?.(this.win);
     this.show();
     if (this.chosen !== null) requestAnimationFrame(() => this.feed.find(this.chosen));
@@ -356,7 +360,16 @@ class ContextScreen {
     this.query = this.finder.value = query;
     this.chosen = null;
     note(this.address());
+    this.turnToFound();
     this.show();
+  }
+
+  /** On a narrow page what was found has the room of the items, as the details have. */
+  turnToFound() {
+    if (this.tab !== "items" || !NARROW.matches) return;
+    if (this.query) this.panes.dataset.pane = "details";
+    else delete this.panes.dataset.pane;
+    this.showTabs();
   }
 
   /** Narrow the log, the graph and the comparison to some versions; null is all. Back undoes it. */

@@ -113,10 +113,10 @@ def test_the_whole_log_is_grouped_by_its_chats(watched: Watched) -> None:
 
 
 def test_on_a_narrow_page_a_group_fits(browser: Browser, served: Served) -> None:
-    """Nothing is wider than the page."""
+    """Nothing is wider than the page, and a line shows its version, not the name that all have."""
     profile = Watched(browser, served, viewport={"width": 320, "height": 700})
     page = profile.open("/c/calls?tab=log&group=1")
-    expect(page.locator(".line").first).to_be_visible()
+    expect(page.locator(".line").first.get_by_role("link", name="@1", exact=True)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     profile.close()
 

@@ -263,10 +263,12 @@ class Lines {
     // Of an event that cannot be read its place may be all that is known.
     const ref = event.stream === null ? null : `${event.stream}@${event.version}`;
     const shown = event.position ?? `@${event.version}`;
+    // In the log of one context its name would take the room of the version on a narrow page.
+    const name = event.stream === this.stream ? `@${event.version}` : named(short(ref ?? ""));
     return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": [event, ...event.rest ?? []].some((one) => this.chosen === one.version) || (ref && this.opened === ref) || undefined,
       onclick: (pressed) => { if (ref && !pressed.target.closest("a")) this.open(event); } },
       cell(ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, `${event.at.slice(5, 10)} ${event.at.slice(11, 19)}`) : "-"),
-      cell(ref ? contextLink(event, named(short(ref)), { title: ref }) ?? ref : "-"), cell(event.actor ?? "-"),
+      cell(ref ? contextLink(event, name, { title: ref }) ?? ref : "-"), cell(event.actor ?? "-"),
       cell(sortOf(event)), cell(wordsOf(event)));
   }
 

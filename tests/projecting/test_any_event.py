@@ -460,7 +460,7 @@ def test_beside_an_item(rest: bytes) -> None:
         assert store.chat("a").to_openai_messages(exact=True)[1] == {"role": "user", "content": "hello"}
 
 
-NAMING_NOTHING = {
+NAMING_NOTHING: dict[str, list[Any]] = {
     "window:a": [WindowEvicted(items=(Span.of("", [1]),), change=Totals(0)), WindowReplaced(
         key="k", value="v", source="s", priority=0, quarters=1, old=(), change=Totals(0))],
     "memory:a": [MemoryForgotten(items=(Span.of("", [1]),), change=Totals(0)),

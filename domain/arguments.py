@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Set
+from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
 from .canonical import require_unicode
@@ -65,6 +67,21 @@ def require_instance(value: Any, kind: type[T], what: str, remedy: str) -> T:
     if not isinstance(value, kind):
         raise InvalidInputError(f"{what} is {value!r}: {remedy}")
     return value
+
+
+def require_path(given: object, what: str = "the file") -> Path:
+    """
+    Return the path that was given for a file; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it is no path, or has a NUL: the system would take what stands in front of it.
+    """
+    if not isinstance(given, str | PathLike):
+        raise InvalidInputError(f"{what} is {given!r}: give a path")
+    path = Path(given)
+    if "\0" in str(path):
+        raise InvalidInputError(f"{what} {str(path)!r} holds a NUL: leave it out")
+    return path
 
 
 def require_callable(value: T, what: str) -> T:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..domain.arguments import require_instance
+from ..domain.arguments import require_instance, require_path
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.erasure import forgetting
@@ -24,7 +24,7 @@ from ..domain.errors import (
 from ..domain.log.memory_log import MemoryLog
 from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING
-from .files import BESIDE_SQLITE, OWNER, is_private, path_of
+from .files import BESIDE_SQLITE, OWNER, is_private
 from .log.codec import CODEC, Codec
 from .projecting.store import MemoryProjectionStore, ProjectionStore, ReadOnlyProjectionStore, kept_by
 from .trust.tables import (
@@ -68,7 +68,7 @@ def location_of(given: object) -> str:
         InvalidInputError: it is no location.
     """
     if isinstance(given, Path):
-        path = require_unicode(str(path_of(given, "the location")), "the location")
+        path = require_unicode(str(require_path(given, "the location")), "the location")
         return f"./{path}" if path == ":memory:" else path
     if not isinstance(given, str):
         raise InvalidInputError(f"the location is of the type {type(given).__name__}: {FORMS}")
@@ -84,7 +84,7 @@ def location_of(given: object) -> str:
         raise InvalidInputError(
             f"the location looks like a connection string, and is no URL: {FORMS}; for a file of this name give a Path"
         )
-    path_of(text, "the location")
+    require_path(text, "the location")
     return text
 
 

@@ -46,21 +46,6 @@ def read_bounded(path: Path) -> bytes:
     return data
 
 
-def path_of(given: object, what: str = "the file") -> Path:
-    """
-    Return the path that was given for a file; `what` names it in the error.
-
-    Raises:
-        InvalidInputError: it is no path, or has a NUL: the system would take what stands in front of it.
-    """
-    if not isinstance(given, str | os.PathLike):
-        raise InvalidInputError(f"{what} is {given!r}: give a path")
-    path = Path(given)
-    if "\0" in str(path):
-        raise InvalidInputError(f"{what} {str(path)!r} holds a NUL: leave it out")
-    return path
-
-
 def require_regular(path: Path) -> None:
     """
     Require that a path is that of a file, if there is anything: a pipe may be waited for without end, and a device has

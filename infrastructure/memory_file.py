@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from ..domain.arguments import require_path
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Attachment
@@ -15,7 +16,7 @@ from ..domain.errors import InvalidInputError, NotFoundError, StorageUnavailable
 from ..domain.ids import decoded_id
 from ..domain.memory.memory import InMemoryMemoryStore, Memory
 from ..domain.memory.records import MemoryRecord
-from .files import parse_foreign, path_of
+from .files import parse_foreign
 from .open import open_store
 
 OLD_RECORDS = (
@@ -94,7 +95,7 @@ def import_agent_memory(memory: Memory, path: str | Path) -> int:
         NotFoundError: there is no such file.
         InvalidInputError: it has no such table, or a record cannot be read; nothing was remembered.
     """
-    file = path_of(path)
+    file = require_path(path)
     if not file.is_file():
         raise NotFoundError(f"there is no file {file}")
     try:

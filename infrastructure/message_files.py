@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ..domain.arguments import require_path
 from ..domain.errors import InvalidInputError
 from ..domain.messages import Message, clean_messages, message_from_dict, message_to_dict
-from .files import parse_foreign, path_of, read_bounded, replace_files
+from .files import parse_foreign, read_bounded, replace_files
 
 
 def write_messages_file(path: str | os.PathLike[str], messages: Iterable[Any], *, clean: bool = True) -> None:
@@ -20,7 +21,7 @@ def write_messages_file(path: str | os.PathLike[str], messages: Iterable[Any], *
     Raises:
         InvalidInputError: one of them is not a message, or cannot be written as JSON; nothing was written.
     """
-    target = path_of(path)
+    target = require_path(path)
     data = _encoded(clean_messages(messages) if clean else list(messages), target)
     replace_files({target: data})
 
@@ -47,7 +48,7 @@ def read_messages_file(path: str | os.PathLike[str], *, clean: bool = True) -> l
             nested too deeply; or a record cannot be read, and the error has its index.
     """
     try:
-        held = parse_foreign(read_bounded(path_of(path)))
+        held = parse_foreign(read_bounded(require_path(path)))
     except InvalidInputError:
         raise
     except (FileNotFoundError, ValueError):

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import msgspec
 
+from ...domain.arguments import require_path
 from ...domain.canonical import require_unicode
 from ...domain.chat.events import ARCHIVED_TEXT
 from ...domain.clock import DAY_MICROSECONDS, System
@@ -46,7 +47,7 @@ from ...domain.log.ports import LiveLog, PartitionedLog, Remnant
 from ...projections.catalogue import CATALOGUE
 from ..context_streams import context_named
 from ..databases import stored_log
-from ..files import OWNER, path_of, unwritable
+from ..files import OWNER, unwritable
 from ..log.codec import CODEC
 from ..projecting.runner import ProjectionRunner
 from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, events_of_store, require_reason
@@ -103,7 +104,7 @@ class Archivist:
             raise InvalidInputError("say which contexts: by their names, or idle= with a time")
         require_reason(why)
         require_no_transaction(self._log, "nothing is archived")
-        path = Path(require_unicode(os.path.realpath(path_of(file)), "the file"))
+        path = Path(require_unicode(os.path.realpath(require_path(file)), "the file"))
         days = None if idle is None else days_of(idle)
         for _ in range(ATTEMPTS_MAX):
             # The version of the store's own events: an erasure, a hold or an archive made since refuses the append.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...domain.arguments import require_path
 from ...domain.clock import REAL_SYSTEM
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import Seals, seal_of
@@ -32,7 +33,7 @@ from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import Moment
 from ..context_streams import root_of
 from ..databases import Database, location_of, missing_keys, open_database, stored_log, tables_of
-from ..files import path_of, replacing
+from ..files import replacing
 from ..projecting.store import ProjectionStore, kept_by
 from ..store_id import known_lineage, lineage_of
 from ..trust.erasing import ATTEMPTS_MAX
@@ -228,7 +229,7 @@ def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: 
         LogWentBackError: the log lacks events that are in the file.
         StorageBusyError: another process is writing the file, or others erased all the time.
     """
-    with writing_backup(path_of(path)) as file:
+    with writing_backup(require_path(path)) as file:
         run = _Run(log, rows, file)
         run.require_begun()
         is_old, before = bool(file.chunks or file.left), run.moment.events
@@ -259,7 +260,7 @@ def _written_anew(log: LiveLog, rows: ProjectionStore, path: Path, progress: Pro
 def back_up_store(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: Progress | None) -> BackupReport:
     """Back up an open store, as `back_up` does; one in a database is read by connections of its own."""
     # Before the store gets an id, which a backup names.
-    path, stored = path_of(path), stored_log(log)
+    path, stored = require_path(path), stored_log(log)
     if isinstance(stored, PartitionedLog):
         chain: Chain = stored.chain  # type: ignore[attr-defined]
         return _back_up_at(stored.location, path, progress, chain=chain, may_write=kept_by(rows) is rows)
@@ -323,7 +324,7 @@ def check_backup(path: str | Path, *, keys: Keys | None = None) -> BackupReport:
         DamagedFileError: it was changed or cut off.
         StorageBusyError: another process is writing it.
     """
-    with reading_backup(path_of(path)) as file:
+    with reading_backup(require_path(path)) as file:
         report, ends, digests = _report(file, 0), dict[int, int](), dict[str, bytes]()
         is_checked = keys is not None or not file.record.keys
         if not is_checked:

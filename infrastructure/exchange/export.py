@@ -16,13 +16,12 @@ from typing import IO
 
 import msgspec
 
-from ...domain.arguments import require_texts
+from ...domain.arguments import require_path, require_texts
 from ...domain.errors import ContextNotFoundError, DamagedError
 from ...domain.ids import OF_STORE
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ..context_streams import named_versions, root_of
-from ..files import path_of
 from .event_files import FORM_VERSION, End, EventLine, Header, Progress, line_of, pages_up_to, writing_file
 
 PAGE_EVENTS = 2_048
@@ -167,7 +166,7 @@ def export_events(
         DamagedError: an event cannot be read; the file is as it was.
     """
     asked = None if streams is None else _heads(log, streams)
-    target = path_of(path)
+    target = require_path(path)
     with writing_file(target, log) as file, TemporaryFile(dir=Path(file.name).parent) as lines:
         collection = Collection(log, lines)
         try:

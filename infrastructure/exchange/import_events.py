@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ...domain.arguments import require_path
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import Erasures, StoreErased, fold
 from ...domain.errors import DamagedError, InvalidInputError
@@ -20,7 +21,6 @@ from ...domain.log.admission import admitted
 from ...domain.log.envelope import encode_payload, require_payload_size
 from ...domain.log.ports import LiveLog, NewEvents
 from ..context_streams import named_versions, root_of
-from ..files import path_of
 from ..log.codec import tag_of
 from .event_files import EventLine, Progress, ReadLine, event_lines
 from .rehearsal import rehearse
@@ -183,7 +183,7 @@ def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Prog
             missing; or a context of the store has another past than in the file. Nothing was written.
         ConcurrencyError, StorageError: the streams before the one with the error are written; import it again.
     """
-    file = path_of(path)
+    file = require_path(path)
     return take_in_checked(log, file, len(checked_file(file, log)), progress=progress)
 
 

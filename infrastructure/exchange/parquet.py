@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 
-from ...domain.arguments import require_texts
+from ...domain.arguments import require_path, require_texts
 from ...domain.errors import ContextNotFoundError, InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ..files import path_of
 from ..log.codec import tag_of
 from ..views.shapes import plain_fields
 from .event_files import Progress, pages_up_to, writing_file
@@ -75,7 +74,10 @@ def export_parquet(
         raise ContextNotFoundError(unknown[0])
     schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in COLUMNS.items()])
     written = 0
-    with writing_file(path_of(path), log) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with (
+        writing_file(require_path(path), log) as file,
+        parquet.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
         for rows in _groups(log, wanted, after):
             writer.write_table(_table(arrow, schema, rows))
             written += len(rows)

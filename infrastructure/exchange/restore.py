@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...domain.arguments import require_path
 from ...domain.clock import exact
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import (
@@ -32,7 +33,6 @@ from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position, cut_to
 from ..databases import Database, location_of, open_database, tables_of
-from ..files import path_of
 from ..log.codec import CODEC
 from ..log.evidence import place
 from ..log.row_faults import opening
@@ -238,7 +238,7 @@ def restore(
         StorageBusyError: programs use the store that is to be replaced, or the backup is being written.
     """
     target = location_of(into)
-    with reading_backup(path_of(path)) as file:
+    with reading_backup(require_path(path)) as file:
         record = file.record
         _require_place(file, target)
         if not overwrite:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ...domain.arguments import require_path
 from ...domain.canonical import parse_json
 from ...domain.chat.events import ChatItemEvent, Image, Opened, Spoken
 from ...domain.chat.state.sequence import Items
@@ -29,7 +30,6 @@ from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
 from ...domain.log.gate import leaving
 from ...domain.log.ports import LiveLog
-from ..files import path_of
 from ..frameworks.conversation import Conversation, Kept, Message
 from .event_files import writing_file
 
@@ -190,7 +190,7 @@ def export_transcripts(
             cannot be written, and stays as it was.
     """
     lost: dict[str, tuple[str, ...]] = {}
-    with writing_file(path_of(path), log) as file:
+    with writing_file(require_path(path), log) as file:
         for chat in chats:
             made = _transcript_of(chat, form) if skip_empty else transcript_of(chat, form)
             if made is None:

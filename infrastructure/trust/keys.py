@@ -19,9 +19,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from ...domain.arguments import require_path
 from ...domain.canonical import require_unicode
 from ...domain.errors import DamagedError, InvalidInputError, KeyMissingError, WrongKeyError
-from ..files import path_of, sync_folder
+from ..files import sync_folder
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -89,7 +90,7 @@ class KeyFile:
 
     def __init__(self, path: str | Path) -> None:
         # The program may change its working folder.
-        self._path, self._where = path_of(path).absolute(), str(path)
+        self._path, self._where = require_path(path).absolute(), str(path)
         self._seen: dict[str, bytes] = {}
 
     def wrap(self, key: bytes) -> tuple[str, bytes]:

@@ -364,7 +364,9 @@ def head_shape(view: View) -> Shape:
     kind, context = split_stream_id(view.stream)
     first, last = event_at(view.log, view.stream, 1), event_at(view.log, view.stream, view.version)
     began = first.event if first is not None else None
-    about_it = {field: getattr(began, field, None) for field in ("user", "session", "agent", "source")}
+    # An event of another sort may be the first one, which has something else in a field of this name.
+    said = {field: getattr(began, field, None) for field in ("user", "session", "agent", "source")}
+    about_it = {field: text if isinstance(text, str) else None for field, text in said.items()}
     parent = f"{began.parent}@{began.version}" if isinstance(began, Forked | BranchedEvent) else None
     attributes = parse_json(began.attributes) if isinstance(began, Opened) else None
     return {

@@ -8,6 +8,7 @@ says what is wrong; and answers about all others go on.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -42,12 +43,13 @@ from refold.domain.pool.events import QueueBranched
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
+from refold.domain.trajectory.events import EdgeAdded
 from refold.domain.trajectory.nodes import NODE_TYPES, own_fields
 from refold.domain.window.events import WindowEvicted, WindowOpened, WindowReplaced
 from refold.infrastructure.exchange import export_events, take_in_events
 from refold.infrastructure.log import records as drafting
 from refold.infrastructure.log.codec import CODEC, tag_of
-from refold.infrastructure.views.contexts import view_at
+from refold.infrastructure.views.contexts import head_shape, view_at
 from tests.contract.writing import append
 from tests.domain.strategies import JSON, PROPERTY, TEXT
 from tests.exchange.places import recorded
@@ -478,3 +480,11 @@ def test_an_event_that_names_what_is_not_there(stream: str, event: Any) -> None:
         view: Any = view_at(store, stream)
         with pytest.raises(DamagedError, match=r"was not there|replaced nothing"):
             assert (view.evicted(), view.entries()) is None
+
+
+def test_a_run_that_begins_with_an_edge() -> None:
+    """What is said of it is plain data."""
+    with refold.open(":memory:") as store:
+        append(store.log, "run:u/s/0/0", EdgeAdded(source=Ref(1, "chat:a"), target=Ref(2), edge="x"))
+
+        assert json.loads(json.dumps(head_shape(view_at(store, "run:u/s/0/0"))))["opened"]["source"] is None

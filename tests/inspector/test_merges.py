@@ -57,6 +57,20 @@ def test_a_preview_has_the_base_and_what_each_side_did(asked: Asked) -> None:
     assert found["ours"]["removed"]["count"] == 0
 
 
+def test_an_answer_that_was_taken_is_no_event(asked: Asked) -> None:
+    """A diff, and a preview of a merge that takes it once more, show its text, who said it, and who took it."""
+    chat = asked.store.chat("one")
+    helper = chat.fork("helper")
+    helper.add_message("assistant", "So it is.")
+    with refold.acting(actor="mia"):
+        asyncio.run(chat.merge_result(helper, agent_id="helper"))
+    [added] = asked("diff", before="chat:one@1", after="chat:one")["added"]
+    [taken] = asked("preview", target="chat:main", source="chat:one")["taken"]["items"]
+
+    for shown in (added, taken):
+        assert (shown["speaker"], shown["body"], shown["actor"]) == ("assistant", "So it is.", "mia")
+
+
 def test_a_preview_says_which_items_come_and_which_stay_out(asked: Asked) -> None:
     """By each rule; the conflict has both values and the side that is kept."""
     kept = {rule: asked("preview", **TAKE, on_conflict=rule) for rule in ("ours", "theirs")}

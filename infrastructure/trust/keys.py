@@ -66,7 +66,7 @@ class MasterKeys:
                     f"the master key {name!r} of {where} has {len(key)} bytes: it needs {KEY_BYTES}"
                 )
         if not self._masters:
-            raise InvalidInputError(f"there is no master key in {where}: `refold keys new` adds one")
+            raise InvalidInputError(f"there is no master key in {where}: `refold keys new FILE` makes one")
 
     def wrap(self, key: bytes) -> tuple[str, bytes]:
         newest = [*self._masters][-1]

@@ -214,7 +214,7 @@ def test_keys_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no master key in the variable"),
+        ("", "in the variable OTHER_KEYS: `refold keys new FILE` makes one"),
         ("m1:!", "not base64"),
         ("m1:é", "not base64"),
         ("m1:AAAA", "has 3 bytes: it needs 32"),

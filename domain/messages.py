@@ -70,6 +70,22 @@ def _listed(calls: Any) -> list[Any]:
     return list(calls) if isinstance(calls, list | tuple) else []
 
 
+def _require_lists_of_calls(message: Any) -> None:
+    """
+    Require that the calls of a message can be read as such.
+
+    Raises:
+        TypeError: what stands in their place would be lost.
+    """
+    beside = field(message, "additional_kwargs") or {}
+    if not isinstance(beside, Mapping):
+        raise TypeError(f"its `additional_kwargs` are of the type {type(beside).__name__}")
+    for held, name in ((message, "tool_calls"), (beside, "tool_calls"), (message, "invalid_tool_calls")):
+        calls = field(held, name)
+        if calls and not isinstance(calls, list | tuple):
+            raise TypeError(f"its `{name}` are of the type {type(calls).__name__}")
+
+
 def is_blank(value: Any) -> bool:
     """Return whether an id is absent or only white space."""
     return value is None or not str(value).strip()
@@ -161,6 +177,7 @@ def message_of(message: Any) -> Message:
 
     Raises:
         InvalidInputError: it is not one of the four kinds.
+        TypeError: its calls are no list.
     """
     kind = kind_of(message)
     if kind is None:
@@ -176,6 +193,7 @@ def message_of(message: Any) -> Message:
         "id": field(message, "id") or None,
     }
     if kind == "assistant":
+        _require_lists_of_calls(message)
         made |= {"tool_calls": calls_of(message), "invalid_tool_calls": invalid_calls_of(message)}
     elif kind == "tool":
         made["tool_call_id"] = _or_empty(field(message, "tool_call_id"))

@@ -311,6 +311,7 @@ class Container(Context[ContainerState], Generic[T]):
             LimitExceededError: there are more items than the limit allows.
             ConcurrencyError: another writer came first.
         """
+        self._require_writer()
         await self.change(Restoring(require_texts(names, "the names")), expected_version, idempotency_key)
 
     async def change_settings(

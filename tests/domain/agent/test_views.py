@@ -246,7 +246,9 @@ def test_a_view_of_a_subclass_refuses_what_it_added() -> None:
     with pytest.raises(AttributeError, match="'Memory' object has no attribute 'nothing'"):
         _ = view.nothing
 
-    assert own.words == view.readonly.words == copy.copy(view).words == ["a"]
+    assert own.words == view.readonly.words == ["a"]
+    with pytest.raises(TypeError, match="`branch` makes another context"):
+        copy.copy(view)
     assert type(view.readonly) is type(own.at(1)) is type(view)
     assert type(view.branch()) is ContextQueue
 

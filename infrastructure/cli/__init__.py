@@ -1,4 +1,4 @@
-"""The command line: `refold`, one module for each command, imported when that command is used."""
+"""The command line: `refold`. The module of a command is imported when that command is used."""
 
 from __future__ import annotations
 

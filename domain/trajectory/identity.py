@@ -11,7 +11,8 @@ from ..errors import InvalidInputError
 from ..ids import encoded_id, split_stream_id, stream_id
 
 KIND = "run"
-ID = re.compile("(?P<user>[^/]+)/(?P<session>[^/]+)/(?P<round>[0-9]+)/(?P<sub>[0-9]+)")
+# No id has more digits, and Python makes no number of thousands of them.
+ID = re.compile("(?P<user>[^/]+)/(?P<session>[^/]+)/(?P<round>[0-9]{1,255})/(?P<sub>[0-9]{1,255})")
 
 
 class RunId(NamedTuple):

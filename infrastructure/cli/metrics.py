@@ -7,6 +7,7 @@ Nothing is counted while events are written: each answer asks the store for its 
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 import threading
@@ -33,6 +34,8 @@ Failing = Callable[[], Mapping[str, str]]
 # Whether each job that a worker does beside projections failed the last time.
 Jobs = Mapping[str, bool]
 NO_JOBS: Jobs = MappingProxyType({})
+# More digits are no port, and Python makes no number of thousands of them.
+_PORT = re.compile("[0-9]{1,5}")
 
 
 def address_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
@@ -40,7 +43,7 @@ def address_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if value is None:
         return None
     host, _, port = value.rpartition(":")
-    if not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16:
+    if not _PORT.fullmatch(port) or int(port) >= 1 << 16:
         raise click.BadParameter(f"{value!r} is no HOST:PORT, as {LOOPBACK}:9464")
     return host.strip("[]") or LOOPBACK, int(port)
 

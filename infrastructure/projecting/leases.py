@@ -11,6 +11,7 @@ notes of the others. From the notes alone every worker reckons which share is it
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from .store import ProjectionStore
 BEAT_SECONDS = 0.5
 TAKE_OVER_SECONDS = 3.0
 MEMBER = "worker/"
+# No worker comes later, and Python makes no number of thousands of digits.
+_PLACE = re.compile("[0-9]{1,18}")
 
 
 class Lease:
@@ -173,6 +176,6 @@ def _members(notes: Mapping[str, str]) -> list[Member]:
     members = []
     for name, note in notes.items():
         place, _, rest = note.partition(" ")
-        if place.isdecimal():
+        if _PLACE.fullmatch(place):
             members.append(Member(int(place), name.removeprefix(MEMBER), tuple(rest.split()[1:])))
     return members

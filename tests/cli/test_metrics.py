@@ -147,6 +147,13 @@ def test_an_address_of_six_groups(store: package.Store) -> None:
         assert asked(str(url), "/health") == (200, "fine\n")
 
 
+@pytest.mark.parametrize("value", ["65536", "-1", "a:b", "9" * 5_000])
+def test_what_is_no_address(value: str) -> None:
+    """It is refused, whatever its length."""
+    with pytest.raises(click.BadParameter, match="is no HOST:PORT"):
+        address_of(click.Context(click.Command("run")), click.Option(["--metrics"]), value)
+
+
 def test_the_command_serves_them(database: Path) -> None:
     """On this machine alone, where only a port is given; the address is printed."""
     with started("run", "catalogue", "--metrics", "0", "--db", database) as process:

@@ -160,6 +160,11 @@ def test_when_a_worker_shows_that_it_is_there() -> None:
     # It joins again at once, though its last beat was just now.
     assert other.hold()
     assert [one.place for one in members_of(rows)] == [1]
+    # A note whose place is no number that Python converts is of no worker.
+    rows.set_note("worker/broken", before=None, after="1" * 5_000 + " 1 a")
+    watch.seconds += BEAT_SECONDS
+    assert other.hold()
+    assert [one.place for one in members_of(rows)] == [1]
 
 
 @pytest.mark.parametrize(

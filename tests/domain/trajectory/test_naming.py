@@ -84,6 +84,12 @@ def test_an_id_says_which_run_it_is(user: str, session: str, number: int, sub: i
     assert run_id_of(split_stream_id(identity.stream)[1]) == identity
 
 
+def test_a_number_of_thousands_of_digits() -> None:
+    """No id has it."""
+    with pytest.raises(InvalidInputError, match="is not the id of a run"):
+        run_id_of(f"u/s/{'1' * 5_000}/0")
+
+
 @pytest.mark.parametrize(
     ("identity", "what"),
     [

@@ -8,6 +8,7 @@ conversation remember what came before, so each conversation has one of its own.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -142,7 +143,7 @@ class ShareGptForm(DocumentForm):
     fields = ("conversations", "system")
 
     def __init__(self) -> None:
-        self._open: list[tuple[str, str]] = []
+        self._open: deque[tuple[str, str]] = deque()
         self._calls = 0
         self._is_calling = False
 
@@ -167,7 +168,7 @@ class ShareGptForm(DocumentForm):
         calls = _sharegpt_calls(text) if who == CALLING else []
         if who not in ANSWERING and not (calls and self._is_calling):
             # Calls that were not answered before wait no longer.
-            self._open = []
+            self._open.clear()
         self._is_calling = bool(calls)
         if calls:
             named = [Call(*call, f"call_{number}") for number, call in enumerate(calls, self._calls + 1)]
@@ -175,7 +176,7 @@ class ShareGptForm(DocumentForm):
             self._open += [(str(call.call_id), call.name) for call in named]
             read_parts("assistant", named, into, "a turn")
         elif who in ANSWERING and self._open:
-            call_id, name = self._open.pop(0)
+            call_id, name = self._open.popleft()
             read_parts("user", [Result(name, text, call_id)], into, "a turn")
         elif who in SPEAKERS:
             read_parts(SPEAKERS[who], [text], into, "a turn")

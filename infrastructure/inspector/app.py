@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from secrets import token_urlsafe
+from secrets import compare_digest, token_urlsafe
 from typing import Any, NamedTuple
 
 import msgspec
@@ -204,7 +204,8 @@ async def _jobs(settings: Settings, request: Request) -> Response:
 async def _change(settings: Settings, change: Action, request: Request) -> Response:
     if change.needs_token and settings.token is None:
         return refused(403, "this page is read-only: start it with --write")
-    if change.needs_token and request.headers.get("x-refold-token") != settings.token:
+    given = request.headers.get("x-refold-token", "")
+    if change.needs_token and not compare_digest(given.encode(), str(settings.token).encode()):
         return refused(403, "the token is missing or of another start of the server: load the page again")
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return refused(415, "send JSON, with the content type application/json")

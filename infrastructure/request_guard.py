@@ -24,6 +24,8 @@ ANY_HOST = "*"
 HARMLESS = ("GET", "HEAD")
 PORT = re.compile(r":\d+$", re.ASCII)
 NEVER = "no-store"
+# The kind of an error of Refold's own.
+INTERNAL = "InternalError"
 log = logging.getLogger(__name__)
 
 
@@ -71,10 +73,8 @@ class RequestGuard:
         except Exception as error:
             if is_begun:
                 raise
-            # A fault of Refold's own: nothing but its type is known to be safe to show.
             log.exception("%s %r failed", scope["method"], scope["path"])
-            text = f"the {self._name} failed with {type(error).__name__}: its log has the reason"
-            await refused(500, text, "InternalError")(scope, receive, send_guarded)
+            await refused(500, fault_in_words(self._name, error), INTERNAL)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -102,6 +102,11 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def fault_in_words(name: str, error: Exception) -> str:
+    """Return what to show of a fault of Refold's own: nothing but its type is known to be safe."""
+    return f"the {name} failed with {type(error).__name__}: its log has the reason"
 
 
 def refused(status: int, text: str, kind: str = "RequestError") -> Response:

@@ -17,10 +17,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ...domain.concurrency.locks import locked, synchronized
-from ...domain.errors import InvalidInputError, NotFoundError, ProjectionError
+from ...domain.errors import InvalidInputError, NotFoundError, ProjectionError, RefoldError
 from ...domain.log.gate import gate_of
 from ..projecting.rebuild import RebuildReport
 from ..projecting.shadow import Progress, RebuildProgress, Stop
+from ..request_guard import INTERNAL, fault_in_words
 from ..store import Store
 from ..verifying import Report
 from ..views.answer_shapes import report_shape
@@ -112,7 +113,10 @@ class Jobs:
         except Exception as error:
             event = error.event if isinstance(error, ProjectionError) else None
             fault = {"error": type(error).__name__, "message": str(error), "event": event}
-            log.info("a %s of %s failed", job.kind, job.name, exc_info=True)
+            is_own = not isinstance(error, RefoldError)
+            if is_own:
+                fault |= {"error": INTERNAL, "message": fault_in_words(job.kind, error)}
+            log.log(logging.ERROR if is_own else logging.INFO, "a %s of %s failed", job.kind, job.name, exc_info=True)
             self._change(job, state="failed", error=fault)
         else:
             self._change(job, state="done" if is_done else "stopped", report=report)

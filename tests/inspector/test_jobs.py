@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from starlette.testclient import TestClient
@@ -173,6 +174,13 @@ def test_a_fold_that_fails_names_its_event(asked: Asked, monkeypatch: pytest.Mon
     assert (job["state"], job["error"]["error"], job["error"]["event"]) == ("failed", "ProjectionError", "chat:c0@1")
     assert "no luck" in job["error"]["message"]
     assert rebuilt(asked, "rollup") is None
+
+    # Where Refold itself fails, nothing but the type is shown.
+    monkeypatch.setattr(refold.Store, "check", Mock(side_effect=ValueError("a secret")))
+    job = asked.done("check", name="rollup")
+    assert job["error"] == {
+        "error": "InternalError", "message": "the check failed with ValueError: its log has the reason", "event": None
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ["rebuild", "check", "swap", "discard"])

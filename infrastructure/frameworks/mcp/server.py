@@ -21,7 +21,7 @@ from ....domain.log.envelope import acting
 from ....domain.log.gate import behind_gate, leaving
 from ....domain.positions import Moment, Position
 from ....projections.catalogue import CatalogueRow
-from ...request_guard import LOCAL_HOSTS, RequestGuard
+from ...request_guard import INTERNAL, LOCAL_HOSTS, RequestGuard, fault_in_words
 from ...store import Store
 from ..open_chats import require_store
 from .answers import PAGE_ITEMS_MAX
@@ -33,7 +33,6 @@ SCHEME = "ctx://"
 JSON = "application/json"
 LISTED = 100
 BODY_MAX = 4_194_304
-FAULT = "InternalError"
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 ABOUT = (
     "Contexts of LLM agents, with their past: chats, queues, pools, windows, memories and runs. A context is named"
@@ -146,7 +145,7 @@ def _kind_and_text(store: Store, error: Exception) -> tuple[str, str]:
             # The hook that is to hide texts failed.
             error = fault
     log.error("a request failed", exc_info=error)
-    return FAULT, f"the server failed with {type(error).__name__}: its log has the reason"
+    return INTERNAL, fault_in_words("server", error)
 
 
 def _answer_or_error(store: Store, ask: Callable[[], T], about: Mapping[str, str] | None = None) -> T:
@@ -160,7 +159,7 @@ def _answer_or_error(store: Store, ask: Callable[[], T], about: Mapping[str, str
         return ask()
     except Exception as error:
         kind, text = _kind_and_text(store, error)
-        raise MCPError(types.INTERNAL_ERROR if kind == FAULT else types.INVALID_PARAMS, text, about) from error
+        raise MCPError(types.INTERNAL_ERROR if kind == INTERNAL else types.INVALID_PARAMS, text, about) from error
 
 
 def _remedied(error: RefoldError) -> str:

@@ -33,7 +33,7 @@ from ..views.contexts import ChatItemView, view_of
 from . import args
 from .completion import named_contexts
 from .progress import progress_bar
-from .render import note, one_line, print_json
+from .render import note, one_line, print_json, safe_json
 
 OWN_FORMAT = "refold"
 STDOUT = Path("-")
@@ -350,6 +350,11 @@ def _file_for(path: Path) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         file = Path(folder, "export")
         yield file
+        if sys.stdout.isatty():
+            # Another program gets the bytes as they are; a terminal would obey some of them.
+            with file.open(encoding="utf-8", errors="backslashreplace", newline="\n") as lines:
+                sys.stdout.writelines(map(safe_json, lines))
+            return
         with file.open("rb") as written:
             shutil.copyfileobj(written, sys.stdout.buffer)
 

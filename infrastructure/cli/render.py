@@ -205,7 +205,11 @@ def paint(text: str, style: str) -> str:
 
 def json_text(value: Any, *, indent: int = 0) -> str:
     """Return `value` as JSON that is safe for a terminal: characters that control it are written as escapes."""
-    text = json.dumps(redacted(value), ensure_ascii=False, indent=indent or None)
+    return safe_json(json.dumps(redacted(value), ensure_ascii=False, indent=indent or None))
+
+
+def safe_json(text: str) -> str:
+    """Return JSON with escapes for the characters that control a terminal, or that it cannot show."""
     is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return (UNSAFE if is_unicode else NOT_ASCII).sub(_numbered, text)
 

@@ -128,14 +128,19 @@ def test_what_cannot_be_done(database: Path, arguments: list[str], code: int, fa
 
 
 def test_stdout(database: Path, tmp_path: Path) -> None:
-    """`-o -` prints what the file would have, and the summary elsewhere."""
+    """`-o -` prints what the file would have, and the summary elsewhere; a terminal gets nothing that controls it."""
+    with package.open(str(database)) as store:
+        store.chat("controls").add_message("user", "\u202e\x9b31m")
     refold("export", "-o", "all.jsonl", db=database)
 
     ended = refold("export", "-o", "-", db=database)
 
     assert (ended.code, ended.out) == (0, Path("all.jsonl").read_text())
-    assert ended.err == "stdout: 3 contexts, 14 events\n"
+    assert ended.err == "stdout: 4 contexts, 16 events\n"
+    assert "\u202e\x9b31m" in ended.out
     assert not Path("-").exists()
+    shown = refold("export", "-o", "-", db=database, at_terminal=True).out
+    assert shown == ended.out.replace("\u202e\x9b", r"\u202e\u009b")
 
 
 def test_a_link_is_followed(database: Path) -> None:

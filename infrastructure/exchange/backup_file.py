@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, Annotated, NamedTuple, TypeVar
 
 import msgspec
 
@@ -42,6 +42,8 @@ REMEDY = "take another copy of the backup, which `refold backup FILE --check` fi
 _HEAD = len(MAGIC) + LENGTH_BYTES + HASH_BYTES
 T = TypeVar("T")
 _FRAME = 1 + LENGTH_BYTES + HASH_BYTES
+# A longer column was written by nobody: small numbers that repeat are a thousand times as large in memory.
+_COLUMN = msgspec.Meta(max_length=CHUNK_EVENTS)
 
 
 class Stream(NamedTuple):
@@ -58,14 +60,14 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
     `places` are those of their streams in `streams`; `digests` has 32 bytes of each event.
     """
 
-    streams: list[Stream]
-    places: list[int]
-    versions: list[int]
-    slices: list[int]
-    numbers: list[int]
-    times: list[int]
-    metas: list[Meta]
-    payloads: list[bytes]
+    streams: Annotated[list[Stream], _COLUMN]
+    places: Annotated[list[int], _COLUMN]
+    versions: Annotated[list[int], _COLUMN]
+    slices: Annotated[list[int], _COLUMN]
+    numbers: Annotated[list[int], _COLUMN]
+    times: Annotated[list[int], _COLUMN]
+    metas: Annotated[list[Meta], _COLUMN]
+    payloads: Annotated[list[bytes], _COLUMN]
     digests: bytes
 
     def __len__(self) -> int:

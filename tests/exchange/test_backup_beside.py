@@ -295,6 +295,10 @@ def test_the_columns_of_a_chunk_agree(tmp_path: Path) -> None:
         shorter = {name: getattr(chunk, name)[:-1] for name in chunk.__struct_fields__[2:]}
         wrong = [(replaced(chunk, **{name: value}), "not of one length") for name, value in shorter.items()]
         wrong += [(replaced(chunk, places=[place]), "an event is of no stream in it") for place in (-1, 1)]
+        # A few bytes of the file would become gigabytes.
+        columns = chunk.__struct_fields__[:-1]
+        longer = {name: getattr(chunk, name) * (backup_file.CHUNK_EVENTS + 1) for name in columns}
+        wrong += [(replaced(chunk, **{name: value}), "length <= 1024") for name, value in longer.items()]
         for bad, fault in wrong:
             file.add(bad)
             with pytest.raises(DamagedFileError, match=fault):

@@ -262,6 +262,8 @@ def back_up_store(log: LiveLog, rows: ProjectionStore, path: str | Path, *, prog
     # Before the store gets an id, which a backup names.
     path, stored = require_path(path), stored_log(log)
     if isinstance(stored, PartitionedLog):
+        # A closed store refuses: the connections that read it would not know.
+        log.now()
         chain: Chain = stored.chain  # type: ignore[attr-defined]
         return _back_up_at(stored.location, path, progress, chain=chain, may_write=kept_by(rows) is rows)
     if stored.chain.key:

@@ -20,6 +20,7 @@ from refold.domain.errors import (
     LogWentBackError,
     NotFoundError,
     StorageBusyError,
+    StorageClosedError,
     StorageUnavailableError,
 )
 from refold.domain.positions import Position
@@ -60,6 +61,8 @@ def test_a_store_comes_back(places: Places) -> None:
     with refold.open(source) as store:
         backed_up, moment = store.backup(path), store.now()
 
+    with pytest.raises(StorageClosedError, match="is closed"):
+        store.backup(path)
     restored = refold.restore(path, target)
 
     assert events_of(target) == events_of(source)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import NamedTuple
 
-from ..domain.arguments import require_texts
+from ..domain.arguments import refuse_copy, require_texts
 from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.concurrency.threads import in_waiting_thread
 from ..domain.erasure import forgetting
@@ -126,6 +126,8 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     can be acknowledged: `ack()` makes the store remember its place. Do not share one between threads or tasks; `stop()`
     may be called from any thread.
     """
+
+    __reduce__ = refuse_copy
 
     def __init__(self, log: LiveLog, *, after: Moment, wanted: Wanted, cursor: Cursor | None) -> None:
         # Each event is asked for when it is handed out: the page may hold others.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..arguments import refuse_copy
 from ..concurrency.locks import cached_property
 from .items import ChatItem
 from .state.sequence import Items
@@ -29,6 +30,8 @@ class Eviction:
     A provider caches the beginning of a prompt; it reads everything after the first change again. So evicting the last
     items costs least: `tokens_kept` is the part of the prompt that stays unchanged.
     """
+
+    __reduce__ = refuse_copy
 
     def __init__(self, before: Items, after: Items, version: int) -> None:
         self._before = before

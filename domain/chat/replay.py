@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ..arguments import refuse_copy
 from ..errors import InvalidInputError
 from ..named_events import recorded_event
 from .events import (
@@ -121,6 +122,8 @@ class ReplayedCall(NamedTuple):
 
 class Replay:
     """The result of a replay: the calls in order, their sums, and the prompts of each."""
+
+    __reduce__ = refuse_copy
 
     def __init__(self, now: Prompts | TruncatedPrompts) -> None:
         self.calls: list[ReplayedCall] = []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ...domain.arguments import refuse_copy
 from ...domain.chat.context import ChatContext
 from ...domain.chat.rules.decide import CHAT
 from ...domain.clock import System
@@ -34,6 +35,8 @@ class WhatIf:
 
     `keep()` writes all of them into the store in one transaction. A WhatIf that is not kept is lost with its objects.
     """
+
+    __reduce__ = refuse_copy
 
     def __init__(self, log: LiveLog, cut: Cut, system: System) -> None:
         self._log, self._system = log, system

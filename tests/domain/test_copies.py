@@ -43,6 +43,10 @@ KEPT: dict[str, Callable[[refold.Store], object]] = {
     "the store of a moment": lambda store: store.at(store.now()),
     "a request": lambda store: store.agent_context("t", "/ask"),
     "its async side": lambda store: refold.to_async(store.chat("a")),
+    "an eviction": lambda store: store.chat("a").evict("m"),
+    "a replay": lambda store: store.chat("a").replay("all"),
+    "what if": lambda store: store.what_if(store.now()),
+    "a subscription": lambda store: store.subscribe(),
     "a detached chat": lambda _: refold.ChatContext(),
 }
 

@@ -97,10 +97,14 @@ def recorded_form(item: ChatItem) -> ChatItemEvent:
     """
     recorder = _RECORDERS.get(type(item))
     if recorder is None:
-        raise InvalidInputError(
-            f"{item!r:.100} is no item of a chat: give a ChatMessage, FunctionCall, FunctionCallOutput, AgentHandoff "
-            "or AgentConfigUpdate; ChatContext.from_openai_messages and others make items of a provider's messages"
+        remedy = (
+            "give a ChatMessage, FunctionCall, FunctionCallOutput, AgentHandoff or AgentConfigUpdate; "
+            "ChatContext.from_openai_messages and others make items of a provider's messages"
         )
+        for kind in _RECORDERS:
+            if isinstance(item, kind):
+                remedy = f"its class is {type(item).__name__}, and no event has one; give a {kind.__name__} itself"
+        raise InvalidInputError(f"{item!r:.100} is no item of a chat: {remedy}")
     try:
         event = recorder(_timed(item))
     except (AttributeError, TypeError):

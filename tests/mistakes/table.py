@@ -119,6 +119,10 @@ ITEMS = [
     *wrong("the items: found a ChatMessage", "chat.add_items(item)"),
     *wrong("is no item of a chat", "chat.add_items([{'role': 'user', 'content': 'x'}])", "chat.insert('hello')"),
     *wrong("is no item of a chat", "refold.ChatContext([{'role': 'user'}])", "chat.add_items([item, None])"),
+    *wrong(
+        "its class is Own, and no event has one; give a ChatMessage itself",
+        "chat.add_items([type('Own', (refold.ChatMessage,), {})(role='user', content='x')])",
+    ),
     *wrong("the ids: found None", "chat.evict(None)", "chat.pin(None)"),
     *wrong("the ids: found a int", "chat.evict(5)", "chat.restore(5)", "chat.unpin(5)"),
     *wrong("the ids: found a ChatMessage", "chat.evict(item)"),

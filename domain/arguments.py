@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .canonical import require_unicode
+from .clock import System
 from .errors import InvalidInputError, RefusedError
 
 T = TypeVar("T")
@@ -94,6 +95,28 @@ def require_callable(value: T, what: str) -> T:
     if not callable(value):
         raise InvalidInputError(f"{what} is {value!r}: give a function")
     return value
+
+
+def require_methods(value: T, what: str, remedy: str, *methods: str) -> T:
+    """
+    Return an object that has these methods; `what` names it in the error, which ends with the `remedy`.
+
+    Raises:
+        InvalidInputError: it lacks one.
+    """
+    if not all(callable(getattr(value, method, None)) for method in methods):
+        raise InvalidInputError(f"{what} is {value!r}: {remedy}")
+    return value
+
+
+def require_system(system: System) -> System:
+    """
+    Return a source of times and ids.
+
+    Raises:
+        InvalidInputError: it is none.
+    """
+    return require_methods(system, "system", "give an object with now and new_id", "now", "new_id")
 
 
 def require_optional(text: str | None, what: str) -> str | None:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..domain.arguments import require_instance, require_path
+from ..domain.arguments import require_instance, require_methods, require_path
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.erasure import forgetting
@@ -151,10 +151,9 @@ def _open_with_keys(
     is_raw: bool,
 ) -> Database:
     """Open a database that has keys, or make one of a new database; with `is_raw` as it is stored."""
-    if not (callable(getattr(keys, "wrap", None)) and callable(getattr(keys, "unwrap", None))):
-        raise InvalidInputError(
-            f"keys is {keys!r}: give a KeyFile, a KeyEnvironment, or an object with wrap and unwrap"
-        )
+    require_methods(
+        keys, "keys", "give a KeyFile, a KeyEnvironment, or an object with wrap and unwrap", "wrap", "unwrap"
+    )
     try:
         from .trust.key_ring import KeyRing
         from .trust.sealed_log import SEALED_CODEC, SealedLog

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..arguments import require_methods
 from ..canonical import canonical_json, parse_json, require_unicode
 from ..clock import System
-from ..errors import InvalidInputError
 from .events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from .items import ChatItem, ChatMessage, FunctionCall, FunctionCallOutput
 from .roles import ChatRole
@@ -157,5 +157,4 @@ def require_model(llm: object) -> None:
     Raises:
         InvalidInputError: it has no method `chat`.
     """
-    if not callable(getattr(llm, "chat", None)):
-        raise InvalidInputError(f"the model is {llm!r}: give an object with the method `chat`, such as an `LLM`")
+    require_methods(llm, "the model", "give an object with the method `chat`, such as an `LLM`", "chat")

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from ..arguments import refuse_copy, require_callable, require_limits, require_whole
+from ..arguments import refuse_copy, require_callable, require_limits, require_system, require_whole
 from ..canonical import require_given_key
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
@@ -86,7 +86,9 @@ class Attachment:
 
 def detached_attachment(system: System = REAL_SYSTEM) -> Attachment:
     """Return a new detached attachment, with its own log in memory."""
-    return Attachment(MemoryLog(system), system=system, durability="commit", unflushed=None, is_detached=True)
+    return Attachment(
+        MemoryLog(require_system(system)), system=system, durability="commit", unflushed=None, is_detached=True
+    )
 
 
 def detached_journal(attachment: Attachment, kind: str, decider: Decider[S]) -> Journal[S]:

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ..arguments import NotAnItemError, other_item, require_callable, require_texts
+from ..arguments import NotAnItemError, other_item, require_callable, require_instance, require_texts
 from ..canonical import require_short, require_unicode
 from ..concurrency.semaphore import CrossLoopLock
 from ..concurrency.threads import in_thread
@@ -412,6 +412,7 @@ class Container(Context[ContainerState], Generic[T]):
 
     def has_hooks(self, name: str) -> bool:
         """Return whether any hook of this type is registered."""
+        name = require_instance(name, str, "the type of hook", "give its name, like 'AFTER_APPEND'")
         hook_type: Any = self.hook_types.__members__.get(name)
         if hook_type is None:
             return False

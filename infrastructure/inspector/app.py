@@ -29,6 +29,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ...domain.arguments import require_callable, require_optional, require_texts
 from ...domain.errors import (
     ConcurrencyError,
     InvalidInputError,
@@ -40,6 +41,7 @@ from ...domain.errors import (
 )
 from ...domain.log.gate import gate_of, hook_of
 from ...domain.redaction import Redact, redacted
+from ..frameworks.open_chats import require_store
 from ..request_guard import HARMLESS, LOCAL_HOSTS, NEVER, RequestGuard, refused
 from ..store import Store
 from .answers import meta
@@ -109,8 +111,15 @@ def inspector(
     It is read-only; with `write` the page may also fork, merge, decide on calls and rebuild, with a token that only the
     page gets. `redact` is called with each text that leaves the store, and returns what is shown. `hosts` are the names
     in the `Host` header that are answered; `"*"` answers any, for an app that checks them itself.
+
+    Raises:
+        InvalidInputError: one of them is not of its type.
     """
-    jobs = Jobs(store)
+    jobs = Jobs(require_store(store))
+    hosts = require_texts(hosts, "hosts")
+    require_optional(name, "the name")
+    if redact is not None:
+        require_callable(redact, "redact")
     token = token_urlsafe(24) if write else None
     settings = Settings(store, name or store._opened_at, token, token_urlsafe(9), redact, jobs)
     fingerprint = hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(STATIC.iterdir())), digest_size=8)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from ...domain.arguments import require_methods
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.concurrency.locks import renew_in_child
 from ...domain.erasure.events import STREAM as ERASURES
@@ -72,8 +73,10 @@ class ProjectionWorker:
         Work until `stop` is set, then leave the work to the others.
 
         Raises:
+            InvalidInputError: `stop` is no event of `threading`.
             LogWentBackError: the file of the log was deleted or replaced: only a store that is opened anew finds that.
         """
+        require_methods(stop, "stop", "give a threading.Event", "is_set", "wait")
         failures = 0
         try:
             while not stop.is_set():

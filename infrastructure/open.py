@@ -71,7 +71,6 @@ def open_store(
     text = location_of(location)
     require_durability(durability)
     require_acting(acting)
-    require_system(system)
     for hook, name in ((allow, "allow"), (redact, "redact")):
         if hook is not None:
             require_callable(hook, name)
@@ -79,8 +78,8 @@ def open_store(
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     observer = None if witness is None else _witness_of(text, witness)
     log, projections = open_database(
-        text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=system, keys=keys,
-        encrypt=encrypt, private=private,
+        text, create=create, read_only=read_only, synchronous=synchronous.upper(), system=require_system(system),
+        keys=keys, encrypt=encrypt, private=private,
     )  # fmt: skip
     try:
         # A log in memory needs no warning if it is not closed. The `where` of PostgreSQL leaves out the password.

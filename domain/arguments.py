@@ -97,6 +97,18 @@ def require_callable(value: T, what: str) -> T:
     return value
 
 
+def require_functions(**functions: Any) -> None:
+    """
+    Check functions by name: each is None, or can be called.
+
+    Raises:
+        InvalidInputError: one is not.
+    """
+    for name, function in functions.items():
+        if function is not None:
+            require_callable(function, name)
+
+
 def require_methods(value: T, what: str, remedy: str, *methods: str) -> T:
     """
     Return an object that has these methods; `what` names it in the error, which ends with the `remedy`.

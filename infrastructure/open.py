@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..domain.arguments import require_callable, require_system
+from ..domain.arguments import require_functions, require_system
 from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.context.folded_stream import Durability, require_durability
@@ -71,9 +71,7 @@ def open_store(
     text = location_of(location)
     require_durability(durability)
     require_acting(acting)
-    for hook, name in ((allow, "allow"), (redact, "redact")):
-        if hook is not None:
-            require_callable(hook, name)
+    require_functions(allow=allow, redact=redact)
     if require_unicode(synchronous, "synchronous").upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     observer = None if witness is None else _witness_of(text, witness)

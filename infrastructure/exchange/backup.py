@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...domain.arguments import require_path
+from ...domain.arguments import require_functions, require_path
 from ...domain.clock import REAL_SYSTEM
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import Seals, seal_of
@@ -259,6 +259,7 @@ def _written_anew(log: LiveLog, rows: ProjectionStore, path: Path, progress: Pro
 
 def back_up_store(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: Progress | None) -> BackupReport:
     """Back up an open store, as `back_up` does; one in a database is read by connections of its own."""
+    require_functions(progress=progress)
     # Before the store gets an id, which a backup names.
     path, stored = require_path(path), stored_log(log)
     if isinstance(stored, PartitionedLog):

@@ -29,7 +29,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ...domain.arguments import require_callable, require_optional, require_texts
+from ...domain.arguments import require_functions, require_optional, require_texts
 from ...domain.errors import (
     ConcurrencyError,
     InvalidInputError,
@@ -118,8 +118,7 @@ def inspector(
     jobs = Jobs(require_store(store))
     hosts = require_texts(hosts, "hosts")
     require_optional(name, "the name")
-    if redact is not None:
-        require_callable(redact, "redact")
+    require_functions(redact=redact)
     token = token_urlsafe(24) if write else None
     settings = Settings(store, name or store._opened_at, token, token_urlsafe(9), redact, jobs)
     fingerprint = hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(STATIC.iterdir())), digest_size=8)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...domain.arguments import require_callable, require_functions
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import DamagedError, InvalidInputError, ProjectionError
 from ...domain.log.ports import LiveLog
@@ -106,6 +107,8 @@ def rebuild(
         StorageBusyError: another process is rebuilding it.
         StorageReadOnlyError: the store was opened for reading only.
     """
+    require_callable(stop, "stop")
+    require_functions(progress=progress)
     require_kept(store, "rebuilt")
     began = watch.monotonic()
     with Build(log, store, projection, shadow_of(projection), watch=watch, progress=progress) as build:
@@ -250,6 +253,8 @@ def check(
     Raises:
         ProjectionError: it cannot fold an event.
     """
+    require_callable(stop, "stop")
+    require_functions(progress=progress)
     began, kept = REAL_SYSTEM.monotonic(), kept_by(store)
     if kept is store:
         ProjectionRunner(log, store, [projection]).catch_up(projection)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ...domain.arguments import require_callable, require_functions
 from ...domain.chat.rules.decide import CHAT
 from ...domain.context.decider import Decider
 from ...domain.erasure.events import STREAM, Erasures, decoded, fold
@@ -64,6 +65,8 @@ def verify(
         InvalidInputError: fewer than one of `processes` are asked for.
         StorageReadOnlyError: `repair` was asked for in a store that was opened for reading only.
     """
+    require_callable(stop, "stop")
+    require_functions(progress=progress)
     if repair:
         require_kept(store, "repaired")
     for looks_left in reversed(range(LOOKS)):

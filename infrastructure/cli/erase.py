@@ -22,16 +22,16 @@ from .args import (
     changing,
     optional_text,
     reading,
-    required_text,
     summed_up,
     usage_error,
 )
 from .changes import texts
 from .render import note, one_line, print_json, print_json_list, print_table
 
-WHY = click.option(
-    "--why", metavar="TEXT", required=True, callback=required_text, help="The reason, which is recorded."
-)
+WHY = click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")
+SAY_WHY = "say why: --why TEXT"
+# The reason where nothing is recorded, and none was given.
+ONLY_LISTED = "only listed"
 FOR_GOOD = click.option("--for-good", is_flag=True, help="Erase it; without, only what would be erased is listed.")
 
 
@@ -50,7 +50,7 @@ def erase(
     user: str | None,
     context: str | None,
     item: str | None,
-    why: str,
+    why: str | None,
     for_good: bool,
     receipt: Path | None,
     key: Path | None,
@@ -68,15 +68,17 @@ def erase(
     """
     if (user is None) == (context is None) or (item is not None and context is None):
         raise usage_error("give one of --user NAME and --context CTX, the latter with --item ID for a single item")
+    if for_good and why is None:
+        raise usage_error(SAY_WHY)
     signer = None if key is None else _signer(key)
-    wanted: dict[str, Any] = {"user": user, "context": context, "item": item}
+    wanted: dict[str, Any] = {"user": user, "context": context, "item": item, "why": why or ONLY_LISTED}
     if not for_good:
-        found = summed_up(location, lambda store: store.erase(**wanted, why=why))
+        found = summed_up(location, lambda store: store.erase(**wanted))
     else:
         with changing(location, actor) as store, ExitStack() as stack:
             # Before anything is erased: there is one receipt of an erasure, and no other way to it.
             file = None if receipt is None else stack.enter_context(writing_file(receipt, store.log))
-            found = store.erase(**wanted, why=why, dry_run=False, signer=signer)
+            found = store.erase(**wanted, dry_run=False, signer=signer)
             if file is not None:
                 file.write(msgspec.json.format(msgspec.json.encode(found.receipt)) + b"\n")
     if as_json:
@@ -130,7 +132,7 @@ def _print_contexts(contexts: Iterable[ErasedContext]) -> None:
 @click.command("hold")
 @argument("context", help="The context; without it, those that are held are listed.", metavar="[CTX]", required=False,
           callback=optional_text)  # fmt: skip
-@click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")
+@WHY
 @click.option("--release", "is_release", is_flag=True, help="Let it be erased again.")
 @change_options
 def hold(context: str | None, why: str | None, is_release: bool, actor: str, location: str, as_json: bool) -> None:
@@ -142,7 +144,7 @@ def hold(context: str | None, why: str | None, is_release: bool, actor: str, loc
     if context is None and (why is not None or is_release):
         raise usage_error("--why and --release go with CTX")
     if context is not None and why is None:
-        raise usage_error("say why: --why TEXT")
+        raise usage_error(SAY_WHY)
     with reading(location) if context is None else changing(location, actor) as store:
         if context is not None and why is not None:
             (store.release if is_release else store.hold)(context, why=why)
@@ -168,7 +170,7 @@ def _print_by_context(found: Mapping[str, str], what: str, nothing: str, as_json
 @argument("contexts", help="The contexts, by their names.", metavar="[CTX...]", nargs=-1, callback=texts)
 @click.option("--idle", metavar="TIME", callback=optional_text,
               help="All contexts whose last event is so long ago, as '90 days'.")  # fmt: skip
-@click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")
+@WHY
 @click.option("--dry-run", is_flag=True, help="Only list what would be archived.")
 @change_options
 def archive(
@@ -195,7 +197,7 @@ def archive(
             _print_by_context(store.archives(), "file", "nothing is archived", as_json)
         return
     with changing(location, actor) as store:
-        done = store.archive(file, *contexts, why=why or "", idle=idle, dry_run=dry_run)
+        done = store.archive(file, *contexts, why=why or ONLY_LISTED, idle=idle, dry_run=dry_run)
     _print_archived(done, as_json)
 
 
@@ -206,8 +208,8 @@ def _check_archive(
         if idle or why or dry_run:
             raise usage_error("--idle, --why and --dry-run go with a FILE")
         return
-    if why is None:
-        raise usage_error("say why: --why TEXT")
+    if why is None and not dry_run:
+        raise usage_error(SAY_WHY)
     if bool(contexts) == bool(idle):
         raise usage_error("name the contexts, or take --idle TIME in their place")
 

@@ -459,7 +459,7 @@ def test_the_commands(tmp_path: Path) -> None:
     with refold.open(path) as store:
         store.chat("a").add_message("user", "a question")
 
-    listed = run("archive", "--db", path, file, "a", "--why", "cold", "--dry-run")
+    listed = run("archive", "--db", path, file, "a", "--dry-run")
     nothing = run("archive", "--db", path)
     cold = run("archive", "--db", path, file, "--idle", "1 day", "--why", "cold")
     unsaid = run("archive", "--db", path, file, "a")

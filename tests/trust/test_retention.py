@@ -242,6 +242,7 @@ def test_what_is_wrong_is_refused(location: str) -> None:
         (("erase", "--why", "x"), "give one of --user NAME and --context CTX"),
         (("erase", "--why", "x", "--user", "mia", "--context", "a"), "give one of --user NAME and --context CTX"),
         (("erase", "--why", "x", "--user", "mia", "--item", "@2"), "with --item ID for a single item"),
+        (("erase", "--user", "mia", "--for-good"), "say why: --why TEXT"),
         (("archive", "--idle", "1 day"), "--idle, --why and --dry-run go with a FILE"),
         (("archive", "cold", "--why", "x"), "name the contexts, or take --idle TIME in their place"),
         (("archive", "cold", "a", "--idle", "1 day", "--why", "x"), "name the contexts, or take --idle TIME"),
@@ -266,7 +267,7 @@ def test_the_commands(tmp_path: Path) -> None:
     with refold.open(path) as store:
         store.chat("a", user="mia").add_message("user", "hello")
 
-    listed = run("erase", "--db", path, "--user", "mia", "--why", "x")
+    listed = run("erase", "--db", path, "--user", "mia")
     listed_as_json = run("erase", "--db", path, "--user", "mia", "--why", "x", "--json")
     run("hold", "--db", path, "a", "--why", "case 12")
     held = run("hold", "--db", path)

@@ -166,6 +166,11 @@ class HeldError(DecisionRefusedError):
         )
 
 
+HAND_IN_OUTPUTS = (
+    "run what pending_calls() lists and hand it in with answer_call(), or convert with pending='omit' or 'stub'"
+)
+
+
 class PendingCallsError(DecisionRefusedError):
     """`calls`, each a PendingCall, have no output, and the conversion was to refuse them (`pending="refuse"`)."""
 
@@ -173,10 +178,7 @@ class PendingCallsError(DecisionRefusedError):
         self.calls = tuple(calls)
         named = ", ".join(f"{one.name} ({one.call_id})" for one in self.calls[:CALLS_NAMED])
         more = f" and {len(self.calls) - CALLS_NAMED:,} more" if len(self.calls) > CALLS_NAMED else ""
-        super().__init__(
-            f"no output is recorded for {named}{more}: run what pending_calls() lists and hand it in with "
-            "answer_call(), or convert with pending='omit' or 'stub'"
-        )
+        super().__init__(f"no output is recorded for {named}{more}: {HAND_IN_OUTPUTS}")
 
 
 class ApprovalPendingError(DecisionRefusedError):

@@ -19,11 +19,13 @@ import click
 from click.shell_completion import shell_complete
 
 from ...domain.errors import (
+    HAND_IN_OUTPUTS,
     OPEN_WITH_KEYS,
     ConcurrencyError,
     DamagedError,
     DamagedFileError,
     KeyMissingError,
+    PendingCallsError,
     RefoldError,
 )
 from .args import DATABASE_HELP, KEYS_HELP, optional_text
@@ -339,4 +341,7 @@ def _message(error: RefoldError) -> str:
         return f"{error}; `refold verify` tells all that is wrong"
     if isinstance(error, KeyMissingError) and str(error).endswith(OPEN_WITH_KEYS):
         return f"{error} (--keys or REFOLD_KEY_FILE names their file)"
+    if isinstance(error, PendingCallsError):
+        way_out = "--pending omit leaves such calls out, --pending stub puts a marked text in the place of each output"
+        return str(error).replace(HAND_IN_OUTPUTS, way_out)
     return str(error)

@@ -98,6 +98,8 @@ def test_a_request_with_calls_that_wait(asking: Path) -> None:
     stubbed = refold("show", "support-42", "--as", "anthropic", "--pending", "stub", db=asking).out
 
     assert [message["role"] for message in left] == ["user"]
-    assert refused.fault.startswith("no output is recorded for refund (c1), refund (c2), refund (c3): ")
+    assert refused.fault.startswith(
+        "no output is recorded for refund (c1), refund (c2), refund (c3): --pending omit leaves "
+    )
     assert stubbed.count("[No output was recorded for this call") == 3
     assert refold("show", "support-42", "--pending", "omit", db=asking).code == 2

@@ -163,7 +163,7 @@ def pin_command(name: str, about: str, *, is_pinned: bool) -> click.Command:
 
 pin = pin_command(
     "pin",
-    "Keep items in the view of CTX, whoever evicts, truncates or summarizes, until `refold unpin`.",
+    "Keep items in the view of CTX, whoever evicts, truncates or summarises, until `refold unpin`.",
     is_pinned=True,
 )
 unpin = pin_command("unpin", "Let items of CTX leave the view again that were pinned.", is_pinned=False)

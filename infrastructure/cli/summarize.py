@@ -1,4 +1,4 @@
-"""`refold summarize`: a model summarizes the content of a context."""
+"""`refold summarize`: a model summarises the content of a context."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def model_of(text: str) -> LLM:
     "--keep-items",
     metavar="N",
     type=click.IntRange(min=1),
-    help="The number of items that stay, instead: a long turn is summarized, too, but for its question.",
+    help="The number of items that stay, instead: a long turn is summarised, too, but for its question.",
 )
 @click.option("--undo", is_flag=True, help="Remove the last summary, and restore the items that it replaced.")
 @change_options
@@ -99,7 +99,7 @@ def command(
     Let a model write a summary that stands in the place of all but the last turns of CTX.
 
     Instructions, handoffs, config updates and pinned items stay. The key is read from OPENAI_API_KEY,
-    ANTHROPIC_API_KEY, GOOGLE_API_KEY or GEMINI_API_KEY; what is summarized is sent to that provider.
+    ANTHROPIC_API_KEY, GOOGLE_API_KEY or GEMINI_API_KEY; what is summarised is sent to that provider.
 
     With --json: {context, kind, version, items, tokens_before, tokens_after, model, summary_id, summary}; items counts
     what the summary tells, or, with --undo, what came back; the latter three are null where there is no summary now.
@@ -137,9 +137,9 @@ def _report(chat: ChatContext, version: int, before: int, as_json: bool) -> None
         "summary_id": last and last.item.id,
         "summary": last and body_of(last.item),
     }
-    what = f"{counted(number, 'item')} {'summarized' if made else 'back'}"
+    what = f"{counted(number, 'item')} {'summarised' if made else 'back'}"
     report(chat, f"{what}, tokens {before:,} -> {tokens:,} ({tokens - before:+,})", shape, as_json=as_json)
     if last and not as_json:
         click.echo(f"  {one_line(body_of(last.item))}")
     if not made and not undone:
-        note("there is nothing to summarize before what is kept: nothing was changed")
+        note("there is nothing to summarise before what is kept: nothing was changed")

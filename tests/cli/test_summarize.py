@@ -37,7 +37,7 @@ def test_a_summary_takes_the_place_of_what_it_tells(talking: Path, server: Serve
 
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == (
-        "chat:support @8: 4 items summarized, tokens 54 -> 28 (-26)\n  [Conversation Summary] Order 7 is under way.\n"
+        "chat:support @8: 4 items summarised, tokens 54 -> 28 (-26)\n  [Conversation Summary] Order 7 is under way.\n"
     )
     assert said(talking, "support") == ["Be brief.", "[Conversation Summary]\nOrder 7 is under way.", "And order 8?"]
     assert server.body["model"] == "model-1"
@@ -64,7 +64,7 @@ def test_nothing_to_tell(talking: Path, server: Server) -> None:
     ended = refold("summarize", "support", "--with", "openai:m", "--keep-turns", 2, db=talking)
 
     assert ended.code == 0
-    assert ended.err == "note: there is nothing to summarize before what is kept: nothing was changed\n"
+    assert ended.err == "note: there is nothing to summarise before what is kept: nothing was changed\n"
     assert (server.requests, versions(talking)) == ([], {"support": 7})
 
 

@@ -141,7 +141,7 @@ def _summarizable(command: Summarize, item_id: str, items: Items) -> int:
 
 
 def _why_refused(stream: str, item_id: str) -> str:
-    return f"item {item_id!r} of {stream} was added, evicted or pinned while the summary was written: summarize again"
+    return f"item {item_id!r} of {stream} was added, evicted or pinned while the summary was written: summarise again"
 
 
 def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:

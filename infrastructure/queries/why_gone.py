@@ -138,8 +138,8 @@ def _in_folded(log: Log, stream: str, asked: _Asked, until: int) -> _Left | str:
         if leaves in there or (is_meant and not comes):
             there.discard(leaves)
             left = describe(change.recorded.event).left
-            how = "drop" if left is None else left.how
-            found = _Left(stream, change.recorded.version, how, change.reason)
+            how, reason = ("drop", change.reason) if left is None else (left.how, left.reason)
+            found = _Left(stream, change.recorded.version, how, reason)
         if is_meant and comes:
             there.add(change.birth)
     return THERE if there else found

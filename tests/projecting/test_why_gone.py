@@ -166,6 +166,9 @@ def test_windows_and_memories(store: refold.Store) -> None:
     for value in ("one", "two"):
         store.window("twice").add(WindowItem("a", value, "app"))
     store.window("twice").evict("2")
+    full = store.window("full", max_tokens=40, policy="evict_lower_priority")
+    full.add(WindowItem("a", "word " * 20, "app"))
+    full.add(WindowItem("b", "word " * 20, "app", priority=1))
     memory = store.memory().scope("mia")
     memory.put(MemoryRecord(scope="mia", key="tea", value="green"))
     memory.put(MemoryRecord(scope="mia", key="tea", value="black"))
@@ -176,6 +179,8 @@ def test_windows_and_memories(store: refold.Store) -> None:
     assert why(store, "w", "@2")[:3] == ("gone", "window:w@4", "replace")
     assert why(store, "w", "b")[:3] == ("gone", "window:w@3", "drop")
     assert why(store, "twice", "a")[0] == why(store, "twice", "@3")[0] == "there"
+    [left] = full.evicted()
+    assert why(store, "full", "a")[2:] == (left.how, left.reason) == ("room", None)
     assert why(store, "memory:mia", "tea")[0] == "there"
     assert why(store, "memory:mia", "memory:mia@1")[:3] == ("gone", "memory:mia@2", "replace")
     assert why(store, "memory:mia", "cups") == ("gone", "memory:mia@4", "forget", "she stopped")

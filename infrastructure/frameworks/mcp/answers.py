@@ -82,7 +82,7 @@ def view_answer(store: Store, given: Parameters) -> Shape:
 
 def history_answer(store: Store, given: Parameters) -> Shape:
     """Return the changes of a context up to a version, or of a node, oldest first."""
-    subject, start = given.required("subject"), 0
+    subject, start = given.required("context"), 0
     version = 0
     if cursor := given.text("cursor"):
         version, start = _place(cursor)

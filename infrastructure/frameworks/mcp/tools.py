@@ -99,9 +99,9 @@ TOOLS: Mapping[str, Tool] = {
         history_answer,
         "List what became of the items of a context, or of a node of a run, oldest first: who changed them when, from"
         " what, to what, and why.",
-        {"subject": _text(f"{ADDRESS}; or a node, as Table(orders)"), "item": _text(f"only of {ITEM}"),
+        {"context": _text(f"{ADDRESS}; or a node, as Table(orders)"), "item": _text(f"only of {ITEM}"),
          "attribute": _text("only of this attribute"), **PAGE},
-        ("subject",),
+        ("context",),
     ),
     "context_diff": Tool(
         diff_answer,

@@ -84,7 +84,7 @@ async def test_an_agent_keeps_a_chat(store: refold.Store, mode: str) -> None:
         left = await answer(client, "context_view", context="support", evicted=True)
         found = await answer(client, "context_search", query="order")
         back = await answer(client, "context_restore", context="support")
-        history = await answer(client, "context_history", subject="support")
+        history = await answer(client, "context_history", context="support")
 
     chat = store.chat("support")
     assert child["parent"] == {"context": "support", "version": made["version"]}
@@ -138,7 +138,7 @@ async def test_answers_are_those_of_the_command_line(tmp_path: Path) -> None:
             difference = await answer(client, "context_diff", context="support@2..5")
             del difference["numbers"]
             assert difference == printed("diff", "support@2..5")
-            history = await answer(client, "context_history", subject="support", item=first)
+            history = await answer(client, "context_history", context="support", item=first)
             assert history["changes"] == printed("audit", "support", "--item", first)
             hits = await answer(client, "context_search", query="lyon")
             assert hits["hits"] == printed("search", "lyon")
@@ -168,7 +168,7 @@ async def test_pages_are_of_one_version(store: refold.Store) -> None:
         cursor = None
         while cursor is not None or not changes:
             part = await answer(
-                client, "context_history", subject=f"long@{pages[0]['version']}", limit=7, cursor=cursor
+                client, "context_history", context=f"long@{pages[0]['version']}", limit=7, cursor=cursor
             )
             changes, cursor = changes + part["changes"], part["cursor"]
         hits = await answer(client, "context_search", query="message", limit=6)
@@ -227,7 +227,7 @@ async def test_names_are_not_cut(store: refold.Store) -> None:
         assert page["items"][-1]["cut"] == len("t is in Lyon.")
         [queued] = (await answer(client, "context_view", context="todo", text_max=3))["items"]
         assert (queued["item"]["id"], queued["item"]["description"]) == ("a-key", "wha")
-        [*_, left] = (await answer(client, "context_history", subject="support", text_max=2))["changes"]
+        [*_, left] = (await answer(client, "context_history", context="support", text_max=2))["changes"]
         assert (left["type"], left["item"]["stream"], left["reason"]) == ("chat.items_evicted.v1", "chat:support", "to")
 
 
@@ -236,7 +236,7 @@ async def test_hostile_arguments_are_refused(tool: str) -> None:
     """Whatever stands in any argument: an error says what was wrong, nothing fails, and nothing is changed."""
     with refold.open(":memory:") as store:
         support(store)
-        fine: dict[str, Any] = {"context": "support", "subject": "support", "query": "Lyon", "item": "@5",
+        fine: dict[str, Any] = {"context": "support", "query": "Lyon", "item": "@5",
                                 "new": "fork", "source": "support", "into": "support", "items": ["@5"],
                                 "messages": [{"role": "user", "content": "hello"}]}  # fmt: skip
         before = store.now()
@@ -467,7 +467,7 @@ async def test_a_run_is_shown_as_a_graph(store: refold.Store) -> None:
     async with asking(store) as client:
         shown = await answer(client, "context_view", context=name)
         difference = await answer(client, "context_diff", context=f"{name}@{version}..{run.version}")
-        history = await answer(client, "context_history", subject=table, attribute="path")
+        history = await answer(client, "context_history", context=table, attribute="path")
         refused = await fault(client, "context_diff", context=name, other="run:none")
 
     assert [node["attributes"]["path"] for node in shown["nodes"] if node["name"] == table] == ["/new.csv"]

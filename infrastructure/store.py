@@ -486,7 +486,7 @@ class Store:
 
         Raises:
             InvalidInputError: it is none of these; a version belongs to one context.
-            NotFoundError: no moment has this name.
+            NotFoundError: no moment has this name, or the log does not go as far as this position.
         """
         from .queries.at import StoreAt
 
@@ -525,7 +525,7 @@ class Store:
 
         Raises:
             InvalidInputError: the name is invalid, a transaction is open, or the moment is a time: name a position.
-            NotFoundError: `moment` is a name that no moment has.
+            NotFoundError: no moment has this name, or the log does not go as far as this position.
         """
         require_name(name, "moment")
         self.flush()

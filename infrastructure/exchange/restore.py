@@ -34,7 +34,6 @@ from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position, cut_to
 from ..databases import Database, location_of, open_database, tables_of
 from ..log.codec import CODEC
-from ..log.evidence import place
 from ..log.row_faults import opening
 from ..projecting.store import ProjectionStore
 from ..queries.cuts import Cut, LogEnd, cut_at
@@ -101,19 +100,7 @@ class _BackedUp:
 class _End(LogEnd):
     """The end of a backup: nobody knows what came behind it."""
 
-    def cut(self, moment: Moment) -> Moment:
-        """
-        Return a moment that is in the backup.
-
-        Raises:
-            NotFoundError: it is not.
-        """
-        end = self.now()
-        for lane, number in moment.heads:
-            if number > end.head(lane):
-                there = f"the backup ends at {place(lane, end.head(lane))}: back up again, or restore its end"
-                raise NotFoundError(f"there is no position {place(lane, number)}, {there}")
-        return moment
+    whole, remedy = "the backup", ": back up again, or restore its end"
 
 
 class _Restore:

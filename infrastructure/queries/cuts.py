@@ -9,7 +9,7 @@ from typing import Protocol
 from ...domain.clock import time_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
-from ...domain.positions import BEGINNING, Moment, Position, cut_to, require_kind
+from ...domain.positions import BEGINNING, Moment, Position, require_kind
 
 # A cut of the log, or microseconds since 1970.
 Cut = Moment | int
@@ -37,6 +37,9 @@ class Names(Protocol):
 class LogEnd:
     """The end of a log. It is read again only if needed, because PostgreSQL must then read the end of every slice."""
 
+    # What ends there, and what helps.
+    whole, remedy = "the log", ""
+
     def __init__(self, log: Ended) -> None:
         self._log = log
         self._seen = BEGINNING
@@ -50,31 +53,41 @@ class LogEnd:
         self._seen = self._log.now()
         return self._seen
 
-    def cut(self, moment: Moment) -> Moment:
-        """Return a moment, cut to the end of the log if some of it is still to come."""
+    def require(self, moment: Moment) -> Moment:
+        """
+        Return a moment, if the log goes so far.
+
+        Raises:
+            NotFoundError: it does not.
+        """
         if self._seen.includes(moment):
             return moment
-        return cut_to(moment, dict(self.now().heads))
+        end = self.now()
+        for lane, number in moment.heads:
+            if number > end.head(lane):
+                there = f"{self.whole} ends at {Position(lane, end.head(lane))}{self.remedy}"
+                raise NotFoundError(f"there is no position {Position(lane, number)}, {there}")
+        return moment
 
 
 def cut_at(address: int | str | datetime | Moment | Position, names: Names, end: LogEnd) -> Cut:
     """
-    Return the moment of an address: a position of the log, an aware time or a name; at most the end of the log.
+    Return the moment of an address: a position of the log, an aware time or a name. A time to come is the end.
 
     Raises:
         InvalidInputError: the address is malformed, a version, which a store does not have, or a position of another
             kind of store.
-        NotFoundError: no moment has this name.
+        NotFoundError: no moment has this name, or the log does not go as far as the position.
     """
     if isinstance(address, Position):
-        return end.cut(_moment_here(Moment.parse(str(address)), names, end))
+        return end.require(_moment_here(Moment.parse(str(address)), names, end))
     parsed: Address = parse_address(address)
     if isinstance(parsed, int):
         is_position = parsed >= 0 and not end.has_slices
         advice = f"write pos:{parsed}" if is_position else "give a time, pos:P or a name"
         raise InvalidInputError(f"{address!r} is a version, which one context has: for a store {advice}")
     if isinstance(parsed, Moment):
-        return end.cut(_moment_here(parsed, names, end))
+        return end.require(_moment_here(parsed, names, end))
     if isinstance(parsed, datetime):
         # A time in the future means the present end: events that are still to be recorded do not belong to it.
         return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)

@@ -40,6 +40,7 @@ def test_no_moment_has_a_name(database: Path) -> None:
     [
         (["a b"], "'a b'"),
         (["early", "2026-01-01T00:00:00Z"], "'2026-01-01T00:00:00Z' is a time, and times need no name"),
+        (["early", "99999"], "there is no position 99999, the log ends at 14"),
         (["early", "never"], "no moment of this store is named 'never'"),
     ],
 )

@@ -251,8 +251,8 @@ def test_a_cut_includes_its_own_event() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_still_to_come_is_cut_off() -> None:
-    """By the end of the log, which is read only where a moment lies beyond the one that was seen."""
+def test_a_moment_beyond_the_end_is_refused() -> None:
+    """The end of the log is read only where a moment lies beyond the one that was seen."""
     reads: list[None] = []
 
     def now() -> Moment:
@@ -261,11 +261,12 @@ def test_what_is_still_to_come_is_cut_off() -> None:
 
     log: Any = SimpleNamespace(has_slices=True, now=now)
     end = LogEnd(log)
-    asked = [((0, 5),), ((0, 9), (7, 3)), ((7, 9),), ((0, 12), (7, 3)), ((3, 1), (7, 10))]
 
-    found = [end.cut(Moment(heads)).heads for heads in asked]
-
-    assert found == [((0, 5),), ((0, 9), (7, 3)), ((7, 9),), ((0, 9), (7, 3)), ((3, 0), (7, 9))]
+    there = [Moment(heads) for heads in (((0, 5),), ((0, 9), (7, 3)), ((7, 9),))]
+    assert [end.require(moment) for moment in there] == there
+    for heads, fault in ((((0, 12), (7, 3)), "no position 0.12, the log ends at 0.9"), (((3, 1),), "at 3.0")):
+        with pytest.raises(NotFoundError, match=fault):
+            end.require(Moment(heads))
     assert len(reads) == 3
 
 

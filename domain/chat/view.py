@@ -131,6 +131,9 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         younger = items.arena.first_younger(address.time.timestamp(), items.reach)
         if younger == items.reach:
             return self._source.live.version
+        if younger and items.lineage and items.arrival(younger) == 1:
+            # No version of a fork has a part of what it began with.
+            raise NotFoundError(f"{self.stream_id} began with a younger item: ask {items.lineage[-1]} for that time")
         # Edits between the two items happened later, as far as anybody knows.
         before = items.arrival(younger) - 1
         return min(before, items.arrival(younger - 1)) if younger else before

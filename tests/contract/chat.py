@@ -155,7 +155,11 @@ class ChatContextContract(
         assert seen("happened:2020-02-28") == []
         assert chat.at("happened:2020-03-05").version == chat.version
         assert (seen("2020-03-05"), seen("2999-01-01")) == ([], ["1", "2", "2", "5"])
-        assert chat.fork("b").at("happened:2020-03-02").version == 0
+        fork = chat.fork("b")
+        assert [fork.at(f"happened:2020-03-0{day}").version for day in (5, 6)] == [1, 1]
+        assert fork.at("happened:2020-02-28").version == 0
+        with pytest.raises(NotFoundError, match=f"chat:b began with a younger item: ask {A} for that time"):
+            fork.at("happened:2020-03-02")
 
     def test_what_is_written_is_read(self, log: LiveLog) -> None:
         """Items of every kind, by the handle that wrote them and by a new one."""

@@ -941,13 +941,14 @@ class ChatContext(ChatView["ChatContext"]):
 
     def diff(
         self,
-        before: int | str | datetime | Moment | ChatItem,
-        after: int | str | datetime | Moment | ChatItem | None = None,
+        before: int | str | datetime | Moment | ChatItem | ChatContext,
+        after: int | str | datetime | Moment | ChatItem | ChatContext | None = None,
     ) -> Changes[ChatItem]:
         """
         Return the items that differ between two moments, or between one moment and now, as `refold diff` shows them.
 
-        Items are compared by what they say: one that was added again under another id is no difference.
+        Another context, or a view of one, is compared as it is. Items are compared by what they say: one that was added
+        again under another id is no difference.
 
         Raises:
             NotFoundError, InvalidInputError: as for `at`.
@@ -955,7 +956,8 @@ class ChatContext(ChatView["ChatContext"]):
         # Imported here, with what compares: few programs ask.
         from ..context.differences import changes_between, of_each
 
-        sides = (self.at(before), self.readonly if after is None else self.at(after))
+        given = (before, self if after is None else after)
+        sides = [one.readonly if isinstance(one, ChatContext) else self.at(one) for one in given]
         old, new = (list(zip(side.recorded_items(), side.items, strict=True)) for side in sides)
         found = changes_between(old, new, content=lambda pair: content_of(pair[0]), name=lambda pair: pair[0].id)
         return of_each(found, lambda pair: pair[1])

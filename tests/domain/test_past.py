@@ -184,6 +184,11 @@ def test_what_differs_between_two_moments() -> None:
     assert (change.removed, change.changed, change.moved) == ([one], [], [])
     assert change.added == chat.items
     assert chat.diff(-1, "half").removed == chat.at(5).items[1:]
+    assert chat.diff(chat.at("half"), chat) == change
+    fork = chat.at("half").fork()
+    fork.add_message("user", "else")
+    assert (fork.diff(chat).added, fork.diff(chat).removed) == (fork.items, chat.items)
+    assert fork.diff(chat.at("half")).added == chat.diff("half", fork).added == fork.items[1:]
     assert chat.at(3).diff(2).added == chat.readonly.diff(2, 3).added == chat.items[:1]
     chat.evict([three.id])
     chat.add_message("user", "three")

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Browser, Page, Route, expect
 
-from .browser import Served, Watched, ready
+from .browser import WIDE, Served, Watched, ready
 from .test_page import address_of
 
 # Versions pass faster than a test looks: the page notes them.
@@ -283,6 +283,11 @@ def test_a_policy_is_tried_on_what_was_said(watched: Watched) -> None:
     expect(page.locator("main")).to_contain_text("Both prompts are the same.")
     page.get_by_role("button", name="@33").click()
     expect(page.locator("main")).to_contain_text("The prompt of the call @33")
+    left = "one => one.map(side => side.getBoundingClientRect().left)"
+    assert len(set(sides.evaluate_all(left))) == 2
+    page.set_viewport_size({"width": 375, "height": 700})
+    assert len(set(sides.evaluate_all(left))) == 1
+    page.set_viewport_size(WIDE)
     watched.allowed = ["400"]
     watched.open("/c/scrubbed?tab=replay&policy=newest")
     expect(page.get_by_role("alert")).to_contain_text("there is no policy")

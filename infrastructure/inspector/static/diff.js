@@ -20,6 +20,9 @@ export async function screen(place) {
   return { element, title: "Differences", keys: { n: () => made.step?.(1), p: () => made.step?.(-1) }, redraw: () => made.redraw?.() };
 }
 
+/** The keys that go from change to change; a phone has none. */
+const keysHint = () => h("span", { class: "roomy" }, " · next change N, change before P");
+
 const sorted = (name, count) => [h("span", { class: `tag${!count ? "" : name === "added" ? " good" : name === "removed" ? " bad" : ""}` }, `${number(count)} ${name}`), " "];
 
 /** The differences between the items of two versions. */
@@ -30,7 +33,7 @@ class ItemDiff {
     this.sums = `tokens ${number(found.before.tokens)} → ${number(found.after.tokens)} (${found.tokens >= 0 ? "+" : ""}${number(found.tokens)})`;
     const same = this.lines.reduce((sum, line) => sum + (line.refs?.length ?? 0), 0);
     this.counts = h("p", {}, SORTS.map((sort) => sorted(sort, found[sort].length)),
-      h("span", { class: "dim" }, `${number(same)} unchanged · next change N, change before P`));
+      h("span", { class: "dim" }, `${number(same)} unchanged`, keysHint()));
     this.element = h("div", { class: "changes" });
     this.more = h("button", { type: "button", onclick: () => this.draw() }, "");
     this.redraw();
@@ -165,7 +168,7 @@ function graphDiff(found) {
   };
   return { step, sums: `nodes ${number(found.before.nodes)} → ${number(found.after.nodes)}`,
     counts: h("p", {}, sorted("added", found.nodes_added.length), sorted("removed", found.nodes_removed.length), sorted("changed", found.changed.length),
-      h("span", { class: "dim" }, "nodes and attributes · next change N, change before P")),
+      h("span", { class: "dim" }, "nodes and attributes", keysHint())),
     element: h("div", { class: "changes" }, shown.length ? shown : h("p", { class: "empty" }, "Both have the same graph."),
       lines.length > shown.length ? h("p", { class: "dim" }, `The first ${number(shown.length)} of ${number(lines.length)} changes.`) : null) };
 }

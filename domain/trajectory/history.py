@@ -119,15 +119,26 @@ def numbered_version(versions: Sequence[NodeVersion], name: str, number: int) ->
     Return one of the versions of the node `name`: counted from 1, or negative from the last.
 
     Raises:
-        NodeNotFoundError: there is no such version, or it removed the node.
+        NodeNotFoundError: there is no such version, or it removed the node and left no other vertex of it.
     """
     place = number - 1 if number > 0 else len(versions) + number
     if not 0 <= place < len(versions) or number == 0:
         raise NodeNotFoundError(f"{name} has no version {number}: it has 1 to {len(versions)}")
     found = versions[place]
-    if found.kind == "removed":
+    if not found.attributes:
         raise NodeNotFoundError(f"{name} was removed by its version {found.version}: look at the one before")
     return found
+
+
+def present_vertex(versions: Iterable[NodeVersion]) -> Ref:
+    """Return the vertex that has the attributes of the node after these versions: the newest that is not removed."""
+    living: dict[Ref, None] = {}
+    for version in versions:
+        if version.kind == "removed":
+            living.pop(version.vertex, None)
+        else:
+            living[version.vertex] = None
+    return next(reversed(living))
 
 
 def _places(graph: RunGraph, vertex: Ref, stream: str) -> list[_Place]:

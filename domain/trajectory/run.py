@@ -47,6 +47,7 @@ from .history import (
     compared,
     node_versions,
     numbered_version,
+    present_vertex,
 )
 from .identity import RunId, flush_streams, is_run_id, run_id_of
 from .nodes import DATA, BaseIR, RunStateError, node_name
@@ -685,10 +686,12 @@ class Run(Context[RunState]):
         require_whole(version, "the version of a node", least=None)
         versions = self.versions(name)
         wanted = numbered_version(versions, name, version)
+        until = versions[: wanted.version]
+        vertex = present_vertex(until)
         # The first version registered the vertex, each later one changed it.
-        changes = [one for one in versions[: wanted.version] if one.vertex == wanted.vertex][1:]
-        old_values = self._graph.old_values_of(wanted.vertex)[: len(changes)]
-        return typed_node(self._graph, wanted.vertex, self.identity, wanted.attributes, old_values)
+        changes = [one for one in until if one.vertex == vertex][1:]
+        old_values = self._graph.old_values_of(vertex)[: len(changes)]
+        return typed_node(self._graph, vertex, self.identity, wanted.attributes, old_values)
 
     def _ever_named(self, name: str) -> Ref:
         graph = self._graph

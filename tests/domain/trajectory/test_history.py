@@ -99,9 +99,11 @@ def test_the_newest_of_data_is_removed() -> None:
     run, query = asked()
     for path in ("/1", "/2", "/3"):
         add(run, "Table", query, label="t", path=path)
+    run.modify_node("Table(t)#1", {"description": "the first"})
     run.remove_node("Table(t)#2")
     run.remove_node("Table(t)")
 
+    assert run.node_at("Table(t)", -1) == run.node_at("Table(t)", 4) == run.node("Table(t)")
     assert run.node("Table(t)").get_full_content()["path"] == "/1"
     assert run.history("Table(t)", "path")[-1].new == "/1"
     add(run, "Table", "Table(t)", label="t")

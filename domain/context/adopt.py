@@ -50,14 +50,15 @@ class _Pasts:
     def __init__(self, log: Log, stream: str) -> None:
         self._stream = stream
         self._events: dict[str, list[RecordedEvent]] = {}
-        self._named = [stream]
+        # In the order in which they are named, so that their new names are the same each time.
+        self._named = {stream: None}
         waiting = [stream]
         while waiting:
             current = waiting.pop()
             self._events[current] = log.read(current)
             for name in (name for recorded in self._events[current] for name in named_streams(recorded.event)):
                 if name not in self._named:
-                    self._named.append(name)
+                    self._named[name] = None
                     waiting.append(name)
 
     def numbered(self, new_stream: str, *, keep_names: bool = False) -> dict[str, str]:

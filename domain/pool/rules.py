@@ -214,7 +214,7 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
     )
     taking: Events = [Resolved(merged, command.taken)]
     instead = [one for one in command.made if str(one.id) in state.items]
-    new = [one for one in command.made if one not in instead]
+    new = [one for one in command.made if str(one.id) not in state.items]
     # Each step is decided on the state before it, since the names of items added here have the versions they get.
     events: Events = [*command.conflicts]
     events += _add(kind, instead, fold(state, events))

@@ -146,11 +146,12 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[Chat
     order = ours.order()
     answered = {order[call] for call in pair_calls(ours).output_of}
     late = _answered_meanwhile(other, changed, {ours.arena.items[ordinal].id for ordinal in answered})
+    superseded = {call_id for there, call_id in changed.items() if there not in late}
     leaving = [
         ordinal
         for ordinal in order
         if isinstance(item := ours.arena.items[ordinal], FunctionCalled)
-        and item.call_id in {call_id for there, call_id in changed.items() if there not in late}
+        and item.call_id in superseded
         and ordinal not in answered
         and not ours.is_pinned(ordinal)
     ]
